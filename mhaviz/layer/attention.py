@@ -1,0 +1,149 @@
+"""Multi-head attention. Vaswani et al. 2017, "Attention Is All You Need", section 3.2."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.steps import Step, untraced
+
+
+class MultiHeadAttention(nn.Module):
+    """n_heads attention functions side by side, each on its own d_key = d_model / n_heads features. Section 3.2.2.
+
+    The four projections start Xavier-uniform with biases of zero, so that inputs of unit variance give queries and
+    keys of unit variance.
+
+    Args:
+        d_model: features of the input and of the output.
+        n_heads: heads; it must divide d_model.
+        dropout: the share of the weights that is dropped in training. The weights returned are those before.
+
+    Raises:
+        ArgumentError: a size is below 1, or n_heads does not divide d_model.
+    """
+
+    def __init__(self, d_model: int = 512, n_heads: int = 8, dropout: float = 0.1) -> None:
+        super().__init__()
+        check_heads(d_model, n_heads)
+        self.d_model, self.n_heads, self.d_key = d_model, n_heads, d_model // n_heads
+        self.Wq, self.Wk, self.Wv, self.Wo = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.dropout = nn.Dropout(dropout)
+        for projection in (self.Wq, self.Wk, self.Wv, self.Wo):
+            nn.init.xavier_uniform_(projection.weight)
+            nn.init.zeros_(projection.bias)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, step: Step = untraced
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from each query to all keys that the mask leaves visible.
+
+        Args:
+            query: (batch_size, q_length, d_model).
+            key: (batch_size, k_length, d_model).
+            value: (batch_size, k_length, d_model).
+            mask: 0 or False hides a key from a query; broadcasts to (batch_size, n_heads, q_length, k_length).
+            step: is told of every tensor on the way; see ``mhaviz.layer.steps``.
+
+        Returns:
+            The output, (batch_size, q_length, d_model), and the weights, (batch_size, n_heads, q_length, k_length).
+            A query that sees no key at all has weights of zero, and Wo's bias as its output.
+
+        Raises:
+            ArgumentError: an axis does not fit; the message names it.
+        """
+        self._check_inputs(query, key, value, mask)
+
+        Q = step("Q = X Wq", self.Wq(query), "batch_size q_length d_model")
+        K = step("K = X Wk", self.Wk(key), "batch_size k_length d_model")
+        V = step("V = X Wv", self.Wv(value), "batch_size k_length d_model")
+
+        Q = step("Q split = Q as n_heads × d_key", self._split(Q), "batch_size q_length n_heads d_key")
+        K = step("K split = K as n_heads × d_key", self._split(K), "batch_size k_length n_heads d_key")
+        V = step("V split = V as n_heads × d_key", self._split(V), "batch_size k_length n_heads d_key")
+
+        Q = step("Q heads = swap q_length, n_heads", Q.transpose(1, 2), "batch_size n_heads q_length d_key")
+        K = step("K heads = swap k_length, n_heads", K.transpose(1, 2), "batch_size n_heads k_length d_key")
+        V = step("V heads = swap k_length, n_heads", V.transpose(1, 2), "batch_size n_heads k_length d_key")
+
+        # Dividing Q divides every score, and Q has far fewer numbers than there are scores.
+        S = step("S = Q Kᵀ / √d_key", (Q / math.sqrt(self.d_key)) @ K.mT, "batch_size n_heads q_length k_length")
+        A = weigh(S, mask, step)
+        H = step("H = dropout(A) V", self.dropout(A) @ V, "batch_size n_heads q_length d_key")
+
+        H = step("H swapped = swap n_heads, q_length", H.transpose(1, 2), "batch_size q_length n_heads d_key")
+        H = step("concat = join n_heads × d_key", H.flatten(2), "batch_size q_length d_model")
+        O = step("O = concat Wo", self.Wo(H), "batch_size q_length d_model")
+        return O, A
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.n_heads, self.d_key)  # batch_size length n_heads d_key
+
+    def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if x.ndim != 3:
+                raise ArgumentError(
+                    f"{name}: expected 3 axes, (batch_size, length, d_model), got {x.ndim}: {tuple(x.shape)}"
+                )
+            if x.shape[2] != self.d_model:
+                raise ArgumentError(f"{name}: expected axis d_model to be {self.d_model}, got {x.shape[2]}")
+            if x.shape[0] != query.shape[0]:
+                raise ArgumentError(f"{name}: expected axis batch_size to be {query.shape[0]}, got {x.shape[0]}")
+        if value.shape[1] != key.shape[1]:
+            raise ArgumentError(f"value: expected axis k_length to be {key.shape[1]}, as in key, got {value.shape[1]}")
+        if mask is not None:
+            _check_mask(mask, (query.shape[0], self.n_heads, query.shape[1], key.shape[1]))
+
+
+def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced) -> Tensor:
+    """A = softmax(S) over the keys that the mask shows.
+
+    Args:
+        S: the scores, (batch_size, n_heads, q_length, k_length). They are overwritten where no gradient is recorded
+            and nobody traces: they are the largest tensor there is, and the weights take their place.
+        mask: as in ``MultiHeadAttention.forward``.
+        step: likewise.
+
+    Returns:
+        The weights, in the shape of S. Each row sums to 1, or to 0 where all keys are hidden.
+    """
+    axes = "batch_size n_heads q_length k_length"
+    in_place = step is untraced and not torch.is_grad_enabled()
+    if mask is None:
+        return step("A = softmax(S)", torch.softmax(S, dim=-1, out=S if in_place else None), axes)
+
+    hidden = mask == 0
+    # A softmax over nothing but −∞ is NaN, and so is its gradient. Such a row is left as it is, and set to 0 later.
+    blind = hidden.all(dim=-1, keepdim=True)
+    fill = Tensor.masked_fill_ if in_place else Tensor.masked_fill
+    S = step("S masked = −∞ where hidden, else S", fill(S, hidden & ~blind, -torch.inf), axes)
+    A = torch.softmax(S, dim=-1, out=S if in_place else None)
+    return step("A = softmax(S masked)", fill(A, blind, 0.0), axes)
+
+
+def check_heads(d_model: int, n_heads: int) -> None:
+    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do."""
+    for name, size in (("d_model", d_model), ("n_heads", n_heads)):
+        if size < 1:
+            raise ArgumentError(f"{name}: expected at least 1, got {size}")
+    if d_model % n_heads:
+        below, above = d_model // n_heads * n_heads, (d_model // n_heads + 1) * n_heads
+        nearby = range(n_heads, max(n_heads - 1000, 0), -1)
+        fewer = next((n for n in nearby if d_model % n == 0), 1)
+        more = next((n for n in range(n_heads, min(n_heads + 1000, d_model) + 1) if d_model % n == 0), None)
+        models = f"d_model {below} or {above}" if below else f"d_model {above}"
+        heads = f"{fewer} or {more} heads" if more else f"{fewer} heads"
+        raise ArgumentError(
+            f"expected heads that divide d_model evenly, got d_model {d_model} and {n_heads} heads; "
+            f"try {models}, or {heads}"
+        )
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
+    names = ("batch_size", "n_heads", "q_length", "k_length")
+    if mask.ndim > 4:
+        raise ArgumentError(f"mask: expected at most 4 axes, ({', '.join(names)}), got {mask.ndim}")
+    for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
+        if got not in (1, expected):
+            raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")

@@ -1,0 +1,86 @@
+"""From a sentence to words, and from words to the numbers that stand for them."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+# Each character is first put into one of these classes; the words are then found among the classes.
+#   W word character    D digit           M mark, joined to what stands before it
+#   I ideograph, kana   S symbol, emoji   R half of a flag   Z zero-width joiner
+#   ' apostrophe        . decimal sign    (blank) separates words and is dropped
+_WORD = re.compile(
+    r"I M*"  # Chinese and Japanese are written without blanks: a character is a word
+    r"| R R? M*"
+    r"| S M* (?: Z S M* )*"  # an emoji of several code points is one word
+    r"| [WDMZ] (?: [WDMZ] | '(?=W) | (?<=D)\.(?=D) )*",  # don't, 3.14
+    re.VERBOSE,
+)
+_IDEOGRAPHS = ("CJK UNIFIED", "CJK COMPATIBILITY", "HIRAGANA LETTER", "KATAKANA LETTER")
+
+
+def tokenize(sentence: str) -> list[str]:
+    """Split a sentence into lower-case words without punctuation.
+
+    >>> tokenize("Hello, what is a basic split?")
+    ['hello', 'what', 'is', 'a', 'basic', 'split']
+
+    Any script will do: marks stay with their letters, an emoji is a word, and so is a Chinese character or a
+    kana. Characters that cannot be seen, such as ESC, are kept: it is the views that make them visible.
+
+    Args:
+        sentence: any text, from one word to a book; it may even hold lone surrogates.
+
+    Returns:
+        The words in order. Empty if there is none.
+    """
+    classes = "".join(map(_character_class, sentence))
+    return [sentence[match.start() : match.end()].lower() for match in _WORD.finditer(classes)]
+
+
+def _character_class(character: str) -> str:
+    category = unicodedata.category(character)
+    if character in "'’":
+        return "'"
+    if character in ".,":
+        return "."
+    if character == "\N{ZERO WIDTH JOINER}":
+        return "Z"
+    if category[0] in "PZ" or character.isspace() or (category[0] == "S" and character.isascii()):
+        return " "
+    if category == "Nd":
+        return "D"
+    if category[0] == "M" or "\U0001f3fb" <= character <= "\U0001f3ff":  # marks, and the tones of an emoji's skin
+        return "M"
+    if "\U0001f1e6" <= character <= "\U0001f1ff":
+        return "R"
+    if category[0] == "S":
+        return "S"
+    if category == "Lo" and unicodedata.name(character, "").startswith(_IDEOGRAPHS):
+        return "I"
+    return "W"
+
+
+class Vocabulary:
+    """The words of some sentences, numbered in the order in which they first appear.
+
+    Number 0 is kept for the padding that fills up the shorter sentences of a batch.
+    """
+
+    PADDING = 0
+
+    def __init__(self, sentences: Iterable[Sequence[str]]) -> None:
+        words = dict.fromkeys(word for sentence in sentences for word in sentence)
+        self._ids = {word: number for number, word in enumerate(words, start=self.PADDING + 1)}
+
+    def __len__(self) -> int:
+        """How many rows an embedding table needs: one a word, and one for the padding."""
+        return len(self._ids) + 1
+
+    def ids(self, words: Sequence[str], length: int | None = None) -> list[int]:
+        """The numbers of ``words``, filled up with padding to ``length``.
+
+        Raises:
+            KeyError: a word is not in the vocabulary.
+        """
+        padding = [self.PADDING] * ((length or 0) - len(words))
+        return [self._ids[word] for word in words] + padding
