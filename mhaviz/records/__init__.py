@@ -1,0 +1,26 @@
+"""What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
+
+from mhaviz.records.attention import Attention, AttentionMap, Kind
+from mhaviz.records.report import Report
+from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.records.scores import HeadInputs, LayerInputs
+from mhaviz.records.source import Source
+from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
+
+__all__ = [
+    "Attention",
+    "AttentionMap",
+    "FollowedElement",
+    "HeadInputs",
+    "Kind",
+    "LayerInputs",
+    "Report",
+    "Scaling",
+    "ScalingComparison",
+    "ScalingSweep",
+    "ScoreStatistics",
+    "ShapeTrace",
+    "Source",
+    "TraceStep",
+    "Visit",
+]

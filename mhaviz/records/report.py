@@ -1,0 +1,16 @@
+"""Everything about one sentence, for one page."""
+
+from dataclasses import dataclass
+
+from mhaviz.records.attention import Attention
+from mhaviz.records.scaling import ScalingComparison
+from mhaviz.records.trace import ShapeTrace
+
+
+@dataclass(frozen=True)
+class Report:
+    """One sentence, or one pair, through the layer. ``attention`` has one map; ``scaling`` compares one head."""
+
+    attention: Attention
+    trace: ShapeTrace
+    scaling: ScalingComparison

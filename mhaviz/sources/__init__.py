@@ -1,0 +1,1 @@
+"""Who makes records. One file a source."""

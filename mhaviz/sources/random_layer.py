@@ -1,0 +1,282 @@
+"""The layer with random weights: the whole path from sentences to attention, seeded and untrained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.attention import MultiHeadAttention, check_heads
+from mhaviz.layer.embedding import Embeddings, PositionalEncoding
+from mhaviz.layer.masks import causal_mask, padding_mask
+from mhaviz.layer.steps import Step, untraced
+from mhaviz.layer.tokens import Vocabulary, tokenize
+from mhaviz.records import Attention, AttentionMap, HeadInputs, Kind, LayerInputs, ShapeTrace, Source
+from mhaviz.sources.devices import require_memory, resolve_device
+from mhaviz.sources.recorder import StepRecorder
+
+WORKED_EXAMPLE = (
+    "I wonder what will come next!",
+    "This is a basic example paragraph.",
+    "Hello, what is a basic split?",
+)
+"""The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
+
+VALUES_UP_TO = 512
+"""A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
+
+
+@dataclass(frozen=True)
+class RandomLayer:
+    """An untrained layer, made anew from its seed for the vocabulary of the sentences that it is given.
+
+    Attributes:
+        d_model, n_heads: sizes; n_heads must divide d_model.
+        seed: of the weights. They are drawn on the CPU, the same for every device.
+        device: see ``resolve_device``.
+        causal: hide later keys from a query.
+
+    Raises:
+        ArgumentError: sizes that cannot be, a device that has no name.
+        MhavizError: a device that is not there.
+    """
+
+    d_model: int = 512
+    n_heads: int = 8
+    seed: int = 0
+    device: str = "auto"
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads)
+        if not 0 <= self.seed < 2**63:
+            raise ArgumentError(f"seed: expected a number from 0 to 2^63 - 1, got {self.seed}")
+        _ = self._device
+
+    @cached_property
+    def _device(self) -> torch.device:
+        return resolve_device(self.device)
+
+    def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
+        """The attention weights of each sentence to itself, or of ``target`` to the one sentence there is.
+
+        Raises:
+            ArgumentError: a sentence without words, or ``target`` with several sentences or with a causal mask.
+            MhavizError: the input does not fit into memory.
+        """
+        batch = Batch(sentences, target, self.causal)
+        require_memory(self._bytes_needed(batch), self._device, "the layer")
+        with torch.no_grad():
+            _, weights = self._model(batch).to(self._device)(batch, self._device)
+        weights = weights.float().cpu().numpy()
+        maps = tuple(
+            AttentionMap(
+                queries, keys, weights[i, :, : len(queries), : len(keys)], batch.kind, sentence=batch.number(i)
+            )
+            for i, (queries, keys) in enumerate(batch.pairs)
+        )
+        return Attention(self._source(batch), maps)
+
+    def head_inputs(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
+        """The queries and keys of every head, for studies of the scores. Raises as ``attend`` does."""
+        batch = Batch(sentences, target, self.causal)
+        require_memory(self._bytes_needed(batch), self._device, "the layer")
+        heads: dict[str, Tensor] = {}
+
+        def keep(definition: str, tensor: Tensor, axes: str) -> Tensor:
+            name, _ = definition.split(" = ", 1)
+            if name in ("Q heads", "K heads"):
+                heads[name] = tensor.float().cpu()
+            return tensor
+
+        with torch.no_grad():
+            self._model(batch).to(self._device)(batch, self._device, keep)
+        inputs = tuple(
+            HeadInputs(
+                queries,
+                keys,
+                heads["Q heads"][i, :, : len(queries)].numpy(),
+                heads["K heads"][i, :, : len(keys)].numpy(),
+                causal_mask(len(queries))[0, 0].numpy() if self.causal else _all_visible(len(queries), len(keys)),
+                batch.kind,
+                batch.number(i),
+            )
+            for i, (queries, keys) in enumerate(batch.pairs)
+        )
+        return LayerInputs(self._source(batch), inputs)
+
+    def trace(
+        self, sentences: Sequence[str] = WORKED_EXAMPLE, target: str | None = None, values: bool = False
+    ) -> ShapeTrace:
+        """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
+
+        Without ``values`` nothing is computed. Raises as ``attend`` does.
+        """
+        batch = Batch(sentences, target, self.causal)
+        tokens = tuple(queries for queries, _ in batch.pairs)
+        if values:
+            require_memory(3 * self._bytes_needed(batch), self._device, "the traced layer")
+            model, device = self._model(batch).to(self._device), self._device
+        else:
+            device = torch.device("meta")
+            with device:
+                model = Model(len(batch.vocabulary), self.d_model, self.n_heads, batch.max_length).eval()
+        recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
+        with torch.no_grad(), recorder:
+            model(batch, device, recorder)
+        source = self._source(batch) if values else self._size_source(sentences=list(sentences), target=target)
+        return ShapeTrace(source, tuple(recorder.steps), tokens)
+
+    def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
+        """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.
+
+        Raises:
+            ArgumentError: a size is below 1, or a tensor would have more numbers than can be counted in 63 bits.
+        """
+        for name, size in (("batch_size", batch_size), ("seq_length", seq_length)):
+            if size < 1:
+                raise ArgumentError(f"{name}: expected at least 1, got {size}")
+        largest = batch_size * seq_length * max(self.n_heads * seq_length, self.d_model) * 4
+        if max(largest, self.d_model**2 * 4) >= 2**63:
+            raise ArgumentError(
+                f"expected tensors below 2^63 bytes, got batch_size {batch_size}, seq_length {seq_length}, d_model "
+                f"{self.d_model} and {self.n_heads} heads; use smaller sizes"
+            )
+        with torch.no_grad(), torch.device("meta"):
+            attention = MultiHeadAttention(self.d_model, self.n_heads).eval()
+            mask = causal_mask(seq_length) if self.causal else None
+            with StepRecorder(attention) as recorder:
+                x = torch.empty(batch_size, seq_length, self.d_model)
+                x = recorder("X = embeddings with positions", x, "batch_size seq_length d_model")
+                attention(x, x, x, mask, step=recorder)
+        return ShapeTrace(self._size_source(batch_size=batch_size, seq_length=seq_length), tuple(recorder.steps))
+
+    def _model(self, batch: "Batch") -> "Model":
+        # The layer's weights are drawn first, so that they do not depend on how many words there are.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return Model(len(batch.vocabulary), self.d_model, self.n_heads, batch.max_length).eval()
+
+    def _bytes_needed(self, batch: "Batch") -> int:
+        float32 = 4
+        parameters = 4 * self.d_model * (self.d_model + 1) + len(batch.vocabulary) * self.d_model
+        positions = 5 * batch.max_length * self.d_model  # the table, and its making in float64
+        features = 12 * len(batch.pairs) * batch.max_length * self.d_model
+        weights = 2 * len(batch.pairs) * self.n_heads * batch.q_length * batch.k_length
+        return float32 * (parameters + positions + features + weights)
+
+    def _source(self, batch: "Batch") -> Source:
+        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        footnote = f"random weights, seed {self.seed}, d_model {self.d_model}, {heads}, {self._device}"
+        details = {"kind": "random weights", "seed": self.seed, "device": str(self._device)}
+        return Source(footnote, details | self._sizes(sentences=list(batch.sentences), target=batch.target))
+
+    def _size_source(self, **given: object) -> Source:
+        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        footnote = f"an untrained layer, d_model {self.d_model}, {heads}; shapes only, nothing was computed"
+        return Source(footnote, {"kind": "shapes only"} | self._sizes(**given))
+
+    def _sizes(self, **given: object) -> dict[str, object]:
+        mask = "causal" if self.causal else "none"
+        sizes = {"d_model": self.d_model, "n_heads": self.n_heads, "mask": mask}
+        return sizes | {name: value for name, value in given.items() if value is not None}
+
+
+class Batch:
+    """Sentences as one padded batch: their words, their numbers, and the mask that hides the padding.
+
+    Attributes:
+        pairs: (query tokens, key tokens) of each sentence; the two are the same but for source-target attention.
+        mask: (batch_size, 1, q_length, k_length) or broadcast to it; None where nothing is hidden.
+    """
+
+    def __init__(self, sentences: Sequence[str], target: str | None, causal: bool) -> None:
+        if not sentences:
+            raise ArgumentError("expected at least one sentence, got none")
+        if target is not None and len(sentences) > 1:
+            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
+        if target is not None and causal:
+            raise ArgumentError("a causal mask is for self-attention, got a target as well; leave one of them out")
+        self.sentences, self.target = tuple(sentences), target
+        keys = [words_of(sentence) for sentence in sentences]
+        queries = keys if target is None else [words_of(target)]
+        self.pairs = [(tuple(q), tuple(k)) for q, k in zip(queries, keys, strict=True)]
+        self.vocabulary = Vocabulary(keys + queries)
+        self.q_length, self.k_length = max(map(len, queries)), max(map(len, keys))
+        self.max_length = max(self.q_length, self.k_length)
+        self.key_ids = torch.tensor([self.vocabulary.ids(words, self.k_length) for words in keys])
+        self.query_ids = (
+            self.key_ids if target is None else torch.tensor([self.vocabulary.ids(words) for words in queries])
+        )
+        self.kind: Kind = "cross" if target is not None else "masked" if causal else "self"
+        self.mask: Tensor | None = None
+        lengths = [len(words) for words in keys]
+        if min(lengths) < self.k_length:
+            self.mask = padding_mask(lengths)
+        if causal:
+            before = causal_mask(self.k_length)
+            self.mask = before if self.mask is None else self.mask & before
+
+    def number(self, i: int) -> int | None:
+        """Which of several sentences; None if there is only one."""
+        return i if len(self.sentences) > 1 else None
+
+
+class Model(nn.Module):
+    """Embeddings, positions and one attention layer: section 1 of any text on the subject, as one module."""
+
+    def __init__(self, vocab_size: int, d_model: int, n_heads: int, max_length: int) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.embeddings = Embeddings(vocab_size, d_model)
+        self.position = PositionalEncoding(d_model, max_length=max_length)
+
+    def forward(self, batch: Batch, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor]:
+        """Output and weights of a batch; see ``attend``."""
+        key_ids = batch.key_ids.to(device)
+        query_ids = key_ids if batch.query_ids is batch.key_ids else batch.query_ids.to(device)
+        mask = None if batch.mask is None else batch.mask.to(device)
+        return self.attend(query_ids, key_ids, mask, step)
+
+    def attend(
+        self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced
+    ) -> tuple[Tensor, Tensor]:
+        """ids, (batch_size, length) → output, (batch_size, q_length, d_model), and the weights of every head."""
+        if query_ids is key_ids:
+            source = target = self._encode(key_ids, step)
+        else:
+            target = self._encode(query_ids, _of_side("target", "q_length", step))
+            source = self._encode(key_ids, _of_side("source", "k_length", step))
+        output, weights = self.attention(target, source, source, mask, step=step)
+        return output, weights
+
+    def _encode(self, ids: Tensor, step: Step) -> Tensor:
+        x: Tensor = self.position(self.embeddings(ids, step=step), step=step)
+        return x
+
+
+def words_of(sentence: str) -> list[str]:
+    """The words of a sentence. Raises ArgumentError if there are none."""
+    words = tokenize(sentence)
+    if not words:
+        shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
+        raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
+    return words
+
+
+def _of_side(side: str, length: str, step: Step) -> Step:
+    """In source-target attention two sentences are embedded: tell their steps and their axes apart."""
+
+    def named(definition: str, tensor: Tensor, axes: str) -> Tensor:
+        name, equation = definition.split(" = ", 1)
+        return step(f"{name} {side} = {equation}", tensor, axes.replace("seq_length", length))
+
+    return named
+
+
+def _all_visible(q_length: int, k_length: int) -> NDArray[np.bool_]:
+    return np.ones((q_length, k_length), dtype=np.bool_)

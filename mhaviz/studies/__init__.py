@@ -1,0 +1,1 @@
+"""What is asked of attention. Records in, records out; one file a question."""

@@ -1,0 +1,129 @@
+"""Why scores are divided by √d_key. Vaswani et al. 2017, section 3.2.1 and its footnote.
+
+If the entries of q and k are independent with variance 1, their product q·k has variance d_key. Unscaled, the softmax
+saturates as d_key grows: its Jacobian, diag(a) − a aᵀ for a row of weights a, goes to zero, and the gradient with it.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.attention import MultiHeadAttention, weigh
+from mhaviz.layer.embedding import Embeddings
+from mhaviz.records import LayerInputs, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
+
+SATURATED = 0.99
+"""A row whose largest weight is above this passes hardly any gradient."""
+
+SWEEP = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""The sizes of d_key that a sweep goes through."""
+
+DRAWS = 32
+"""How often a sweep draws the layer's weights anew at each size."""
+
+
+def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingComparison, ...]:
+    """Put the scores and weights of these heads without scaling beside those with it, for each sentence.
+
+    Raises:
+        ArgumentError: there is no such head.
+    """
+    comparisons = []
+    for head_inputs in inputs.inputs:
+        n_heads, _, d_key = head_inputs.query.shape
+        for head in heads:
+            if not 0 <= head < n_heads:
+                raise ArgumentError(f"expected a head from 0 to {n_heads - 1}, got {head}")
+        query = torch.from_numpy(head_inputs.query[list(heads)])  # n_heads q_length d_key
+        key = torch.from_numpy(head_inputs.key[list(heads)])  # n_heads k_length d_key
+        visible = torch.from_numpy(head_inputs.visible)  # q_length k_length
+        products = query @ key.mT  # n_heads q_length k_length
+        comparisons.append(
+            ScalingComparison(
+                source=inputs.source,
+                queries=head_inputs.query_tokens,
+                keys=head_inputs.key_tokens,
+                heads=tuple(heads),
+                d_key=d_key,
+                unscaled=_scaling(products, visible),
+                scaled=_scaling(products / math.sqrt(d_key), visible),
+                kind=head_inputs.kind,
+            )
+        )
+    return tuple(comparisons)
+
+
+def sweep_scaling(
+    tokens: Sequence[str], seed: int = 0, d_keys: Sequence[int] = SWEEP, draws: int = DRAWS
+) -> ScalingSweep:
+    """Measure what scaling does at each d_key, on these tokens, and put theory beside it.
+
+    Each draw makes new embeddings and new projections of one head (d_model = d_key). Positions are left out: theory
+    speaks of entries with variance 1, as the embeddings have them, and the positions would add another half.
+    """
+    unscaled, scaled = [], []
+    numbers = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    ids = torch.tensor([[numbers[token] for token in tokens]])
+    visible = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        for d_key in d_keys:
+            products = torch.cat([_products(ids, len(numbers), d_key) for _ in range(draws)])  # draws length length
+            unscaled.append(_over_draws(products, visible))
+            scaled.append(_over_draws(products / math.sqrt(d_key), visible))
+    footnote = f"random weights, seed {seed}, 1 head, d_model = d_key from {min(d_keys)} to {max(d_keys)}, cpu"
+    details = {"kind": "random weights", "seed": seed, "device": "cpu", "n_heads": 1, "tokens": list(tokens)}
+    return ScalingSweep(
+        source=Source(footnote, details),
+        tokens=tuple(tokens),
+        draws=draws,
+        d_keys=tuple(d_keys),
+        theory=tuple(math.sqrt(d_key) for d_key in d_keys),
+        unscaled=tuple(unscaled),
+        scaled=tuple(scaled),
+    )
+
+
+def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
+    """q·k of a newly drawn layer of one head, (1, length, length)."""
+    x = Embeddings(vocab_size, d_key)(ids)
+    layer = MultiHeadAttention(d_key, n_heads=1)
+    products: Tensor = layer.Wq(x) @ layer.Wk(x).mT
+    return products
+
+
+def _scaling(scores: Tensor, visible: Tensor) -> Scaling:
+    weights = weigh(scores.clone()[None], visible)[0]
+    statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
+    return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
+
+
+def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
+    """Of the visible scores, in any order, and the weights, (q_length, k_length)."""
+    a = weights.double()
+    largest = a.amax(dim=-1)
+    return ScoreStatistics(
+        score_std=scores.double().std(correction=0).item(),
+        score_min=scores.min().item(),
+        score_max=scores.max().item(),
+        entropy=torch.special.entr(a).sum(dim=-1).mean().item(),
+        largest_weight=largest.mean().item(),
+        saturated=(largest > SATURATED).double().mean().item(),
+        jacobian=_jacobian_norm(a).mean().item(),
+    )
+
+
+def _jacobian_norm(a: Tensor) -> Tensor:
+    """‖diag(a) − a aᵀ‖ for each row, without forming it: √(Σ aᵢ² − 2 Σ aᵢ³ + (Σ aᵢ²)²)."""
+    squares = (a**2).sum(dim=-1)
+    return (squares - 2 * (a**3).sum(dim=-1) + squares**2).clamp(min=0).sqrt()
+
+
+def _over_draws(scores: Tensor, visible: Tensor) -> ScoreStatistics:
+    """The means over all draws, (draws, q_length, k_length); the standard deviation is that of all scores together."""
+    each = _scaling(scores, visible).statistics
+    means = {name: sum(getattr(s, name) for s in each) / len(each) for name in ScoreStatistics.__dataclass_fields__}
+    return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item()})
