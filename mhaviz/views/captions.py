@@ -1,0 +1,105 @@
+"""The words that stand over pictures, the same in the terminal and in figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mhaviz.records import AttentionMap, FollowedElement, Kind, ScoreStatistics, ShapeTrace
+from mhaviz.views.labels import cut, in_ascii, visible
+
+KINDS: dict[Kind, str] = {
+    "self": "self-attention",
+    "masked": "masked self-attention",
+    "cross": "source-target attention",
+}
+
+
+def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False) -> str:
+    """ "self-attention: i wonder what …", in at most ``width`` cells."""
+    return pair_title(attention_map.kind, attention_map.queries, attention_map.keys, width, ascii_only)
+
+
+def pair_title(
+    kind: Kind,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    width: int,
+    ascii_only: bool = False,
+    shown: Callable[[str], str] = visible,
+) -> str:
+    """The kind of attention and the sentence, or "target → source", in at most ``width`` cells.
+
+    ``shown`` makes a token fit to be shown.
+    """
+    arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
+    sides = [queries] if kind != "cross" else [queries, keys]
+    sentences = [" ".join(map(shown, side[:200])) for side in sides]  # what is longer is cut away anyhow
+    if ascii_only:
+        sentences = [in_ascii(sentence) for sentence in sentences]
+    head = KINDS[kind] + ": "
+    room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
+    return cut(head + arrow.join(cut(sentence, max(room, 8), ellipsis) for sentence in sentences), width, ellipsis)
+
+
+def shape_text(sizes: Sequence[int]) -> str:
+    """(3, 6, 8); one size stands alone."""
+    return f"({', '.join(map(str, sizes))})"
+
+
+def following_text(
+    followed: FollowedElement, trace: ShapeTrace, shown: Callable[[str], str] = visible
+) -> tuple[str, str, str, str]:
+    """What happens to a followed element, in four sentences; the first is a heading."""
+    position, intruder = followed.element[1], followed.intruder
+    heads = trace.step("Q heads")
+
+    def token(batch: int, index: int) -> str:
+        if not trace.tokens:
+            return f"position {index}"
+        words = trace.tokens[batch]
+        return (
+            f"“{cut(shown(words[index]), 24)}”, position {index}"
+            if index < len(words)
+            else f"padding, position {index}"
+        )
+
+    own = token(followed.element[0], position)
+    return (
+        f"Q{list(followed.element)}, of {own}, through every reshape",
+        f"A view straight to {shape_text(heads.shape)}, without the transpose, has the right shape and would send it "
+        f"to {shape_text(followed.wrong)}: head {followed.wrong[1]}, {token(followed.wrong[0], followed.wrong[2])}.",
+        f"In its place at {shape_text(followed.right)} would stand Q{list(intruder)}, "
+        f"of {token(intruder[0], intruder[1])}.",
+        f"{_share(followed.misplaced)} of all elements would be in a wrong place, and no shape check would notice.",
+    )
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share <= 0.995 or share == 1 else "More than 99%"
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """How one of the numbers in ``ScoreStatistics`` is called and written."""
+
+    name: str
+    short: str
+    text: Callable[[ScoreStatistics], str]
+    value: Callable[[ScoreStatistics], float]
+
+
+STATISTICS = (
+    Statistic("standard deviation of the scores", "std", lambda s: f"{s.score_std:.2f}", lambda s: s.score_std),
+    Statistic(
+        "range of the scores",
+        "range",
+        lambda s: f"{s.score_min:.1f} to {s.score_max:.1f}",
+        lambda s: s.score_max - s.score_min,
+    ),
+    Statistic("mean entropy of a row, in nats", "entropy", lambda s: f"{s.entropy:.2f}", lambda s: s.entropy),
+    Statistic(
+        "mean largest weight of a row", "largest", lambda s: f"{s.largest_weight:.2f}", lambda s: s.largest_weight
+    ),
+    Statistic("rows saturated (largest > 0.99)", "saturated", lambda s: f"{s.saturated:.0%}", lambda s: s.saturated),
+    Statistic("mean norm of the softmax Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
+)
+"""The numbers that stand beside every picture of scaling, in their order."""

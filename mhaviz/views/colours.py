@@ -1,0 +1,56 @@
+"""Weights as colours, the same in the terminal and in figures."""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError
+
+BONE = "bone"  # black is 0, white is 1
+DIVERGING = "RdBu_r"  # for scores: blue below 0, red above
+
+
+@cache
+def palette(name: str) -> NDArray[np.uint8]:
+    """The 256 colours of a matplotlib colormap, (256, 3).
+
+    Raises:
+        ArgumentError: there is no such colormap; the message names some that are near.
+    """
+    import matplotlib
+    from matplotlib.colors import Colormap
+
+    check_colormap(name)
+    colormap: Colormap = matplotlib.colormaps[name]
+    return np.round(colormap(np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
+
+
+def check_colormap(name: str) -> None:
+    """Raise ArgumentError, with names that are near, unless matplotlib has a colormap of this name."""
+    import difflib
+
+    import matplotlib
+
+    if name not in matplotlib.colormaps:
+        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [BONE, "viridis", "magma"]
+        raise ArgumentError(f"cmap: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
+
+
+def colours(values: NDArray[np.float32], name: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.uint8]:
+    """The colour of each value, (…, 3), as matplotlib chooses it on a scale from ``low`` to ``high``; NaN is grey."""
+    scaled = (values - low) / ((high - low) or 1.0)
+    index = np.clip(np.nan_to_num(scaled) * 256, 0, 255).astype(np.uint8)
+    chosen: NDArray[np.uint8] = palette(name)[index]
+    chosen[np.isnan(values)] = 128
+    return chosen
+
+
+def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether black text reads better than white on a background (…, 3), by WCAG 2's relative luminance."""
+    channel = background / 255
+    linear = np.where(channel <= 0.03928, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
+    # Contrast with black is (L + 0.05) / 0.05, with white 1.05 / (L + 0.05); they are equal at L = 0.179.
+    dark: NDArray[np.bool_] = luminance > 0.179
+    return dark

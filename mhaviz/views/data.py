@@ -1,0 +1,150 @@
+"""Records as data: JSON for people and scripts, safetensors for arrays."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import singledispatch
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz._version import __version__
+from mhaviz.errors import MhavizError
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    FollowedElement,
+    Report,
+    ScalingComparison,
+    ScalingSweep,
+    ShapeTrace,
+    Source,
+    TraceStep,
+)
+
+
+@singledispatch
+def document(record: object) -> dict[str, Any]:
+    """The record as one JSON document. Arrays stay arrays: ``write_json`` writes them row by row."""
+    raise MhavizError(f"expected a record that has a JSON form, got {type(record).__name__}")
+
+
+@document.register
+def _(record: Attention) -> dict[str, Any]:
+    return _head(record.source) | {"maps": [_describe(m) | {"weights": m.weights} for m in record.maps]}
+
+
+@document.register
+def _(record: ShapeTrace) -> dict[str, Any]:
+    steps = [_step(step) for step in record.steps]
+    return _head(record.source) | {"tokens": [list(tokens) for tokens in record.tokens], "steps": steps}
+
+
+@document.register
+def _(record: FollowedElement) -> dict[str, Any]:
+    return asdict(record)
+
+
+@document.register
+def _(record: ScalingComparison) -> dict[str, Any]:
+    heads = [
+        {
+            "head": head,
+            **{
+                name: asdict(scaling.statistics[i]) | {"scores": scaling.scores[i], "weights": scaling.weights[i]}
+                for name, scaling in (("unscaled", record.unscaled), ("scaled", record.scaled))
+            },
+        }
+        for i, head in enumerate(record.heads)
+    ]
+    about = {"kind": record.kind, "d_key": record.d_key, "queries": list(record.queries), "keys": list(record.keys)}
+    return _head(record.source) | about | {"heads": heads}
+
+
+@document.register
+def _(record: ScalingSweep) -> dict[str, Any]:
+    sizes = [
+        {"d_key": d_key, "theory": theory, "unscaled": asdict(unscaled), "scaled": asdict(scaled)}
+        for d_key, theory, unscaled, scaled in zip(
+            record.d_keys, record.theory, record.unscaled, record.scaled, strict=True
+        )
+    ]
+    return _head(record.source) | {"tokens": list(record.tokens), "draws": record.draws, "sweep": sizes}
+
+
+@document.register
+def _(record: Report) -> dict[str, Any]:
+    parts = {"trace": record.trace, "scaling": record.scaling}
+    return document(record.attention) | {name: _without_head(document(part)) for name, part in parts.items()}
+
+
+def write_json(document: dict[str, Any], stream: IO[str]) -> None:
+    """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
+
+    A number that JSON does not have, such as a hidden score, becomes null.
+    """
+    for piece in _pieces(document):
+        stream.write(piece)
+    stream.write("\n")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        value = list(value)
+    if isinstance(value, np.ndarray):
+        yield json.dumps([number if np.isfinite(number) else None for number in value.tolist()])
+    elif isinstance(value, dict):
+        yield "{"
+        for i, (key, item) in enumerate(value.items()):
+            yield f"{', ' if i else ''}{json.dumps(key)}: "
+            yield from _pieces(item)
+        yield "}"
+    elif isinstance(value, (list, tuple)):
+        yield "["
+        for i, item in enumerate(value):
+            yield ", " if i else ""
+            yield from _pieces(item)
+        yield "]"
+    else:
+        yield json.dumps(value)
+
+
+def safetensors_bytes(attention: Attention) -> bytes:
+    """One float32 tensor a map; all but the weights as JSON text under the metadata key ``mhaviz``."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, NDArray[Any]] = {tensor_name(m): np.ascontiguousarray(m.weights) for m in attention.maps}
+    metadata = _head(attention.source) | {"maps": [_describe(m) for m in attention.maps]}
+    return save(tensors, {"mhaviz": json.dumps(metadata)})
+
+
+def tensor_name(attention_map: AttentionMap) -> str:
+    """ "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences."""
+    name = f"layer.{attention_map.layer}.{attention_map.kind}"
+    return name if attention_map.sentence is None else f"sentence.{attention_map.sentence}.{name}"
+
+
+def _head(source: Source) -> dict[str, Any]:
+    return {"mhaviz": __version__, "source": {"footnote": source.footnote, **source.details}}
+
+
+def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in whole.items() if name not in ("mhaviz", "source")}
+
+
+def _describe(m: AttentionMap) -> dict[str, Any]:
+    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …"""
+    description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
+    if m.sentence is not None:
+        description["sentence"] = m.sentence
+    if m.heads != tuple(range(len(m.heads))):
+        description["heads"] = list(m.heads)
+    return description
+
+
+def _step(step: TraceStep) -> dict[str, Any]:
+    fields = {name: getattr(step, name) for name in TraceStep.__dataclass_fields__}
+    if step.values is None:
+        del fields["values"]
+    return fields

@@ -1,0 +1,230 @@
+"""The shape trace as a figure: a box for every tensor, in the order in which one is made from the other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.patches import FancyBboxPatch, Polygon
+
+from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
+from mhaviz.units import readable_bytes, readable_count
+from mhaviz.views.captions import following_text, shape_text
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.look import Look
+from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Sizes in inches of a box and of the room beside and below it; ``with_axes``: name the axes in it."""
+
+    width: float = 2.45
+    height: float = 0.62
+    beside: float = 0.3
+    below: float = 0.24
+    size: float = BODY
+    with_axes: bool = True
+
+
+COMPACT = Boxes(width=1.36, height=0.33, beside=0.08, below=0.13, size=6.4, with_axes=False)
+
+FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
+DASHED = (0, (4, 2))
+MEMORY = {
+    "computed": "computed: new numbers",
+    "copy": "copy: the same numbers, moved",
+    "view": "view: the same numbers in place",
+}
+
+
+@dataclass(frozen=True)
+class FlowLayout:
+    """The middle of each box, in box widths from the left and in rows from the top."""
+
+    places: dict[str, tuple[float, int]]
+
+    @property
+    def rows(self) -> int:
+        """How many boxes stand above each other at most."""
+        return max(row for _, row in self.places.values()) + 1
+
+    @property
+    def columns(self) -> float:
+        """How many boxes wide the flow is."""
+        return max(column for column, _ in self.places.values()) + 1
+
+    def size(self, boxes: Boxes) -> tuple[float, float]:
+        """Width and height in inches."""
+        width = self.columns * (boxes.width + boxes.beside) - boxes.beside
+        return width, self.rows * (boxes.height + boxes.below) - boxes.below
+
+
+def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
+    """A step stands one row below the lowest that it reads, in the middle between them."""
+    rows: dict[str, int] = {}
+    for step in steps:
+        rows[step.name] = 1 + max((rows[name] for name in step.inputs), default=-1)
+    by_row = [[s for s in steps if rows[s.name] == row] for row in range(max(rows.values()) + 1)]
+    widest = max(range(len(by_row)), key=lambda row: len(by_row[row]))
+    columns = {step.name: float(i) for i, step in enumerate(by_row[widest])}
+    for row in range(widest + 1, len(by_row)):  # downwards: under what they read
+        for step in by_row[row]:
+            columns[step.name] = sum(columns[name] for name in step.inputs) / len(step.inputs)
+    for row in range(widest - 1, -1, -1):  # upwards: over what reads them
+        for step in by_row[row]:
+            readers = [columns[s.name] for s in steps if step.name in s.inputs and s.name in columns]
+            columns[step.name] = sum(readers) / len(readers) if readers else 0.0
+    return FlowLayout({name: (columns[name], rows[name]) for name in columns})
+
+
+def flow_figure(trace: ShapeTrace, look: Look | None = None, followed: FollowedElement | None = None) -> Sheet:
+    """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
+    look = look or Look()
+    lettering = Lettering.covering(token for tokens in trace.tokens for token in tokens)
+    layout = decide_flow(trace.steps)
+    boxes = Boxes()
+    width, height = layout.size(boxes)
+    lines = following_text(followed, trace, lettering.shown) if followed else ()
+    wrapped = [part for line in lines for part in _wrap(line, width, lettering)]
+    top = MARGIN + 0.62
+    foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
+    sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, look.dpi, lettering)
+    sheet.write(MARGIN, MARGIN + 0.1, "shapes on the way through multi-head attention", TITLE, bold=True)
+    _draw_key(sheet, MARGIN, MARGIN + 0.4)
+    draw_flow(sheet, MARGIN, top, trace.steps, layout, boxes, followed)
+    y = top + height + 0.3
+    for i, line in enumerate(wrapped):
+        sheet.write(MARGIN, y + 0.17 * i, line, BODY, colour=ACCENT if i == 0 else INK, bold=i == 0)
+    sheet.write(MARGIN, sheet.height - MARGIN, trace.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    return sheet
+
+
+def draw_flow(
+    sheet: Sheet,
+    x: float,
+    y: float,
+    steps: Sequence[TraceStep],
+    layout: FlowLayout,
+    boxes: Boxes,
+    followed: FollowedElement | None = None,
+) -> None:
+    """Draw the boxes and arrows with their top left corner at (x, y)."""
+    visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
+    corners = {
+        name: (x + column * (boxes.width + boxes.beside), y + row * (boxes.height + boxes.below))
+        for name, (column, row) in layout.places.items()
+    }
+    _draw_arrows(sheet, steps, layout, corners, boxes, set(visits))
+    for step in steps:
+        left, top = corners[step.name]
+        _draw_box(sheet, left, top, boxes.width, boxes.height, step, passed=step.name in visits)
+        _write_step(sheet, left, top, step, boxes, visits.get(step.name))
+
+
+def _draw_box(
+    sheet: Sheet, left: float, top: float, width: float, height: float, step: TraceStep, passed: bool
+) -> None:
+    box = FancyBboxPatch(
+        (left, top),
+        width,
+        height,
+        boxstyle=f"round,pad=0,rounding_size={height / 10}",
+        facecolor=FILL[step.memory],
+        edgecolor=ACCENT if passed else QUIET,
+        linewidth=1.4 if passed else 0.7,
+        linestyle="-" if step.contiguous else DASHED,
+    )
+    sheet.page.add_patch(box)
+
+
+def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: Boxes, visit: str | None) -> None:
+    """Name and shape; equation, and costs or the followed element's coordinates; axes."""
+    inset, size, small = 0.07, boxes.size, boxes.size * 0.82
+    left, right, room = left + inset, left + boxes.width - inset, boxes.width - 2 * inset
+    lines = 3 if boxes.with_axes else 2
+    first, second, third = (top + boxes.height * (line + 0.55) / (lines + 0.1) for line in range(3))
+
+    sheet.write(left, first, step.name, size, bold=True).set_gid(f"step {step.name}")
+    shape = shape_text(step.shape)
+    spare = room - text_width(step.name, size, bold=True) - 0.1
+    shrunk = min(1.0, spare / text_width(shape, size, bold=True))
+    sheet.write(right, first, shape, size * shrunk, bold=True, align="right")
+
+    equation = f"= {step.equation}"
+    shrunk = min(0.94, room / text_width(equation, size))
+    sheet.write(left, second, equation, size * shrunk)
+    memory = readable_bytes(step.bytes) if step.bytes else ""
+    both = f"{readable_count(step.flops)} FLOPs, {memory}" if step.flops else memory
+    spare = room - text_width(equation, size * shrunk) - 0.1
+    if visit:
+        sheet.write(right, second, visit, size * 0.94, colour=ACCENT, align="right")
+    else:
+        fitting = (text for text in (both, memory) if text_width(text, small) < spare)
+        sheet.write(right, second, next(fitting, ""), small, colour=QUIET, align="right")
+    if boxes.with_axes:
+        sheet.write(left, third, fit_text(" × ".join(step.axes), room, small), small, colour=QUIET)
+
+
+def _draw_arrows(
+    sheet: Sheet,
+    steps: Sequence[TraceStep],
+    layout: FlowLayout,
+    corners: Mapping[str, tuple[float, float]],
+    boxes: Boxes,
+    passed: set[str],
+) -> None:
+    w, h = boxes.width, boxes.height
+    lines: list[list[tuple[float, float]]] = []
+    colours: list[str] = []
+    heads: list[Polygon] = []
+    for step in steps:
+        left, top = corners[step.name]
+        for name in step.inputs:
+            from_left, from_top = corners[name]
+            start = (from_left + w / 2, from_top + h)
+            if (
+                layout.places[step.name][1] - layout.places[name][1] > 1
+            ):  # past other boxes: down, then in from the side
+                side = left + w if from_left > left else left
+                bend, end = (start[0], top + h / 2), (side, top + h / 2)
+                path, heading = [start, bend, end], (-1.0 if from_left > left else 1.0, 0.0)
+            else:
+                end = (min(max(start[0], left + w * 0.25), left + w * 0.75), top)
+                middle = (start[1] + end[1]) / 2
+                path, heading = [start, (start[0], middle), (end[0], middle), end], (0.0, 1.0)
+            colour = ACCENT if {name, step.name} <= passed else QUIET
+            lines.append(path)
+            colours.append(colour)
+            heads.append(_arrow_head(end, heading, boxes.below * 0.3))
+    sheet.page.add_collection(LineCollection(lines, colors=colours, linewidths=0.9), autolim=False)
+    sheet.page.add_collection(PatchCollection(heads, facecolors=colours, linewidths=0), autolim=False)
+
+
+def _arrow_head(tip: tuple[float, float], heading: tuple[float, float], length: float) -> Polygon:
+    (x, y), (dx, dy) = tip, heading
+    half = length / 2
+    back = x - dx * length, y - dy * length
+    return Polygon([(x, y), (back[0] - dy * half, back[1] + dx * half), (back[0] + dy * half, back[1] - dx * half)])
+
+
+def _draw_key(sheet: Sheet, x: float, y: float) -> None:
+    """What the fill of a box and its outline mean."""
+    entries = [(FILL[memory], "-", MEMORY[memory]) for memory in FILL] + [(FILL["view"], DASHED, "dashed: strided")]
+    for fill, line, text in entries:
+        box = FancyBboxPatch((x, y - 0.05), 0.16, 0.1, boxstyle="round,pad=0,rounding_size=0.02", linewidth=0.7)
+        box.set(facecolor=fill, edgecolor=QUIET, linestyle=line)
+        sheet.page.add_patch(box)
+        sheet.write(x + 0.22, y, text, SMALL, colour=QUIET)
+        x += 0.22 + text_width(text, SMALL) + 0.2
+
+
+def _wrap(line: str, width: float, lettering: Lettering) -> list[str]:
+    """The line in pieces of at most ``width`` inches, broken between words."""
+    pieces: list[str] = []
+    for word in line.split(" "):
+        longer = f"{pieces[-1]} {word}" if pieces else word
+        if pieces and text_width(longer, BODY, lettering.families) <= width:
+            pieces[-1] = longer
+        else:
+            pieces.append(word)
+    return pieces

@@ -1,0 +1,108 @@
+"""Fonts that have what the tokens need, and escapes for what no font has."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mhaviz.views.labels import escape, visible
+
+if TYPE_CHECKING:
+    from matplotlib.ft2font import FT2Font
+
+DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
+_VARIATION_SELECTORS = range(
+    0xFE00, 0xFE10
+)  # they choose a form of the character before them and have none of their own
+
+
+@dataclass(frozen=True)
+class Lettering:
+    """The fonts for one figure.
+
+    Attributes:
+        families: font families, in the order in which a glyph is looked for.
+        missing: characters that none of them has.
+    """
+
+    families: tuple[str, ...] = (DEFAULT_FAMILY,)
+    missing: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def covering(cls, texts: Iterable[str]) -> "Lettering":
+        """Find installed fonts for all characters of these texts, as far as there are any."""
+        characters = {c for text in texts for c in visible(text) if not c.isascii()}
+        wanted = {c for c in characters if not _has_glyph(_default_font(), c)}
+        wanted -= {c for c in wanted if ord(c) in _VARIATION_SELECTORS}
+        if not wanted:
+            return cls()
+        families = [DEFAULT_FAMILY]
+        for family, path in _installed_fonts():
+            found = _glyphs(path, frozenset(wanted))
+            if found:
+                families.append(family)
+                wanted -= found
+            if not wanted:
+                break
+        return cls(tuple(families), frozenset(wanted))
+
+    def shown(self, text: str) -> str:
+        """The text with what acts, and what no font has, escaped."""
+        return "".join(
+            escape(c) if c in self.missing else "" if ord(c) in _VARIATION_SELECTORS else c for c in visible(text)
+        )
+
+    @property
+    def notice(self) -> str | None:
+        """One line that names the missing characters, or None."""
+        if not self.missing:
+            return None
+        some = sorted(self.missing)[:8]
+        names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
+        more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
+        return f"no installed font has {names}{more}: shown as escapes; install a font that has them, such as Noto"
+
+
+@cache
+def _default_font() -> "FT2Font":
+    from matplotlib.font_manager import findfont, get_font
+
+    return get_font(findfont(DEFAULT_FAMILY))
+
+
+def _has_glyph(font: "FT2Font", character: str) -> bool:
+    """Whether the font can draw it: fonts of coloured bitmaps know their characters but have no outlines."""
+    if not font.get_char_index(ord(character)):
+        return False
+    try:
+        glyph = font.load_char(ord(character))
+    except RuntimeError:
+        return False
+    return glyph.width > 0 or character.isspace()
+
+
+def _glyphs(path: str, characters: frozenset[str]) -> set[str]:
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        font = FT2Font(path)
+    except (RuntimeError, OSError):
+        return set()
+    return {c for c in characters if _has_glyph(font, c)} if font.scalable else set()
+
+
+@cache
+def _installed_fonts() -> tuple[tuple[str, str], ...]:
+    """(family, path) of every installed family's plainest font, sans-serif families first."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    known = {entry.fname for entry in fontManager.ttflist}
+    for path in findSystemFonts():
+        if path not in known:  # installed since matplotlib last looked
+            try:
+                fontManager.addfont(path)
+            except (RuntimeError, OSError, UnicodeError):
+                continue
+    plain = [e for e in fontManager.ttflist if e.style == "normal" and str(e.weight) in ("400", "normal", "regular")]
+    plain.sort(key=lambda entry: ("Sans" not in entry.name, "UI" in entry.name, entry.name, entry.fname))
+    return tuple({entry.name: entry.fname for entry in reversed(plain)}.items())[::-1]

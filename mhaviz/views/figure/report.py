@@ -1,0 +1,124 @@
+"""Tokens, heads, shapes and scaling on one page of A4."""
+
+from collections.abc import Sequence
+
+from matplotlib.patches import FancyBboxPatch
+
+from mhaviz.records import Report
+from mhaviz.views.captions import pair_title
+from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.look import Look
+from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics, scaling_panels
+from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.labels import cut
+from mhaviz.views.panels import Scale, head_panels
+
+WIDTH, HEIGHT = 8.27, 11.69  # A4
+_HEADS_HEIGHT = 4.1
+_TOKEN_LINES = 3
+_HEADING = 10.0
+
+
+def report_figure(report: Report, look: Look | None = None) -> Sheet:
+    """The page: how the sentence was cut, what each head attends to, the shapes, and what scaling does."""
+    look = look or Look()
+    (attention_map,) = report.attention.maps
+    lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
+    sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
+    room = WIDTH - 2 * MARGIN
+    title = pair_title(attention_map.kind, attention_map.queries, attention_map.keys, 200, shown=lettering.shown)
+    sheet.write(MARGIN, 0.38, fit_text(title, room, 13, lettering.families, True), 13, bold=True)
+
+    y = 0.68
+    for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
+        y = _draw_tokens(sheet, MARGIN, y, room, tokens)
+
+    weights = Scale(look.cmap)
+    panels = head_panels(attention_map, weights)
+    layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
+    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", "rows are queries, columns keys; a row sums to 1")
+    y += 0.25
+    draw_mosaic(sheet, MARGIN, y, layout, panels)
+    bar = min(max(layout.tile_height, 0.6), 1.6)
+    draw_scale(sheet, MARGIN + layout.width + 0.12, y + layout.tile(0)[1], bar, weights, "weight")
+    y += layout.height + 0.3
+
+    below = HEIGHT - MARGIN - 0.3 - y
+    sizes = {axis: size for step in report.trace.steps for axis, size in zip(step.axes, step.shape, strict=True)}
+    remark = ", ".join(f"{axis} {sizes[axis]}" for axis in ("d_model", "n_heads", "d_key", "q_length"))
+    _heading(sheet, MARGIN, y, "The shapes on the way", remark)
+    flow = decide_flow(report.trace.steps)
+    flow_width, _ = flow.size(COMPACT)
+    draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, COMPACT)
+
+    left = MARGIN + flow_width + 0.3
+    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, weights)
+    sheet.write(MARGIN, HEIGHT - MARGIN, report.attention.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    return sheet
+
+
+def _heading(sheet: Sheet, x: float, y: float, text: str, remark: str = "") -> None:
+    sheet.write(x, y, text, _HEADING, bold=True)
+    sheet.write(x + text_width(text, _HEADING, bold=True) + 0.15, y, remark, SMALL, colour=QUIET)
+
+
+def _draw_tokens(sheet: Sheet, x: float, y: float, width: float, tokens: Sequence[str]) -> float:
+    """Each token in a box with its position, in at most a few lines. Returns the y below them."""
+    left, height, line = x, 0.2, 0
+    for position, token in enumerate(tokens):
+        shown = cut(sheet.lettering.shown(token), 24)
+        number = text_width(str(position), SMALL)
+        box = number + text_width(shown, BODY, sheet.lettering.families) + 0.2
+        if left + box > x + width - 0.9 and line == _TOKEN_LINES - 1:
+            sheet.write(left + 0.05, y + height / 2, f"… {len(tokens) - position} more", SMALL, colour=QUIET)
+            break
+        if left + box > x + width:
+            left, y, line = x, y + height + 0.06, line + 1
+        sheet.page.add_patch(
+            FancyBboxPatch(
+                (left, y), box, height, boxstyle="round,pad=0,rounding_size=0.04", facecolor="#f1f1f1", linewidth=0
+            )
+        )
+        sheet.write(left + 0.06, y + height / 2, str(position), SMALL, colour=QUIET)
+        sheet.write(left + 0.12 + number, y + height / 2, shown, BODY)
+        left += box + 0.06
+    return y + height + 0.1
+
+
+def _fill(
+    n_tiles: int,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    lettering: Lettering,
+    dpi: float,
+    width: float,
+    look: Look,
+) -> MosaicLayout:
+    """The mosaic with the largest cells that fits its part of the page."""
+    choices = [look.columns] if look.columns else range(1, n_tiles + 1)
+    layouts = [decide_mosaic(n_tiles, queries, keys, lettering, dpi, c, width, _HEADS_HEIGHT) for c in choices]
+    fitting = [layout for layout in layouts if layout.height <= _HEADS_HEIGHT + 0.1 and layout.width <= width + 0.1]
+    return max(fitting or layouts, key=lambda layout: (layout.cell, -layout.rows * layout.columns, layout.columns))
+
+
+def _draw_scaling(
+    sheet: Sheet, x: float, y: float, width: float, height: float, report: Report, weights: Scale
+) -> None:
+    """Scores and softmax, unscaled over scaled, and the table of numbers below."""
+    c = report.scaling
+    _heading(sheet, x, y, f"Why the scores are scaled: head {c.heads[0]}")
+    scores = Scale.around_zero(c.unscaled.scores)
+    panels = scaling_panels(c, 0, scores, weights)
+    size = BODY * min(width / TABLE_WIDTH, 1.0)
+    table_height = 1.5
+    text_length = max(panel.text_length for panel in panels)
+    layout = decide_mosaic(
+        4, c.queries, c.keys, sheet.lettering, sheet.dpi, 2, width - 0.5, height - table_height - 0.2, text_length
+    )
+    draw_mosaic(sheet, x, y + 0.12, layout, panels)
+    for row, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):
+        top = y + 0.12 + layout.tile(2 * row)[1]
+        draw_scale(sheet, x + layout.width + 0.1, top, min(max(layout.tile_height, 0.5), 1.3), scale, name)
+    draw_statistics(sheet, x, y + 0.12 + layout.height + 0.2, c, 0, size)

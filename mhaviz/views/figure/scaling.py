@@ -1,0 +1,131 @@
+"""What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mhaviz.records import ScalingComparison, ScalingSweep
+from mhaviz.views.captions import STATISTICS, pair_title
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.look import Look
+from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.sheet import (
+    ACCENT,
+    BODY,
+    INK,
+    MARGIN,
+    QUIET,
+    SMALL,
+    TITLE,
+    Sheet,
+    fit_text,
+    snap,
+    text_width,
+)
+from mhaviz.views.panels import Panel, Scale
+
+SCALED = "#1d4e89"
+_NAMES, _NUMBER = 2.05, 0.95  # inches, the columns of the table of numbers
+TABLE_WIDTH, TABLE_HEIGHT = _NAMES + 2 * _NUMBER, 0.19 * (len(STATISTICS) + 1)
+_SCALE_WIDTH = 0.6
+
+
+def scaling_figure(comparison: ScalingComparison, look: Look | None = None) -> Sheet:
+    """A row for every head: scores, their softmax, the same scaled, and a table of numbers."""
+    look = look or Look()
+    c = comparison
+    lettering = Lettering.covering({*c.queries, *c.keys})
+    scores, weights = Scale.around_zero(c.unscaled.scores), Scale(look.cmap)
+    panels = [p for i, head in enumerate(c.heads) for p in scaling_panels(c, i, scores, weights, f"head {head}: ")]
+    text_length = max(panel.text_length for panel in panels)
+    layout = decide_mosaic(len(panels), c.queries, c.keys, lettering, look.dpi, 4, 16.0, text_length=text_length)
+    pitch = layout.tile(4)[1] - layout.tile(0)[1]
+    extra = max(TABLE_HEIGHT + 0.1 - pitch, 0) if len(c.heads) == 1 else 0
+    title_height = 0.35
+    width = layout.width + 0.15 + 2 * _SCALE_WIDTH + 0.2 + TABLE_WIDTH + 2 * MARGIN
+    height = title_height + layout.height + extra + 0.35 + 2 * MARGIN
+    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+    title = pair_title(c.kind, c.queries, c.keys, 400, shown=lettering.shown)
+    sheet.write(
+        MARGIN, MARGIN + 0.1, fit_text(title, width - 2 * MARGIN, TITLE, lettering.families, True), TITLE, bold=True
+    )
+    top = MARGIN + title_height
+    draw_mosaic(sheet, MARGIN, top, layout, panels)
+    x = MARGIN + layout.width + 0.15
+    bar = min(max(layout.tile_height, 0.6), 2.5)
+    draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score")
+    draw_scale(sheet, x + _SCALE_WIDTH, top + layout.tile(0)[1], bar, weights, "weight")
+    for i in range(len(c.heads)):
+        draw_statistics(sheet, x + 2 * _SCALE_WIDTH + 0.2, top + layout.tile(4 * i)[1], c, i)
+    sheet.write(MARGIN, sheet.height - MARGIN, c.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    return sheet
+
+
+def scaling_panels(c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "") -> list[Panel]:
+    """The four matrices of the i-th head of the comparison; ``head`` stands before the titles of the scores."""
+    return [
+        Panel(f"{head}q·k", c.unscaled.scores[i], scores),
+        Panel("softmax(q·k)", c.unscaled.weights[i], weights),
+        Panel(f"{head}q·k / √{c.d_key}", c.scaled.scores[i], scores),
+        Panel(f"softmax(q·k / √{c.d_key})", c.scaled.weights[i], weights),
+    ]
+
+
+def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: int, size: float = BODY) -> None:
+    """The i-th head's numbers as a table with its top left corner at (x, y)."""
+    step = 0.19 * size / BODY
+    first, second = x + (_NAMES + _NUMBER) * size / BODY, x + TABLE_WIDTH * size / BODY
+    sheet.write(first, y + step / 2, "unscaled", size, align="right", bold=True, colour=ACCENT)
+    sheet.write(second, y + step / 2, f"/ √{c.d_key}", size, align="right", bold=True, colour=SCALED)
+    for row, statistic in enumerate(STATISTICS, start=1):
+        middle = y + (row + 0.5) * step
+        sheet.write(x, middle, statistic.name, size)
+        sheet.write(first, middle, statistic.text(c.unscaled.statistics[i]), size, align="right")
+        sheet.write(second, middle, statistic.text(c.scaled.statistics[i]), size, align="right")
+
+
+def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
+    """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
+    look = look or Look()
+    across, down, gap = 2.7, 2.0, 0.65
+    columns, rows = 3, 2
+    left, top = MARGIN + 0.4, MARGIN + 0.85
+    width = left + columns * across + (columns - 1) * gap + MARGIN
+    height = top + rows * down + (rows - 1) * (gap + 0.1) + 0.45 + 0.35 + MARGIN
+    sheet = Sheet(width, height, look.dpi)
+    sheet.write(MARGIN, MARGIN + 0.1, "what scaling the scores by √d_key does", TITLE, bold=True)
+    names: Sequence[tuple[str, str]] = (
+        (ACCENT, "q·k, unscaled"),
+        (SCALED, "q·k / √d_key"),
+        (QUIET, "theory: √d_key, and 1"),
+    )
+    x = MARGIN
+    for colour, name in names:
+        sheet.page.plot([x, x + 0.25], [MARGIN + 0.4] * 2, color=colour, linestyle=":" if colour == QUIET else "-")
+        sheet.write(x + 0.32, MARGIN + 0.4, name, BODY)
+        x += 0.32 + text_width(name, BODY) + 0.3
+    for number, statistic in enumerate(STATISTICS):
+        row, column = divmod(number, columns)
+        axes = sheet.plot_axes(left + column * (across + gap), top + row * (down + gap + 0.1), across, down)
+        axes.set_title(statistic.name, size=BODY, color=INK, loc="left")
+        axes.set_xscale("log", base=2)
+        if number == 0:
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.plot(sweep.d_keys, sweep.theory, ":", color=QUIET)
+            axes.plot(sweep.d_keys, np.ones(len(sweep.d_keys)), ":", color=QUIET)
+        for colour, results in ((ACCENT, sweep.unscaled), (SCALED, sweep.scaled)):
+            values = [statistic.value(result) for result in results]
+            axes.plot(sweep.d_keys, values, "o-", color=colour, markersize=3, linewidth=1.2, clip_on=False)
+        if number:
+            axes.set_ylim(bottom=0)
+        axes.set_xticks(sweep.d_keys[::3] if len(sweep.d_keys) > 6 else sweep.d_keys)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.minorticks_off()
+        if row == rows - 1:
+            axes.set_xlabel("d_key", size=BODY)
+    length = f"{len(sweep.tokens)} token" + "s" * (len(sweep.tokens) != 1)
+    remark = f"{length}, means over {sweep.draws} draws of the weights at each d_key"
+    sheet.write(MARGIN, height - MARGIN, sweep.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    sheet.write(width - MARGIN, height - MARGIN, remark, SMALL, colour=QUIET, vertical="bottom", align="right")
+    return sheet

@@ -1,0 +1,178 @@
+"""A sheet of paper measured in inches from its top left corner, on which everything is placed by its coordinates."""
+
+import io
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.image import AxesImage
+from matplotlib.text import Text
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
+from numpy.typing import NDArray
+
+from mhaviz.views.colours import palette
+from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
+from mhaviz.views.labels import cut
+from mhaviz.views.panels import Scale
+
+POINTS = 72  # an inch
+MARGIN = 0.25  # inches around everything
+MOST_PIXELS = 16_384  # a side; many programs open nothing larger
+
+INK, QUIET, ACCENT = "#1a1a1a", "#6b6b6b", "#c2410c"
+HIDDEN = "#808080"  # cells that the mask hides
+TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
+
+
+class Sheet(Figure):
+    """A figure with one set of axes over all of it, in inches, y growing downwards.
+
+    Attributes:
+        page: these axes.
+        lettering: the fonts for text that comes from users.
+        notices: what the reader of the picture should be told, a line each.
+    """
+
+    def __init__(self, width: float, height: float, dpi: float, lettering: Lettering | None = None) -> None:
+        allowed = int(MOST_PIXELS / max(width, height))
+        super().__init__(figsize=(width, height), dpi=min(dpi, allowed), facecolor="white")
+        FigureCanvasAgg(self)
+        self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+        self.page.set_axis_off()
+        self.lettering = lettering or Lettering()
+        self.notices: list[str] = [self.lettering.notice] if self.lettering.notice else []
+        if dpi > allowed:
+            self.notices.append(
+                f"drawn at {allowed} dpi instead of {dpi:g}: no side has more than {MOST_PIXELS:,} pixels"
+            )
+        self.width, self.height = width, height
+
+    def _repr_png_(self) -> bytes:
+        """How a notebook shows the figure, whether or not it has heard of pyplot."""
+        png = io.BytesIO()
+        self.savefig(png, format="png")
+        return png.getvalue()
+
+    def write(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = BODY,
+        *,
+        colour: str = INK,
+        bold: bool = False,
+        align: Literal["left", "center", "right"] = "left",
+        vertical: Literal["top", "center", "bottom", "baseline"] = "center",
+        rotation: float = 0.0,
+    ) -> Text:
+        """Put text, read literally, at a place. It must have gone through the lettering if a user wrote it."""
+        return self.page.text(
+            x,
+            y,
+            text,
+            size=size,
+            color=colour,
+            weight="bold" if bold else "normal",
+            family=list(self.lettering.families),
+            ha=align,
+            va=vertical,
+            rotation=rotation,
+            rotation_mode="anchor",
+            parse_math=False,
+        )
+
+    def image(
+        self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
+    ) -> AxesImage:
+        """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is grey."""
+        image = AxesImage(
+            self.page,
+            cmap=ListedColormap(palette(scale.colormap) / 255, name=scale.colormap).with_extremes(bad=HIDDEN),
+            norm=Normalize(scale.low, scale.high),
+            interpolation="nearest",
+            origin="upper",
+            extent=(x, x + width, y + height, y),
+        )
+        image.set_data(values)
+        self.page.add_image(image)
+        return image
+
+    def frames(
+        self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = 0.5
+    ) -> None:
+        """Thin lines around rectangles, (x, y, width, height)."""
+        outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
+        self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line), autolim=False)
+
+    def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
+        """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        for i, group in enumerate(zip(texts, colours, strict=True)):
+            groups.setdefault(group, []).append(i)
+        for (text, colour), members in groups.items():
+            outlines = PathCollection(
+                [_outline(text, size)],
+                offsets=places[members],
+                offset_transform=self.page.transData,
+                facecolors=colour,
+                linewidths=0,
+            )
+            outlines.set_transform(self.dpi_scale_trans)
+            outlines.set_gid(f"numbers {text}")
+            self.page.add_collection(outlines, autolim=False)
+
+    def plot_axes(self, x: float, y: float, width: float, height: float) -> Axes:
+        """Axes for a plot in the rectangle."""
+        bottom = 1 - (y + height) / self.height
+        axes: Axes = self.add_axes((x / self.width, bottom, width / self.width, height / self.height))
+        axes.tick_params(labelsize=SMALL, colors=INK)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        return axes
+
+
+@cache
+def _outline(text: str, size: float) -> Any:
+    path = TextPath((0, 0), text, size=size / POINTS, prop=FontProperties(family=DEFAULT_FAMILY), usetex=False)
+    box = path.get_extents()
+    return path.transformed(Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2))
+
+
+@cache
+def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
+    """Width of a line of text, in inches."""
+    properties = FontProperties(family=list(families), size=size, weight="bold" if bold else "normal")
+    width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
+    return float(width) / _RULER_DPI
+
+
+_RULER_DPI = 288  # fine enough that rounding to pixels does not count
+
+
+@cache
+def _ruler() -> Any:
+    return FigureCanvasAgg(Figure(figsize=(1, 1), dpi=_RULER_DPI)).get_renderer()  # type: ignore[no-untyped-call]
+
+
+def fit_text(
+    text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
+) -> str:
+    """The text, shortened in its middle until it is at most ``width`` inches wide."""
+    cells = len(text)
+    while text_width(shown := cut(text, cells), size, families, bold) > width and cells > 1:
+        cells = max(int(cells * 0.95), 1) if cells > 20 else cells - 1
+    return shown
+
+
+def snap(inches: float, dpi: float) -> float:
+    """To the nearest whole pixel, so that cells are sharp and of equal size."""
+    return round(inches * dpi) / dpi

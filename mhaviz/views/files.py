@@ -1,0 +1,109 @@
+"""What is written to files: which suffix is which format, and every file whole or not at all."""
+
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.views.labels import visible
+
+if TYPE_CHECKING:
+    from mhaviz.views.figure.sheet import Sheet
+
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+# No dates, and no names of things that change between two runs.
+_METADATA: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def check_outputs(paths: Iterable[Path], suffixes: Sequence[str]) -> None:
+    """Find out before the work starts whether its results can be written.
+
+    Raises:
+        ArgumentError: a suffix that is not among ``suffixes``, or a file named twice.
+        MhavizError: a folder that is missing, is no folder, or may not be written to.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        shown, folder = visible(str(path)), path.absolute().parent
+        if path.suffix.lower() not in suffixes:
+            raise ArgumentError(f"cannot tell the format of {shown}: expected a name ending in {', '.join(suffixes)}")
+        if path in seen:
+            raise ArgumentError(f"{shown} is named twice as an output; name each file once")
+        seen.add(path)
+        if not folder.is_dir():
+            raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
+        if path.is_dir():
+            raise MhavizError(f"cannot write {shown}: it is a folder; give the name of a file in it")
+        if not os.access(folder, os.W_OK):
+            raise MhavizError(f"cannot write {shown}: no permission to write in {visible(str(folder))}")
+
+
+def save_all(
+    paths: Sequence[Path], record: object, draw: Callable[[], "Sheet"], whole: dict[str, object] | None = None
+) -> list[str]:
+    """Write the record in the format of each path's suffix: all files, or none.
+
+    Args:
+        paths: checked by ``check_outputs``.
+        record: what is saved.
+        draw: makes the figure; called only if a picture is among the paths.
+        whole: the JSON document, if it is more than the record's own.
+
+    Returns:
+        Notices that the figure came with.
+
+    Raises:
+        MhavizError: a file could not be written; nothing is left behind.
+    """
+    sheet = draw() if any(path.suffix.lower() in FIGURE_SUFFIXES for path in paths) else None
+    written: list[tuple[Path, Path]] = []
+    try:
+        for path in paths:
+            suffix = path.suffix.lower()
+            try:
+                handle, name = tempfile.mkstemp(
+                    prefix=f".{path.stem[:40]}.", suffix=".part", dir=path.absolute().parent
+                )
+                written.append((Path(name), path))
+                with os.fdopen(handle, "wb") as stream:
+                    _write(stream, suffix, record, sheet, whole)
+                Path(name).chmod(0o666 & ~_umask())
+            except OSError as error:
+                raise MhavizError(f"cannot write {visible(str(path))}: {error.strerror or error}") from error
+        for part, path in written:
+            part.replace(path)
+    finally:
+        for part, _ in written:
+            part.unlink(missing_ok=True)
+    return sheet.notices if sheet else []
+
+
+def _write(
+    stream: BinaryIO, suffix: str, record: object, sheet: "Sheet | None", whole: dict[str, object] | None
+) -> None:
+    from mhaviz.records import Attention
+    from mhaviz.views.data import document, safetensors_bytes, write_json
+
+    if suffix == ".json":
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+        write_json(whole or document(record), text)
+        text.flush()
+        text.detach()
+    elif suffix == ".safetensors":
+        assert isinstance(record, Attention)
+        stream.write(safetensors_bytes(record))
+    else:
+        assert sheet is not None
+        import matplotlib
+
+        with matplotlib.rc_context({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": 42}):
+            sheet.savefig(stream, format=suffix[1:], dpi=sheet.dpi, metadata=_METADATA[suffix])
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

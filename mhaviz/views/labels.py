@@ -1,0 +1,112 @@
+"""Tokens as labels: visible whatever they hold, told apart, short enough, and not too many."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def visible(text: str) -> str:
+    """The text with everything that could act instead of showing written as an escape.
+
+    Characters of Unicode's category C (controls, format characters, surrogates, private and unassigned ones) and line
+    breaks become \\x1b, \\u202e, \\U000e0001. An empty or blank text is shown in quotes.
+
+    >>> visible("a\\x1b[1mb")
+    'a\\\\x1b[1mb'
+    """
+    if not text.strip():
+        text = f'"{text}"'
+    if unicodedata.combining(text[0]):
+        text = "\N{DOTTED CIRCLE}" + text  # or the mark would sit on whatever is printed before it
+    return "".join(escape(c) if unicodedata.category(c) in _ACTING else c for c in text)
+
+
+_ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def escape(character: str) -> str:
+    """\\x1b, \\u202e or \\U0001f600: the character as Python would write it."""
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def cut(text: str, width: int, ellipsis: str = "…") -> str:
+    """The text in at most ``width`` terminal cells, shortened in the middle.
+
+    >>> cut("antidisestablishmentarianism", 9)
+    'anti…nism'
+    """
+    if _width(text) <= width:
+        return text
+    if width <= len(ellipsis):
+        return ellipsis[:width]
+    room = width - len(ellipsis)
+    head = _take(text, (room + 1) // 2)
+    tail = _take(text[::-1], room // 2)[::-1]
+    while tail and unicodedata.combining(tail[0]):  # its letter was cut off
+        tail = tail[1:]
+    return head + ellipsis + tail
+
+
+def _width(text: str) -> int:
+    """Cells on the screen; a pile of marks on one letter counts as more, or it would never be cut."""
+    return max(cell_len(text), len(text) // 4)
+
+
+def _take(text: str, width: int) -> str:
+    taken = ""
+    for character in text:
+        if _width(taken + character) > width:
+            break
+        taken += character
+    return taken
+
+
+def position_suffixes(tokens: Sequence[str], ascii_only: bool = False) -> list[str]:
+    """For each token that occurs more than once, its position, counted from 0: "₃", or "_3"; else nothing."""
+    counts = Counter(tokens)
+    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in range(len(tokens))]
+    return [mark if counts[token] > 1 else "" for token, mark in zip(tokens, marks, strict=True)]
+
+
+def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False) -> list[str]:
+    """One label a token, at most ``width`` cells wide: visible, repeated tokens told apart by their position.
+
+    With ``ascii_only``, other characters are escaped as well.
+    """
+    ellipsis = "..." if ascii_only else "…"
+    labels = []
+    for token, suffix in zip(tokens, position_suffixes(tokens, ascii_only), strict=True):
+        shown = visible(token)
+        if ascii_only:
+            shown = in_ascii(shown)
+        room = width - len(suffix)
+        labels.append(cut(shown, room, ellipsis) + suffix if room > 0 else cut(suffix, width, ellipsis))
+    return labels
+
+
+def in_ascii(text: str) -> str:
+    """The text with every character outside ASCII escaped."""
+    return "".join(c if c.isascii() else escape(c) for c in text)
+
+
+_MATHEMATICS = {"√": "sqrt ", "ᵀ": "^T", "×": "x", "·": "*", "−": "-", "∞": "inf", "→": "->", "²": "^2", "…": "..."}
+
+
+def mathematics_in_ascii(text: str) -> str:
+    """An equation or a remark of mhaviz's own, for terminals without Unicode."""
+    return in_ascii("".join(_MATHEMATICS.get(c, c) for c in text))
+
+
+def every(n_labels: int, n_fitting: int) -> int:
+    """Label every how many-th of ``n_labels`` places when only ``n_fitting`` labels fit: 1, 2, 5, 10, 20, 50, …"""
+    step = 1
+    while n_labels > max(n_fitting, 1) * step:
+        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    return step

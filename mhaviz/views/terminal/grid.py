@@ -1,0 +1,243 @@
+"""Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+
+from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.labels import cut, every, position_suffixes, token_labels, visible
+from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.pooling import cell_edges, pool_largest
+
+VALUES_UP_TO = 16
+"""With more tokens than this a wall of numbers tells less than a picture."""
+
+GAP = 2  # blank columns between two panels
+RAMP = " ▁▂▃▄▅▆▇█"
+ASCII_RAMP = " .:-=+*#%@"
+DIM = Style(dim=True)
+BOLD = Style(bold=True)
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What the terminal can show."""
+
+    colour: bool
+    unicode: bool
+
+    @classmethod
+    def of(cls, console: Console, options: ConsoleOptions) -> "Abilities":
+        """Sixteen colours are no scale: they count as none."""
+        many_colours = console.color_system in ("256", "truecolor", "windows")
+        return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
+
+
+@dataclass(frozen=True)
+class GridLayout:
+    """What a grid decided before a line of it is drawn.
+
+    Attributes:
+        cells: "values", numbers on colour; "half-blocks", two rows a line; "lines", one row a line.
+        cell_width: columns of the terminal a cell takes.
+        label_width: columns for the row labels.
+        per_line: panels side by side.
+        rows, columns: cells of a panel; fewer than tokens where the map is pooled.
+    """
+
+    cells: Literal["values", "half-blocks", "lines"]
+    cell_width: int
+    label_width: int
+    per_line: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class HeatGrid:
+    """Panels of one shape that share the tokens of their rows (queries) and columns (keys)."""
+
+    panels: Sequence[Panel]
+    queries: Sequence[str]
+    keys: Sequence[str]
+
+    def decide(self, width: int, abilities: Abilities) -> GridLayout:
+        """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
+        q_length, k_length = len(self.queries), len(self.keys)
+        ascii_only = not abilities.unicode
+        longest_query = max(map(cell_len, token_labels(self.queries, width, ascii_only)))
+        label_width = min(longest_query, max(width // 4, 4))
+        room = width - label_width - 1 + GAP
+
+        least = self._number_width() + 1 + (not abilities.colour)  # a ramp character stands in for the colour
+        fitting = room // (k_length * least + GAP)
+        if fitting and max(q_length, k_length) <= VALUES_UP_TO:
+            longest_key = max(map(cell_len, token_labels(self.keys, width, ascii_only)))
+            widths = range(max(min(longest_key + 1, 10), least), least - 1, -1)
+            cell_width = next(
+                w
+                for w in widths
+                if min(room // (k_length * w + GAP), len(self.panels)) >= min(fitting, len(self.panels))
+            )
+            return GridLayout("values", cell_width, label_width, fitting, q_length, k_length)
+
+        half = abilities.colour and abilities.unicode
+        if half:
+            label_width = min(2 * longest_query + 1, max(width // 4, 4))
+        columns = max(min(k_length, width - label_width - 1), 1)
+        rows = q_length if columns == k_length else min(q_length, max(columns, 1))
+        if max(q_length, k_length) > columns:  # pooled: positions are all the labels there are
+            label_width = min(label_width, len(str(q_length)))
+            columns = max(min(k_length, width - label_width - 1), 1)
+            rows = min(q_length, columns)
+        fitting = max((width - label_width - 1 + GAP) // (columns + GAP), 1)
+        return GridLayout("half-blocks" if half else "lines", 1, label_width, fitting, rows, columns)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        abilities = Abilities.of(console, options)
+        layout = self.decide(options.max_width, abilities)
+        for first in range(0, len(self.panels), layout.per_line):
+            panels = self.panels[first : first + layout.per_line]
+            if first:
+                yield Segment.line()
+            for line in self._lines(panels, layout, abilities):
+                yield from line
+                yield Segment.line()
+        if layout.cells != "values":
+            yield from self._explain_cells(layout, abilities, options.max_width)
+
+    def _number_width(self) -> int:
+        return max(4, *(panel.text_length for panel in self.panels))
+
+    def _lines(self, panels: Sequence[Panel], layout: GridLayout, abilities: Abilities) -> Iterator[list[Segment]]:
+        margin = Segment(" " * (layout.label_width + 1))
+        panel_width = layout.columns * layout.cell_width
+        ascii_only = not abilities.unicode
+
+        def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
+            line: list[Segment] = []
+            for i, part in enumerate(parts):
+                line += [Segment(" " * GAP)] * (i > 0) + list(part)
+            return line
+
+        titles = [[Segment(_fit(visible(p.title), panel_width), BOLD)] for p in panels]
+        yield [margin, *beside(titles)]
+        header = self._key_header(layout, ascii_only)
+        yield [margin, *beside([[Segment(header, DIM)]] * len(panels))]
+
+        shown = [_Cells(panel, layout, abilities) for panel in panels]
+        for label, rows in self._row_labels(layout, ascii_only):
+            yield [Segment(_right(label, layout.label_width) + " "), *beside([cells.line(rows) for cells in shown])]
+
+    def _key_header(self, layout: GridLayout, ascii_only: bool) -> str:
+        if layout.cells == "values":
+            labels = token_labels(self.keys, layout.cell_width - 1, ascii_only)
+            return "".join(set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels)
+        edges = cell_edges(len(self.keys), layout.columns)
+        header = ""
+        for cell in range(0, layout.columns, every(layout.columns, layout.columns // 6)):
+            if len(header) <= cell:
+                header = header.ljust(cell) + str(edges[cell]) + " "
+        return header[: layout.columns].ljust(layout.columns)
+
+    def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[tuple[str, range]]:
+        together = 2 if layout.cells == "half-blocks" else 1
+        pooled = layout.rows < len(self.queries) or layout.columns < len(self.keys)
+        edges = cell_edges(len(self.queries), layout.rows)
+        width = layout.label_width if together == 1 else (layout.label_width - 1) // 2
+        labels = [str(edge) for edge in edges[:-1]] if pooled else token_labels(self.queries, width, ascii_only)
+        for row in range(0, layout.rows, together):
+            rows = range(row, min(row + together, layout.rows))
+            yield (labels[row] if pooled else "·".join(labels[r] for r in rows)), rows
+
+    def _explain_cells(self, layout: GridLayout, abilities: Abilities, width: int) -> Iterator[Segment]:
+        """Which key is which column, or how many tokens became one cell."""
+        if layout.rows < len(self.queries) or layout.columns < len(self.keys):
+            times = "×" if abilities.unicode else "x"
+            down, across = -(-len(self.queries) // layout.rows), -(-len(self.keys) // layout.columns)
+            text = f"each cell is the largest of up to {down} {times} {across} weights; labels are positions"
+            yield from _wrapped(text.split(" "), width, " ")
+        elif len(self.keys) <= 60:
+            suffixes = position_suffixes(self.keys, not abilities.unicode)
+            labels = token_labels(self.keys, 24, not abilities.unicode)
+            plain = [label.removesuffix(suffix) for label, suffix in zip(labels, suffixes, strict=True)]
+            yield from _wrapped(["keys:", *(f"{i} {label}" for i, label in enumerate(plain))], width, "  ")
+
+
+class _Cells:
+    """One panel's cells, coloured."""
+
+    def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
+        self._layout, self._abilities, self._scale = layout, abilities, panel.scale
+        self._values = pool_largest(panel.values, layout.rows, layout.columns)
+        self._colours = colours(self._values, panel.scale.colormap, panel.scale.low, panel.scale.high)
+        self._dark_text = needs_dark_text(self._colours)
+
+    def line(self, rows: range) -> list[Segment]:
+        """One line of the terminal: one row of cells, or two."""
+        if self._layout.cells == "half-blocks":
+            return [self._half_block(rows, column) for column in range(self._layout.columns)]
+        (row,) = rows
+        if self._layout.cells == "values":
+            return [self._value(row, column) for column in range(self._layout.columns)]
+        return [self._ramp_or_blank(row, column) for column in range(self._layout.columns)]
+
+    def _value(self, row: int, column: int) -> Segment:
+        number = self._scale.text(self._values[row, column])
+        width = self._layout.cell_width
+        if not self._abilities.colour:
+            return Segment((self._ramp(row, column) + number).center(width))
+        text = Color.from_rgb(0, 0, 0) if self._dark_text[row, column] else Color.from_rgb(255, 255, 255)
+        return Segment(number.center(width), Style.from_color(text, self._colour(row, column)))
+
+    def _half_block(self, rows: range, column: int) -> Segment:
+        lower = self._colour(rows[1], column) if len(rows) > 1 else None
+        return Segment("▀", Style.from_color(self._colour(rows[0], column), lower))
+
+    def _ramp_or_blank(self, row: int, column: int) -> Segment:
+        if self._abilities.colour:
+            return Segment(" ", Style.from_color(None, self._colour(row, column)))
+        return Segment(self._ramp(row, column))
+
+    def _colour(self, row: int, column: int) -> Color:
+        return Color.from_rgb(*(int(channel) for channel in self._colours[row, column]))
+
+    def _ramp(self, row: int, column: int) -> str:
+        return ramp_character(self._values[row, column], self._scale, self._abilities.unicode)
+
+
+def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
+    """The character that stands for a value where there is no colour: the fuller, the larger."""
+    ramp = RAMP if in_unicode else ASCII_RAMP
+    share = 0.0 if np.isnan(value) else (value - scale.low) / ((scale.high - scale.low) or 1.0)
+    return ramp[min(max(int(share * len(ramp)), 0), len(ramp) - 1)]
+
+
+def _fit(text: str, width: int) -> str:
+    return set_cell_size(cut(text, width), width)
+
+
+def _right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + set_cell_size(text, min(cell_len(text), width))
+
+
+def _centre(text: str, width: int) -> str:
+    return " " * ((width - cell_len(text)) // 2) + text
+
+
+def _wrapped(words: Sequence[str], width: int, blank: str) -> Iterator[Segment]:
+    """Words in dim lines, none broken inside."""
+    line = ""
+    for word in words:
+        if line and cell_len(line + blank + word) > width:
+            yield from (Segment(line, DIM), Segment.line())
+            line = ""
+        line += (blank if line else "") + word
+    yield from (Segment(line, DIM), Segment.line())

@@ -1,0 +1,46 @@
+"""What stands below a picture in the terminal: its scale, and where it comes from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+from mhaviz.views.colours import colours
+from mhaviz.views.labels import in_ascii, visible
+from mhaviz.views.panels import Scale
+from mhaviz.views.terminal.grid import DIM, Abilities, ramp_character
+
+_STEPS = 16
+
+
+@dataclass(frozen=True)
+class ScaleBar:
+    """The scale from low to high, in colours or ramp characters, and a remark."""
+
+    scale: Scale
+    remark: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        abilities = Abilities.of(console, options)
+        values = np.linspace(self.scale.low, self.scale.high, _STEPS, dtype=np.float32)
+        bar = Text(f"{self.scale.low:.4g} ")
+        for value, (red, green, blue) in zip(
+            values, colours(values, self.scale.colormap, self.scale.low, self.scale.high), strict=True
+        ):
+            if abilities.colour:
+                bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
+            else:
+                bar.append(ramp_character(value, self.scale, abilities.unicode))
+        bar.append(f" {self.scale.high:.4g}")
+        if self.remark:
+            bar.append("   " + self.remark, DIM)
+        yield bar
+
+
+def footnote(text: str, ascii_only: bool) -> Text:
+    """Where the numbers come from, as every view says it."""
+    shown = visible(text)
+    return Text(in_ascii(shown) if ascii_only else shown, DIM)

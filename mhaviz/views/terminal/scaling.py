@@ -1,0 +1,96 @@
+"""What scaling does, in the terminal: scores and weights side by side, and the numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.views.captions import STATISTICS, Statistic, pair_title
+from mhaviz.views.colours import BONE
+from mhaviz.views.labels import mathematics_in_ascii
+from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
+from mhaviz.views.terminal.legend import ScaleBar, footnote
+
+
+@dataclass(frozen=True)
+class ScalingView:
+    """Each head's scores and weights, unscaled and scaled, and what they are in numbers."""
+
+    comparison: ScalingComparison
+    colormap: str = BONE
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        c = self.comparison
+        ascii_only = not Abilities.of(console, options).unicode
+        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.colormap)
+        root = f"/ sqrt({c.d_key})" if ascii_only else f"/ √{c.d_key}"
+        yield Text(pair_title(c.kind, c.queries, c.keys, options.max_width, ascii_only), BOLD, no_wrap=True)
+        for i, head in enumerate(c.heads):
+            yield HeatGrid(
+                [
+                    Panel(f"head {head}: q·k" if not ascii_only else f"head {head}: q*k", c.unscaled.scores[i], scores),
+                    Panel("its softmax", c.unscaled.weights[i], weights),
+                    Panel(f"q·k {root}" if not ascii_only else f"q*k {root}", c.scaled.scores[i], scores),
+                    Panel("its softmax", c.scaled.weights[i], weights),
+                ],
+                c.queries,
+                c.keys,
+            )
+            yield Segment.line()
+            yield _comparison_table(c.unscaled.statistics[i], c.scaled.statistics[i], root, ascii_only)
+        yield ScaleBar(scores, "scores")
+        yield ScaleBar(weights, "weights")
+        yield footnote(c.source.footnote, ascii_only)
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """The numbers at every d_key, theory beside them."""
+
+    sweep: ScalingSweep
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        ascii_only = not Abilities.of(console, options).unicode
+
+        def plain(text: str) -> str:
+            return mathematics_in_ascii(text) if ascii_only else text
+
+        for scaled, name in ((False, "unscaled, q·k"), (True, "scaled, q·k / √d_key")):
+            yield Text(plain(name), BOLD)
+            whole = self._table(STATISTICS, scaled)
+            if Measurement.get(console, options.update(max_width=1000), whole).maximum <= options.max_width:
+                yield whole
+            else:
+                yield self._table(STATISTICS[:2], scaled)
+                yield self._table(STATISTICS[2:], scaled)
+        yield Text(plain(f"theory: the standard deviation of the scores, √d_key; means over {self.sweep.draws} draws"))
+        yield footnote(self.sweep.source.footnote, ascii_only)
+
+    def _table(self, statistics: Sequence[Statistic], scaled: bool) -> Table:
+        with_theory = statistics[0] is STATISTICS[0]
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("d_key", *["theory"] * with_theory, *(statistic.short for statistic in statistics)):
+            table.add_column(heading, justify="right", no_wrap=True)
+        results = self.sweep.scaled if scaled else self.sweep.unscaled
+        for d_key, theory, result in zip(self.sweep.d_keys, self.sweep.theory, results, strict=True):
+            expected = [f"{1.0 if scaled else theory:.2f}"] * with_theory
+            table.add_row(str(d_key), *expected, *(statistic.text(result) for statistic in statistics))
+        return table
+
+
+def _comparison_table(unscaled: ScoreStatistics, scaled: ScoreStatistics, root: str, ascii_only: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("unscaled", justify="right")
+    table.add_column(f"scaled, {root}", justify="right")
+    for statistic in STATISTICS:
+        name = mathematics_in_ascii(statistic.name) if ascii_only else statistic.name
+        table.add_row(name, statistic.text(unscaled), statistic.text(scaled))
+    return table
