@@ -1,0 +1,5 @@
+"""The command line: parse, call, show. Exit codes live in ``app`` and nowhere else."""
+
+from mhaviz.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,75 @@
+"""The program, its commands, and what becomes of errors."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from mhaviz._version import __version__
+from mhaviz.cli.compare_scaling import compare_scaling
+from mhaviz.cli.heatmap import heatmap
+from mhaviz.cli.report import report
+from mhaviz.cli.trace_shapes import trace_shapes
+from mhaviz.errors import ArgumentError, MhavizError
+
+DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="mhaviz",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (heatmap, trace_shapes, compare_scaling, report):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mhaviz {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def mhaviz(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """See what happens inside multi-head attention: weights, shapes, scaling."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit status; errors become one line on standard error."""
+    try:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        status = app(args=words, prog_name="mhaviz", standalone_mode=False)
+        sys.stdout.flush()
+    except ArgumentError as error:
+        return _fail(str(error), WRONG_COMMAND_LINE)
+    except MhavizError as error:
+        return _fail(str(error), COULD_NOT)
+    except typer.TyperException as error:  # a usage error
+        return _fail(f"{error.format_message().rstrip('.')}; see mhaviz --help", WRONG_COMMAND_LINE)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except MemoryError:
+        return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
+    except BrokenPipeError:  # who reads us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)
+    return int(status or DONE)
+
+
+def _fail(message: str, status: int) -> int:
+    from mhaviz.views.labels import visible
+
+    print(f"mhaviz: {visible(message)}", file=sys.stderr)
+    return status

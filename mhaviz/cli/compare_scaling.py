@@ -1,0 +1,89 @@
+"""mhaviz compare-scaling"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.sentences import read_sentences, require_words
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def compare_scaling(
+    sentence: options.Sentence = None,
+    file: options.File = None,
+    target: options.Target = None,
+    head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
+    sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
+    d_model: options.DModel = 512,
+    heads: options.Heads = 8,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    mask: options.MaskOption = options.Mask.none,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    cmap: options.Cmap = "bone",
+    dpi: options.Dpi = 150,
+) -> None:
+    """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
+
+    Without a sentence: the first of the worked example. Unscaled scores spread as √d_key, the softmax saturates, and
+    its Jacobian, through which gradients pass, vanishes.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery(output or (), quiet, json)
+    texts = read_sentences([sentence] if sentence is not None else None, file)
+    require_words("--target", target)
+    if len(texts) > 1:
+        raise ArgumentError(f"compare-scaling takes one sentence, got {len(texts)}; give one of them")
+    if target and not texts:
+        raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+    if sweep and (target or mask is not options.Mask.none):
+        raise ArgumentError("--sweep measures plain self-attention; leave out --target and --mask")
+
+    from mhaviz.layer.tokens import tokenize
+    from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
+    from mhaviz.studies import scaling
+    from mhaviz.views.figure.look import Look
+
+    look = Look(cmap, dpi)
+    text = texts[0] if texts else WORKED_EXAMPLE[0]
+    if sweep:
+        swept = scaling.sweep_scaling(tokenize(text), seed)
+
+        def draw_sweep() -> "Sheet":
+            from mhaviz.views.figure.scaling import sweep_figure
+
+            return sweep_figure(swept, look)
+
+        def view_sweep() -> "RenderableType":
+            from mhaviz.views.terminal.scaling import SweepView
+
+            return SweepView(swept)
+
+        delivery.deliver(swept, draw_sweep, view_sweep)
+        return
+
+    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
+    chosen = options.parse_heads(head, heads)
+    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target), chosen)
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.scaling import scaling_figure
+
+        return scaling_figure(comparison, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.scaling import ScalingView
+
+        return ScalingView(comparison, cmap)
+
+    delivery.deliver(comparison, draw, view)

@@ -1,0 +1,57 @@
+"""What becomes of a result: files first, then the terminal or JSON."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
+from mhaviz.views.labels import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Where the user wants a result. Made before the work starts, so that it fails before the work starts.
+
+    Raises:
+        ArgumentError, MhavizError: an output that cannot be written; see ``check_outputs``.
+    """
+
+    paths: Sequence[Path]
+    quiet: bool
+    json: bool
+    suffixes: Sequence[str] = (*FIGURE_SUFFIXES, ".json")
+
+    def __post_init__(self) -> None:
+        check_outputs(self.paths, self.suffixes)
+
+    def deliver(
+        self,
+        record: object,
+        draw: "Callable[[], Sheet]",
+        view: "Callable[[], RenderableType]",
+        document: dict[str, Any] | None = None,
+    ) -> None:
+        """Save what is to be saved, then print the record: as JSON, or as its view in the terminal.
+
+        ``document``: the JSON, if it is more than the record's own.
+        """
+        notices = save_all(self.paths, record, draw, document)
+        if not self.quiet:
+            for notice in [*notices, *(f"saved {visible(str(path))}" for path in self.paths)]:
+                print(f"mhaviz: {notice}", file=sys.stderr)
+        if self.json:
+            from mhaviz.views.data import document as document_of
+            from mhaviz.views.data import write_json
+
+            write_json(document or document_of(record), sys.stdout)
+        elif not self.quiet:
+            from rich.console import Console
+
+            Console(highlight=False, markup=False, emoji=False).print(view())

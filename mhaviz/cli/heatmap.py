@@ -1,0 +1,64 @@
+"""mhaviz heatmap"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.sentences import read_sentences, require_some, require_words
+from mhaviz.views.files import FIGURE_SUFFIXES
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def heatmap(
+    sentences: options.Sentences = None,
+    file: options.File = None,
+    target: options.Target = None,
+    head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "all",
+    d_model: options.DModel = 512,
+    heads: options.Heads = 8,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    mask: options.MaskOption = options.Mask.none,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    cmap: options.Cmap = "bone",
+    dpi: options.Dpi = 150,
+    columns: options.Columns = None,
+) -> None:
+    """Draw the attention weights of every head.
+
+    Each row of a map is a query, each column a key, each cell the weight that the query gives to the key.
+
+    Output: a .png, .svg, .pdf, .json or .safetensors file.
+    """
+    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
+    texts = read_sentences(sentences, file)
+    require_some(texts)
+    require_words("--target", target)
+
+    from mhaviz.sources.random_layer import RandomLayer
+    from mhaviz.views.figure.look import Look
+
+    look = Look(cmap, dpi, columns)
+    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
+    chosen = options.parse_heads(head, heads)
+    attention = layer.attend(texts, target).select(chosen)
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.heatmap import heatmap_figure
+
+        return heatmap_figure(attention, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.heatmap import HeatmapView
+
+        return HeatmapView(attention, cmap)
+
+    delivery.deliver(attention, draw, view)

@@ -1,0 +1,70 @@
+"""The options that commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mhaviz.errors import ArgumentError
+
+_LAYER, _OUTPUT, _LOOK = "The layer", "Output", "Looks"
+
+
+class Mask(StrEnum):
+    """Which keys a query may see."""
+
+    none = "none"
+    causal = "causal"
+
+
+Sentences = Annotated[
+    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences; - reads them from standard input.")
+]
+Sentence = Annotated[str | None, typer.Argument(metavar="SENTENCE", help="A sentence; - reads it from standard input.")]
+File = Annotated[Path | None, typer.Option("--file", help="Read sentences from a UTF-8 file, one a line.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Source-target attention: queries from this sentence, keys and values from SENTENCE."),
+]
+DModel = Annotated[int, typer.Option("--d-model", help="Features of each token.", rich_help_panel=_LAYER)]
+Heads = Annotated[int, typer.Option("--heads", help="Heads; they must divide d_model.", rich_help_panel=_LAYER)]
+Seed = Annotated[int, typer.Option(help="Seed of the random weights.", rich_help_panel=_LAYER)]
+Device = Annotated[
+    str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the layer runs.", rich_help_panel=_LAYER)
+]
+MaskOption = Annotated[Mask, typer.Option("--mask", help="causal: a query sees no later key.", rich_help_panel=_LAYER)]
+Output = Annotated[
+    list[Path] | None,
+    typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal.", rich_help_panel=_OUTPUT)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=_OUTPUT)
+]
+Cmap = Annotated[str, typer.Option(help="A matplotlib colormap for the weights.", rich_help_panel=_LOOK)]
+Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
+Columns = Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=_LOOK)]
+
+
+def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
+    """ "0,3-5" → (0, 3, 4, 5); "all" → all of them.
+
+    Raises:
+        ArgumentError: it cannot be read, or there is no such head.
+    """
+    if text.strip().lower() == "all":
+        return tuple(range(n_heads))
+    heads: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(first) > 9 or len(last) > 9:
+            raise ArgumentError(f"--head: expected heads such as 0, 3-5 or all, got {text!r}")
+        low, high = int(first), int(last or first)
+        if low > high:
+            raise ArgumentError(f"--head: expected a range that goes up, got {part.strip()!r}")
+        if high >= n_heads:
+            heads_there = "head 0 only" if n_heads == 1 else f"heads 0 to {n_heads - 1}"
+            raise ArgumentError(f"--head: there is no head {high}; the layer has {heads_there}")
+        heads += range(low, high + 1)
+    return tuple(dict.fromkeys(heads))

@@ -1,0 +1,71 @@
+"""mhaviz report"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.sentences import read_sentences, require_some, require_words
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def report(
+    sentence: options.Sentence = None,
+    file: options.File = None,
+    target: options.Target = None,
+    head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
+    d_model: options.DModel = 512,
+    heads: options.Heads = 8,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    mask: options.MaskOption = options.Mask.none,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    cmap: options.Cmap = "bone",
+    dpi: options.Dpi = 150,
+    columns: options.Columns = None,
+) -> None:
+    """Put tokens, heads, shapes and scaling on one page.
+
+    The page is A4.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery(output or (), quiet, json)
+    texts = read_sentences([sentence] if sentence is not None else None, file)
+    require_some(texts)
+    require_words("--target", target)
+    if len(texts) > 1:
+        raise ArgumentError(f"report takes one sentence, got {len(texts)}; give one of them")
+
+    from mhaviz.records import Report
+    from mhaviz.sources.random_layer import RandomLayer
+    from mhaviz.studies.scaling import compare_scaling
+    from mhaviz.views.figure.look import Look
+
+    look = Look(cmap, dpi, columns)
+    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
+    chosen = options.parse_heads(head, heads)
+    if len(chosen) != 1:
+        raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
+    (comparison,) = compare_scaling(layer.head_inputs(texts, target), chosen)
+    page = Report(layer.attend(texts, target), layer.trace(texts, target), comparison)
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.report import report_figure
+
+        return report_figure(page, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.report import ReportView
+
+        return ReportView(page, cmap)
+
+    delivery.deliver(page, draw, view)

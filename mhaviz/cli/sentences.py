@@ -1,0 +1,67 @@
+"""Where sentences come from: arguments, a file, standard input."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.layer.tokens import tokenize
+from mhaviz.views.labels import cut, visible
+
+
+def read_sentences(arguments: Sequence[str] | None, file: Path | None) -> list[str]:
+    """All sentences, in the order of the arguments, then those of the file.
+
+    Raises:
+        ArgumentError: an argument without words.
+        MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
+    """
+    sentences: list[str] = []
+    for argument in arguments or ():
+        if argument == "-":
+            sentences += _lines(sys.stdin.buffer.read(), "standard input")
+        elif not tokenize(argument):
+            raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
+        else:
+            sentences.append(argument)
+    if file is not None:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise MhavizError(f"cannot read {visible(str(file))}: {error.strerror or error}") from error
+        sentences += _lines(content, visible(str(file)))
+    return sentences
+
+
+def require_some(sentences: Iterable[str]) -> None:
+    """Raise ArgumentError if there is no sentence."""
+    if not list(sentences):
+        raise ArgumentError("no sentence: give one in quotes, or use --file, or - for standard input")
+
+
+def require_words(option: str, sentence: str | None) -> None:
+    """Raise ArgumentError if the option's sentence is given but has no words."""
+    if sentence is not None and not tokenize(sentence):
+        raise ArgumentError(f"{option}: expected a sentence with at least one word, got {_quoted(sentence)}")
+
+
+def _lines(content: bytes, name: str) -> list[str]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise MhavizError(
+            f"{name} is not UTF-8: byte 0x{content[error.start]:02x} in line {number}; convert it first, "
+            f"for example with iconv"
+        ) from error
+    numbered = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not numbered:
+        raise MhavizError(f"{name} is empty: expected sentences, one a line")
+    for number, line in numbered:
+        if not tokenize(line):
+            raise MhavizError(f"{name}, line {number}: expected at least one word, got {_quoted(line)}")
+    return [line for _, line in numbered]
+
+
+def _quoted(sentence: str) -> str:
+    return f'"{cut(visible(sentence), 40)}"' if sentence.strip() else "an empty one"
