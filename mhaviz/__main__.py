@@ -2,7 +2,7 @@
 
 import sys
 
-from mhaviz.cli import main
+from mhaviz.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -1,5 +1,5 @@
 """The command line: parse, call, show. Exit codes live in ``app`` and nowhere else."""
 
-from mhaviz.cli.app import main
+from mhaviz.cli.app import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

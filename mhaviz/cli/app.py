@@ -1,5 +1,6 @@
 """The program, its commands, and what becomes of errors."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,18 @@ def mhaviz(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def run() -> int:
+    """The program as it is installed.
+
+    Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
+    looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
+    """
+    gc.set_threshold(100_000, 50, 50)
+    status = main()
+    gc.freeze()
+    return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """What becomes of a result: files first, then the terminal or JSON."""
 
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,4 +55,5 @@ class Delivery:
         elif not self.quiet:
             from rich.console import Console
 
-            Console(highlight=False, markup=False, emoji=False).print(view())
+            width = shutil.get_terminal_size().columns  # rich would take 80 for TERM=dumb
+            Console(width=width, highlight=False, markup=False, emoji=False).print(view())

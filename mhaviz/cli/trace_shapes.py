@@ -69,6 +69,7 @@ def trace_shapes(
     from mhaviz.views.figure.look import Look
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
+    look = Look(dpi=dpi)
     layer = RandomLayer(
         usual_d_model if d_model is None else d_model,
         usual_heads if heads is None else heads,
@@ -91,7 +92,7 @@ def trace_shapes(
     def draw() -> "Sheet":
         from mhaviz.views.figure.flow import flow_figure
 
-        return flow_figure(trace, Look(dpi=dpi), followed)
+        return flow_figure(trace, look, followed)
 
     def view() -> "RenderableType":
         from mhaviz.views.terminal.trace import TraceView

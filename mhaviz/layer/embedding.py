@@ -19,8 +19,10 @@ class Embeddings(nn.Module):
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
-        self.lookup = nn.Embedding(vocab_size, d_model)
-        nn.init.normal_(self.lookup.weight, std=d_model**-0.5)
+        table = torch.empty(vocab_size, d_model)
+        for row in table:  # one by one, so that a word's vector does not depend on how many words follow
+            row.normal_(std=d_model**-0.5)
+        self.lookup = nn.Embedding.from_pretrained(table, freeze=False)  # type: ignore[no-untyped-call]
 
     def forward(self, ids: Tensor, *, step: Step = untraced) -> Tensor:
         """ids (batch_size, seq_length) → embeddings (batch_size, seq_length, d_model)."""

@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.attention import MultiHeadAttention, weigh
+from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.records import LayerInputs, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
 
@@ -88,10 +88,10 @@ def sweep_scaling(
 
 
 def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
-    """q·k of a newly drawn layer of one head, (1, length, length)."""
+    """q·k of one head, newly drawn as ``MultiHeadAttention`` draws it, (1, length, length)."""
     x = Embeddings(vocab_size, d_key)(ids)
-    layer = MultiHeadAttention(d_key, n_heads=1)
-    products: Tensor = layer.Wq(x) @ layer.Wk(x).mT
+    Wq, Wk = (nn.init.xavier_uniform_(torch.empty(d_key, d_key)) for _ in range(2))
+    products: Tensor = (x @ Wq) @ (x @ Wk).mT
     return products
 
 

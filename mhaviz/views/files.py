@@ -99,7 +99,9 @@ def _write(
         assert sheet is not None
         import matplotlib
 
-        with matplotlib.rc_context({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": 42}):
+        # Journals ask for TrueType in a PDF; the fonts that other scripts need are often of another kind.
+        pdf_font = 42 if sheet.lettering == type(sheet.lettering)() else 3
+        with matplotlib.rc_context({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font}):
             sheet.savefig(stream, format=suffix[1:], dpi=sheet.dpi, metadata=_METADATA[suffix])
 
 

@@ -20,7 +20,7 @@ def visible(text: str) -> str:
     """
     if not text.strip():
         text = f'"{text}"'
-    if unicodedata.combining(text[0]):
+    if _is_mark(text[0]):
         text = "\N{DOTTED CIRCLE}" + text  # or the mark would sit on whatever is printed before it
     return "".join(escape(c) if unicodedata.category(c) in _ACTING else c for c in text)
 
@@ -49,9 +49,13 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     room = width - len(ellipsis)
     head = _take(text, (room + 1) // 2)
     tail = _take(text[::-1], room // 2)[::-1]
-    while tail and unicodedata.combining(tail[0]):  # its letter was cut off
+    while tail and _is_mark(tail[0]):  # its letter was cut off
         tail = tail[1:]
     return head + ellipsis + tail
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
 
 
 def _width(text: str) -> int:
@@ -96,7 +100,19 @@ def in_ascii(text: str) -> str:
     return "".join(c if c.isascii() else escape(c) for c in text)
 
 
-_MATHEMATICS = {"√": "sqrt ", "ᵀ": "^T", "×": "x", "·": "*", "−": "-", "∞": "inf", "→": "->", "²": "^2", "…": "..."}
+_MATHEMATICS = {
+    "√": "sqrt ",
+    "ᵀ": "^T",
+    "×": "x",
+    "·": "*",
+    "−": "-",
+    "∞": "inf",
+    "→": "->",
+    "²": "^2",
+    "…": "...",
+    "“": '"',
+    "”": '"',
+}
 
 
 def mathematics_in_ascii(text: str) -> str:

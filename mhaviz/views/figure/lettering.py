@@ -103,6 +103,12 @@ def _installed_fonts() -> tuple[tuple[str, str], ...]:
                 fontManager.addfont(path)
             except (RuntimeError, OSError, UnicodeError):
                 continue
-    plain = [e for e in fontManager.ttflist if e.style == "normal" and str(e.weight) in ("400", "normal", "regular")]
+    plain = [
+        entry
+        for entry in fontManager.ttflist
+        if entry.style == "normal"
+        and str(entry.weight) in ("400", "normal", "regular")
+        and not entry.name.replace(" ", "").startswith("LastResort")  # it has a picture of a block for every character
+    ]
     plain.sort(key=lambda entry: ("Sans" not in entry.name, "UI" in entry.name, entry.name, entry.fname))
     return tuple({entry.name: entry.fname for entry in reversed(plain)}.items())[::-1]

@@ -19,7 +19,8 @@ class Look:
     columns: int | None = None
 
     def __post_init__(self) -> None:
-        check_colormap(self.cmap)
+        if self.cmap != BONE:  # which needs no look at matplotlib's list
+            check_colormap(self.cmap)
         for name, number in (("dpi", self.dpi), ("columns", self.columns)):
             if number is not None and number < 1:
                 raise ArgumentError(f"{name}: expected at least 1, got {number}")

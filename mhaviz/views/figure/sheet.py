@@ -75,14 +75,16 @@ class Sheet(Figure):
         rotation: float = 0.0,
     ) -> Text:
         """Put text, read literally, at a place. It must have gone through the lettering if a user wrote it."""
+        families = (DEFAULT_FAMILY,) if text.isascii() else self.lettering.families
         return self.page.text(
             x,
             y,
             text,
             size=size,
             color=colour,
-            weight="bold" if bold else "normal",
-            family=list(self.lettering.families),
+            # Most fonts of other scripts have no bold face, and matplotlib complains of each.
+            weight="bold" if bold and families == (DEFAULT_FAMILY,) else "normal",
+            family=list(families),
             ha=align,
             va=vertical,
             rotation=rotation,
@@ -143,8 +145,9 @@ class Sheet(Figure):
 @cache
 def _outline(text: str, size: float) -> Any:
     path = TextPath((0, 0), text, size=size / POINTS, prop=FontProperties(family=DEFAULT_FAMILY), usetex=False)
-    box = path.get_extents()
-    return path.transformed(Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2))
+    # The points that bound the curves are near enough to the curves themselves, and cost nothing to find.
+    middle = (path.vertices.min(axis=0) + path.vertices.max(axis=0)) / 2
+    return path.transformed(Affine2D().translate(*-middle))
 
 
 @cache

@@ -127,7 +127,8 @@ class HeatGrid:
                 line += [Segment(" " * GAP)] * (i > 0) + list(part)
             return line
 
-        titles = [[Segment(_fit(visible(p.title), panel_width), BOLD)] for p in panels]
+        ellipsis = "..." if ascii_only else "…"
+        titles = [[Segment(_fit(visible(p.title), panel_width, ellipsis), BOLD)] for p in panels]
         yield [margin, *beside(titles)]
         header = self._key_header(layout, ascii_only)
         yield [margin, *beside([[Segment(header, DIM)]] * len(panels))]
@@ -220,8 +221,8 @@ def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
     return ramp[min(max(int(share * len(ramp)), 0), len(ramp) - 1)]
 
 
-def _fit(text: str, width: int) -> str:
-    return set_cell_size(cut(text, width), width)
+def _fit(text: str, width: int, ellipsis: str) -> str:
+    return set_cell_size(cut(text, width, ellipsis), width)
 
 
 def _right(text: str, width: int) -> str:

@@ -64,14 +64,19 @@ class SweepView:
 
         for scaled, name in ((False, "unscaled, q·k"), (True, "scaled, q·k / √d_key")):
             yield Text(plain(name), BOLD)
-            whole = self._table(STATISTICS, scaled)
-            if Measurement.get(console, options.update(max_width=1000), whole).maximum <= options.max_width:
-                yield whole
-            else:
-                yield self._table(STATISTICS[:2], scaled)
-                yield self._table(STATISTICS[2:], scaled)
+            yield from self._tables(scaled, console, options)
         yield Text(plain(f"theory: the standard deviation of the scores, √d_key; means over {self.sweep.draws} draws"))
         yield footnote(self.sweep.source.footnote, ascii_only)
+
+    def _tables(self, scaled: bool, console: Console, options: ConsoleOptions) -> list[Table]:
+        """One table, or as many as the width makes necessary."""
+        unlimited = options.update(max_width=1000)
+        tables: list[Table] = []
+        for most in (6, 3, 2, 1):
+            tables = [self._table(STATISTICS[i : i + most], scaled) for i in range(0, len(STATISTICS), most)]
+            if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
+                break
+        return tables
 
     def _table(self, statistics: Sequence[Statistic], scaled: bool) -> Table:
         with_theory = statistics[0] is STATISTICS[0]

@@ -7,6 +7,7 @@ import numpy as np
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -67,12 +68,12 @@ class TraceView:
             )
         return table
 
-    def _list(self, plain: _Plain) -> Iterator[Text]:
+    def _list(self, plain: _Plain) -> Iterator[Padding | Text]:
         for step in self.trace.steps:
             yield Text.assemble((plain(step.name), BOLD), f"  {shape_text(step.shape)}  ", plain(f"= {step.equation}"))
             costs = _costs([step])
             remark = f"{' × '.join(step.axes)}; {_memory(step)}" + (f"; {costs}" if costs else "")
-            yield Text("  " + plain(remark), DIM)
+            yield Padding(Text(plain(remark), DIM), (0, 0, 0, 2), expand=False)
 
     def _following(self, followed: FollowedElement, plain: _Plain) -> Iterator[Table | Text]:
         first, *rest = following_text(followed, self.trace)
@@ -80,10 +81,10 @@ class TraceView:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("step", no_wrap=True)
         table.add_column("coordinates", no_wrap=True)
-        table.add_column("place in memory", justify="right")
+        table.add_column("offset in memory", justify="right")
         table.add_column("number")
         for visit in followed.visits:
-            number = "the same" if visit.same_number else "a new one, in the same slot"
+            number = "unchanged" if visit.same_number else "computed anew"
             table.add_row(Text(visit.step, BOLD), Text(shape_text(visit.coordinates)), str(visit.offset), number)
         yield table
         yield from (Text(plain(line)) for line in rest)

@@ -1,0 +1,309 @@
+"""The commands as a user types them, in this process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+import mhaviz as package
+from mhaviz.cli import main
+
+SENTENCE = "I wonder what will come next!"
+SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+
+
+def test_version(mhaviz):
+    result = mhaviz("--version")
+    assert (result.status, result.out) == (0, f"mhaviz {package.__version__}\n")
+
+
+def test_no_command_shows_the_help(mhaviz):
+    result = mhaviz()
+    assert result.status == 2
+    assert "compare-scaling" in result.out
+
+
+@pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
+def test_help(mhaviz, command):
+    result = mhaviz(command, "--help")
+    assert result.status == 0
+    assert "--output" in result.out
+    assert not result.err
+
+
+def test_completion_is_offered(mhaviz):
+    assert "--install-completion" in mhaviz("--help").out
+
+
+def test_heatmap_shows_every_head(mhaviz):
+    result = mhaviz("heatmap", SENTENCE)
+    assert result.status == 0
+    assert [f"head {i}" in result.out for i in range(9)] == [True] * 8 + [False]
+    assert "random weights, seed 0, d_model 512, 8 heads, cpu" in result.out
+    assert not result.err
+
+
+def test_chosen_heads(mhaviz):
+    result = mhaviz("heatmap", SENTENCE, "--head", "0,5-6, 2")
+    assert [i for i in range(8) if f"head {i}" in result.out] == [0, 2, 5, 6]
+
+
+def test_json_and_nothing_else(mhaviz):
+    result = mhaviz("heatmap", SENTENCE, "--json", *SMALL)
+    data = json.loads(result.out)
+    assert np.array(data["maps"][0]["weights"]).shape == (2, 6, 6)
+    assert data["source"]["seed"] == 0
+    assert not result.err
+
+
+@pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
+def test_every_command_saves_what_it_shows(mhaviz, tmp_path, command):
+    names = ["a.png", "a.svg", "a.pdf", "a.json"]
+    outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
+    result = mhaviz(command, "one two", *SMALL, *outputs)
+    assert result.status == 0
+    assert "head" in result.out
+    assert result.err.splitlines() == [f"mhaviz: saved {tmp_path / name}" for name in names]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert json.loads((tmp_path / "a.json").read_text())["mhaviz"] == package.__version__
+
+
+@pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
+def test_the_same_command_writes_the_same_bytes(mhaviz, tmp_path, command):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        outputs = [
+            part for suffix in ("png", "svg", "pdf", "json") for part in ("-o", str(tmp_path / folder / f"a.{suffix}"))
+        ]
+        assert mhaviz(command, "one two", *SMALL, *outputs, "-q").status == 0
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+def test_quiet_says_nothing(mhaviz, tmp_path):
+    result = mhaviz("heatmap", SENTENCE, "-q", "-o", str(tmp_path / "a.safetensors"))
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert load_file(tmp_path / "a.safetensors")["layer.0.self"].shape == (8, 6, 6)
+
+
+def test_sentences_from_a_file_and_from_standard_input(mhaviz, tmp_path):
+    (tmp_path / "s.txt").write_bytes("\ufeffone two\r\n\r\nthree\n".encode())
+    result = mhaviz("heatmap", "zero", "--file", str(tmp_path / "s.txt"), "--json", *SMALL)
+    assert [m["keys"] for m in json.loads(result.out)["maps"]] == [["zero"], ["one", "two"], ["three"]]
+    result = mhaviz("heatmap", "-", "--json", *SMALL, stdin=b"one two\nthree")
+    assert [m["sentence"] for m in json.loads(result.out)["maps"]] == [0, 1]
+
+
+def test_target_and_mask(mhaviz):
+    (cross,) = json.loads(mhaviz("heatmap", "a b c", "--target", "d e", "--json", *SMALL).out)["maps"]
+    assert (cross["kind"], cross["queries"], cross["keys"]) == ("cross", ["d", "e"], ["a", "b", "c"])
+    (masked,) = json.loads(mhaviz("heatmap", "a b", "--mask", "causal", "--json", *SMALL).out)["maps"]
+    assert masked["kind"] == "masked"
+    assert masked["weights"][0][0] == [1, 0]
+
+
+def test_trace_of_the_worked_example(mhaviz):
+    data = json.loads(mhaviz("trace-shapes", "--json").out)
+    shapes = {step["name"]: step["shape"] for step in data["steps"]}
+    assert shapes["Q"] == [3, 6, 8]
+    assert shapes["Q split"] == [3, 6, 4, 2]
+    assert shapes["Q heads"] == [3, 4, 6, 2]
+    assert shapes["A"] == [3, 4, 6, 6]
+    assert shapes["concat"] == [3, 6, 8]
+
+
+def test_trace_of_sizes(mhaviz):
+    data = json.loads(
+        mhaviz("trace-shapes", "--batch-size", "32", "--seq-length", "100000", "--heads", "32", "--json").out
+    )
+    assert data["steps"][-1]["shape"] == [32, 100_000, 512]
+
+
+def test_trace_with_values_and_an_element_followed(mhaviz):
+    data = json.loads(mhaviz("trace-shapes", "--values", "--follow", "0,2,5", "--json").out)
+    assert data["follow"]["wrong"] == [0, 1, 4, 1]
+    assert np.array(data["steps"][0]["values"]).shape == (3, 6, 8)
+    assert "through every reshape" in mhaviz("trace-shapes", "--follow", "0,2,5").out
+
+
+def test_compare_scaling(mhaviz):
+    data = json.loads(mhaviz("compare-scaling", "--head", "all", "--json").out)
+    assert data["d_key"] == 64
+    assert [head["head"] for head in data["heads"]] == list(range(8))
+    assert data["heads"][0]["unscaled"]["score_std"] == pytest.approx(
+        8 * data["heads"][0]["scaled"]["score_std"], rel=1e-4
+    )
+
+
+def test_sweep(mhaviz, tmp_path):
+    result = mhaviz("compare-scaling", "one two three", "--sweep", "-o", str(tmp_path / "a.png"))
+    assert result.status == 0
+    assert "1024" in result.out
+    assert (tmp_path / "a.png").exists()
+
+
+BAD = [
+    (["heatmap"], 2, "no sentence: give one in quotes"),
+    (["heatmap", ""], 2, "at least one word, got an empty one"),
+    (["heatmap", "?!"], 2, 'at least one word, got "?!"'),
+    (["report"], 2, "no sentence"),
+    (["heatmap", "a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+    (["trace-shapes", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+    (["heatmap", "a", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
+    (["heatmap", "a", "--d-model", "-8"], 2, "d_model: expected at least 1, got -8"),
+    (["trace-shapes", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
+    (["heatmap", "a", "--dpi", "0"], 2, "dpi: expected at least 1, got 0"),
+    (["trace-shapes", "--dpi", "-1"], 2, "dpi: expected at least 1, got -1"),
+    (["heatmap", "a", "--columns", "0"], 2, "columns: expected at least 1"),
+    (["heatmap", "a", "--head", "8"], 2, "there is no head 8; the layer has heads 0 to 7"),
+    (["heatmap", "a", "--head", "5-3"], 2, "a range that goes up"),
+    (["heatmap", "a", "--head", "x"], 2, "expected heads such as 0, 3-5 or all"),
+    (["heatmap", "a", "--head", ""], 2, "expected heads such as"),
+    (["compare-scaling", "--head", "9"], 2, "there is no head 9"),
+    (["report", "a", "--head", "all"], 2, "name one of them"),
+    (["heatmap", "a", "--device", "gpu"], 2, "expected auto, cpu, cuda, cuda:N or mps"),
+    (["heatmap", "a", "--device", "cuda:77"], 1, "device cuda:77 is not there"),
+    (["heatmap", "a", "--seed", "-1"], 2, "seed: expected a number from 0"),
+    (["heatmap", "a", "--mask", "some"], 2, "--mask"),
+    (["heatmap", "a", "--cmap", "virdis"], 2, "try viridis"),
+    (["heatmap", "a", "-o", "a.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
+    (["trace-shapes", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
+    (["heatmap", "a", "-o", "nowhere/a.png"], 1, "there is no folder"),
+    (["heatmap", "--file", "nothing.txt"], 1, "cannot read nothing.txt: No such file"),
+    (["heatmap", "--file", "."], 1, "Is a directory"),
+    (["heatmap", "--file", "empty.txt"], 1, "empty.txt is empty: expected sentences"),
+    (["heatmap", "--file", "latin.txt"], 1, "latin.txt is not UTF-8: byte 0xe9 in line 2"),
+    (["heatmap", "--file", "dots.txt"], 1, "dots.txt, line 2: expected at least one word"),
+    (["heatmap", "-"], 1, "standard input is empty"),
+    (["heatmap", "a", "b", "--target", "c"], 2, "a target goes with one sentence, got 2"),
+    (["heatmap", "a", "--target", ""], 2, "--target: expected a sentence"),
+    (["heatmap", "a", "--target", "b", "--mask", "causal"], 2, "a causal mask is for self-attention"),
+    (["heatmap", "a", "--d-model", "16777216", "--device", "cpu"], 1, "PiB of memory on cpu, where"),
+    (["trace-shapes", "--batch-size", "3"], 2, "--batch-size needs a length"),
+    (["trace-shapes", "a", "--seq-length", "3"], 2, "sizes alone"),
+    (["trace-shapes", "--seq-length", "0"], 2, "seq_length: expected at least 1, got 0"),
+    (["trace-shapes", "--target", "a"], 2, "give the source sentence"),
+    (["trace-shapes", "--follow", "1,2"], 2, "three coordinates such as 0,2,5"),
+    (["trace-shapes", "--follow", "0,2,99"], 2, "axis d_model: expected a coordinate from 0 to 7, got 99"),
+    (["compare-scaling", "--sweep", "--mask", "causal"], 2, "leave out --target and --mask"),
+    (["compare-scaling", "--file", "two.txt"], 2, "takes one sentence, got 2"),
+    (["report", "--file", "two.txt"], 2, "takes one sentence, got 2"),
+    (["nothing"], 2, "No such command 'nothing'"),
+    (["heatmap", "a", "--no-such-option"], 2, "--no-such-option"),
+    (["heatmap", "a", "--heads", "many"], 2, "--heads"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), BAD, ids=[" ".join(arguments) for arguments, _, _ in BAD])
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatch, arguments, status, message):
+    files = {"empty.txt": b" \n", "latin.txt": b"a\ncaf\xe9", "dots.txt": b"a\n...", "two.txt": b"a\nb"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz(*arguments)
+    assert result.status == status
+    assert not result.out
+    (line,) = result.err.splitlines()
+    assert line.startswith("mhaviz: ")
+    assert message in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files), "nothing is left behind"
+
+
+def test_an_error_does_not_let_the_text_act(mhaviz):
+    result = mhaviz("heatmap", "--file", "no\x1b[31m\nfile\udcff")
+    assert result.err == "mhaviz: cannot read no\\x1b[31m\\x0afile\\udcff: No such file or directory\n"
+
+
+@settings(max_examples=20)
+@given(st.text(st.characters(exclude_characters="\0"), max_size=30))
+def test_any_sentence_draws_or_fails_politely(tmp_path, mhaviz, sentence):
+    result = mhaviz("heatmap", *SMALL, "-o", str(tmp_path / "a.png"), "--", sentence)
+    assert result.status in (0, 1, 2)
+    if result.status:
+        assert len(result.err.splitlines()) == 1
+    assert "\x1b" not in result.out + result.err
+
+
+def test_interrupted(mhaviz, monkeypatch):
+    from mhaviz.sources.random_layer import RandomLayer
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RandomLayer, "attend", interrupt)
+    result = mhaviz("heatmap", "a")
+    assert result.status == 130
+    assert not result.out
+
+
+def test_out_of_memory(mhaviz, monkeypatch):
+    from mhaviz.sources.random_layer import RandomLayer
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(RandomLayer, "attend", fail)
+    result = mhaviz("heatmap", "a")
+    assert result.status == 1
+    assert "out of memory" in result.err
+
+
+def run(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "mhaviz", *arguments], capture_output=True, check=False, **options)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f'{sys.executable} -m mhaviz heatmap "one two" | head -n 1'
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "self-attention: one two\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
+def test_a_full_standard_output():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = subprocess.run(
+            [sys.executable, "-m", "mhaviz", "heatmap", "one"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "mhaviz: cannot write the result: No space left on device\n"
+
+
+def test_a_sentence_that_is_not_utf8():
+    result = run("heatmap", b"caf\xe9 \xff", *SMALL)
+    assert result.returncode == 0
+    assert rb"caf\udce9" in result.stdout
+
+
+def test_colour_follows_the_terminal():
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLORTERM")}
+    plain = run("heatmap", "one two", *SMALL, env=environment).stdout
+    forced = run(
+        "heatmap", "one two", *SMALL, env=environment | {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm"}
+    ).stdout
+    never = run(
+        "heatmap",
+        "one two",
+        *SMALL,
+        env=environment | {"FORCE_COLOR": "1", "NO_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm"},
+    ).stdout
+    assert b"\x1b[" not in plain
+    assert b"48;2;" in forced
+    assert b"48;2;" not in never
+    ascii_only = run("heatmap", "naïve two", *SMALL, env=environment | {"PYTHONIOENCODING": "ascii"}).stdout
+    assert ascii_only.isascii()
+    assert rb"na\xefve" in ascii_only
+
+
+def test_main_returns_and_does_not_exit():
+    assert main(["--version"]) == 0

@@ -1,0 +1,102 @@
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from rich.console import Console
+
+from mhaviz.records import Attention, AttentionMap, Source
+
+settings.register_profile(
+    "mhaviz", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("mhaviz")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--refresh-goldens", action="store_true", help="write what is shown now into tests/goldens")
+
+
+@pytest.fixture
+def golden(request):
+    """Compare text with a file in tests/goldens that a reader can read."""
+
+    def compare(name, text):
+        path = Path(__file__).parent / "goldens" / name
+        if request.config.getoption("--refresh-goldens"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def mhaviz(capfd, monkeypatch):
+    """Run the command line in this process."""
+    from mhaviz.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        status = main(list(arguments))
+        out, err = capfd.readouterr()
+        return Result(status, out, err)
+
+    return run
+
+
+@pytest.fixture
+def show():
+    """Print a view at a width, in colour or not, in Unicode or not; return what the terminal gets."""
+
+    def render(view, width=80, colour=None, encoding="utf-8"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        console = Console(
+            file=stream,
+            width=width,
+            force_terminal=True,
+            color_system=colour,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
+        console.print(view)
+        stream.flush()
+        return stream.buffer.getvalue().decode(encoding)
+
+    return render
+
+
+@pytest.fixture
+def random_map():
+    """A map with random weights, rows summing to 1."""
+
+    def make(n_heads=2, queries=("a", "b", "c"), keys=None, kind="self", seed=0, **more):
+        keys = queries if keys is None else keys
+        scores = np.random.default_rng(seed).normal(size=(n_heads, len(queries), len(keys)), scale=2)
+        weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+        return AttentionMap(tuple(queries), tuple(keys), weights.astype(np.float32), kind, **more)
+
+    return make
+
+
+@pytest.fixture
+def random_attention(random_map):
+    def make(*arguments, **options):
+        return Attention(Source("made by a test", {"kind": "test"}), (random_map(*arguments, **options),))
+
+    return make

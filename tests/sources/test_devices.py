@@ -1,0 +1,68 @@
+import pytest
+import torch
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources import devices
+from mhaviz.units import readable_bytes, readable_count
+
+
+def test_cpu_is_always_there():
+    assert devices.resolve_device("cpu") == torch.device("cpu")
+    assert devices.resolve_device("auto").type in ("cpu", "cuda", "mps")
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:x", "CPU", "meta"])
+def test_unknown_names_list_the_known(name):
+    with pytest.raises(ArgumentError, match="expected auto, cpu, cuda, cuda:N or mps"):
+        devices.resolve_device(name)
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(
+        MhavizError, match=r"device cuda:9999 is not there: PyTorch finds cpu.*use one of these, or auto"
+    ):
+        devices.resolve_device("cuda:9999")
+
+
+def test_the_first_gpu_is_taken_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert devices.resolve_device("auto") == torch.device("cuda")
+    assert devices.resolve_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(MhavizError, match="cuda:2 is not there: PyTorch finds cpu, cuda:0, cuda:1"):
+        devices.resolve_device("cuda:2")
+
+
+def test_memory_says_what_is_needed_and_what_is_free(monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 3 * 2**30)
+    devices.require_memory(2 * 2**30, torch.device("cpu"), "it")
+    with pytest.raises(MhavizError, match=r"it needs about 4.0 GiB of memory on cpu, where 3.0 GiB are free"):
+        devices.require_memory(4 * 2**30, torch.device("cpu"), "it")
+
+
+def test_free_memory_is_a_sensible_number():
+    free = devices.free_memory(torch.device("cpu"))
+    assert free is None or 2**20 < free < 2**50
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**40 * 1.25, "1.2 TiB"), (2**64, "16,384.0 PiB")],
+)
+def test_readable_bytes(size, text):
+    assert readable_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (99_999, "99,999"),
+        (100_000, "100 k"),
+        (999_999, "1 M"),
+        (1_679_360_000, "1.68 G"),
+        (3.2768e14, "328 T"),
+    ],
+)
+def test_readable_count(number, text):
+    assert readable_count(number) == text

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+import torch
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources import random_layer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
+
+SENTENCE = "I wonder what will come next!"
+
+
+def weights(layer=None, sentences=(SENTENCE,), **options):
+    return [m.weights for m in (layer or RandomLayer(64, 4)).attend(list(sentences), **options).maps]
+
+
+def test_a_seed_gives_the_same_weights_and_another_seed_others():
+    (first,), (again,), (other,) = weights(), weights(), weights(RandomLayer(64, 4, seed=1))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+def test_the_seed_of_the_caller_is_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    weights()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_record_says_what_made_it():
+    attention = RandomLayer(64, 4, seed=7, device="cpu").attend([SENTENCE])
+    assert attention.source.footnote == "random weights, seed 7, d_model 64, 4 heads, cpu"
+    assert attention.source.details["sentences"] == [SENTENCE]
+    (attention_map,) = attention.maps
+    assert attention_map.queries == ("i", "wonder", "what", "will", "come", "next")
+    assert attention_map.weights.dtype == np.float32
+    assert attention_map.sentence is None
+
+
+def test_padding_changes_nothing_but_rounding_and_is_not_in_the_record():
+    alone = weights(sentences=["the cat sat"])
+    batch = RandomLayer(64, 4).attend(["the cat sat", "the cat sat on the mat"])
+    assert [m.weights.shape for m in batch.maps] == [(4, 3, 3), (4, 6, 6)]
+    assert [m.sentence for m in batch.maps] == [0, 1]
+    # The words that the longer sentence adds take other rows of the table; those of the first stay what they are.
+    np.testing.assert_allclose(batch.maps[0].weights, alone[0], atol=1e-6)
+    for attention_map in batch.maps:
+        np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_a_causal_mask_hides_the_future():
+    layer = RandomLayer(64, 4, causal=True)
+    (attention_map,) = layer.attend([SENTENCE]).maps
+    assert attention_map.kind == "masked"
+    assert (attention_map.weights[:, ~np.tri(6, dtype=bool)] == 0).all()
+    np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_a_target_asks_and_the_sentence_answers():
+    (attention_map,) = RandomLayer(64, 4).attend(["the black cat"], target="le chat").maps
+    assert attention_map.kind == "cross"
+    assert attention_map.queries == ("le", "chat")
+    assert attention_map.keys == ("the", "black", "cat")
+    assert attention_map.weights.shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize("d_model", [8, 64, 512, 1024])
+def test_scaled_weights_are_neither_flat_nor_one_hot(d_model):
+    sentence = " ".join(f"word{i}" for i in range(20))
+    (scaled,) = weights(RandomLayer(d_model, 2), [sentence])
+    largest = scaled.max(axis=-1).mean()
+    assert 0.1 < largest < 0.7, "flat would be 0.05, one-hot 1"
+
+
+def test_unscaled_weights_saturate():
+    inputs = RandomLayer(512, 1).head_inputs([SENTENCE]).inputs[0]
+    unscaled = torch.softmax(torch.from_numpy(inputs.query @ inputs.key.transpose(0, 2, 1)), dim=-1)
+    assert unscaled.amax(dim=-1).mean() > 0.9
+
+
+def test_head_inputs_make_the_weights():
+    layer = RandomLayer(64, 4, causal=True)
+    sentences = ["the cat sat", "the cat sat on the mat"]
+    for inputs, expected in zip(layer.head_inputs(sentences).inputs, weights(layer, sentences), strict=True):
+        scores = torch.from_numpy(inputs.query @ inputs.key.transpose(0, 2, 1)) / 4
+        scores = scores.masked_fill(~torch.from_numpy(inputs.visible), -torch.inf)
+        np.testing.assert_allclose(torch.softmax(scores, dim=-1).numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "target", "causal", "message"),
+    [
+        ([], None, False, "at least one sentence"),
+        (["a", "b"], "c", False, "one sentence, got 2"),
+        (["a"], "c", True, "causal mask is for self-attention"),
+        (["?!"], None, False, "at least one word"),
+        (["a"], "?!", False, "at least one word"),
+    ],
+)
+def test_what_cannot_be_attended_to(sentences, target, causal, message):
+    with pytest.raises(ArgumentError, match=message):
+        RandomLayer(8, 2, causal=causal).attend(sentences, target)
+
+
+def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
+    def started(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(random_layer, "Model", started)
+    with pytest.raises(MhavizError, match=r"needs about [\d.,]+ PiB of memory on cpu, where [\d.]+ GiB are free"):
+        RandomLayer(2**26, 4, device="cpu").attend([SENTENCE])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_seeds_out_of_range(seed):
+    with pytest.raises(ArgumentError, match="seed: expected a number from 0"):
+        RandomLayer(seed=seed)
+
+
+def test_the_estimate_of_memory_is_near_the_truth():
+    """Of what is there at once: parameters, features and two copies of the weights."""
+    sentence = " ".join(f"w{i}" for i in range(600))
+    batch = random_layer.Batch([sentence], None, causal=False)
+    layer = RandomLayer(64, 8)
+    weights_alone = 4 * 8 * 600 * 600
+    assert weights_alone < layer._bytes_needed(batch) < 3 * weights_alone
+
+
+def test_the_worked_example():
+    assert [len(m.queries) for m in RandomLayer(8, 4).attend(WORKED_EXAMPLE).maps] == [6, 6, 6]

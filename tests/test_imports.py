@@ -1,0 +1,43 @@
+"""What is loaded when."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mhaviz
+
+
+def loaded_after(code):
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import mhaviz", {"torch", "matplotlib", "numpy", "rich", "typer"}),
+        ("import mhaviz; mhaviz.tokenize('a b')", {"torch", "matplotlib", "numpy"}),
+        ("from mhaviz.cli import main; main(['--help'])", {"torch", "matplotlib", "numpy"}),
+        ("from mhaviz.cli import main; main(['--version'])", {"torch", "matplotlib", "numpy"}),
+        ("from mhaviz.cli import main; main(['heatmap', '--help'])", {"torch", "matplotlib", "numpy"}),
+        ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
+        (
+            "import mhaviz.records, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",
+            {"torch"},
+        ),
+        ("from mhaviz.cli import main; main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
+        ("import mhaviz; mhaviz.MultiHeadAttention(8, 2)", {"matplotlib", "rich", "typer"}),
+    ],
+)
+def test_heavy_modules_wait_until_they_are_needed(code, absent):
+    assert not loaded_after(code) & absent
+
+
+def test_public_names():
+    assert set(mhaviz.__all__) <= set(dir(mhaviz))
+    for name in mhaviz.__all__:
+        assert getattr(mhaviz, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mhaviz.nothing

@@ -1,0 +1,51 @@
+"""Every command and every piece of Python in the README is run, and every picture that it shows is there."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCES = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+LINES = [line for language, block in FENCES if language == "sh" for line in block.splitlines() if line]
+COMMANDS = [line for line in LINES if line.startswith("mhaviz ")]
+PYTHON = [block for language, block in FENCES if language == "python"]
+
+
+def test_there_is_something_to_run():
+    assert len(COMMANDS) >= 8
+    assert PYTHON
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands(mhaviz, command, tmp_path, monkeypatch):
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command, comments=True)
+    result = mhaviz(*words[1:])
+    assert result.status == 0, result.err
+    for option, value in itertools.pairwise(words):
+        if option in ("-o", "--output"):
+            assert (tmp_path / value).stat().st_size > 0
+
+
+@pytest.mark.parametrize("block", PYTHON)
+def test_python(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_pictures_are_there_and_small():
+    pictures = re.findall(r'(?:\]\(|src=")(samples/[^")]+)', README)
+    assert pictures
+    for picture in pictures:
+        assert 0 < (ROOT / picture).stat().st_size < 1_000_000, picture
+
+
+def test_the_set_up_commands_are_those_that_users_are_told():
+    start = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e "
+    assert f'{start}. && .venv/bin/mhaviz heatmap "I wonder what will come next!"' in LINES
+    assert f'{start}".[test]" && .venv/bin/pytest' in LINES

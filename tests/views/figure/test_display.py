@@ -1,0 +1,112 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from mhaviz import ArgumentError, display_attention
+from mhaviz.views.figure import lettering
+
+TOKENS = ["i", "wonder", "what"]
+
+
+def softmax(n_heads=8, q_length=3, k_length=3, seed=0):
+    return torch.softmax(torch.randn(n_heads, q_length, k_length, generator=torch.Generator().manual_seed(seed)), -1)
+
+
+def arrays(figure):
+    return [image.get_array() for image in figure.page.images if image.get_label().startswith("head")]
+
+
+@pytest.mark.parametrize("form", ["tensor", "batched", "array", "gradient", "float64", "half", "bfloat16"])
+def test_every_form_of_weights(form):
+    weights = softmax()
+    forms = {
+        "tensor": weights,
+        "batched": weights[None],
+        "array": weights.numpy(),
+        "gradient": weights.clone().requires_grad_(),
+        "float64": weights.double(),
+        "half": weights.half(),
+        "bfloat16": weights.bfloat16(),
+    }
+    figure = display_attention(TOKENS, TOKENS, forms[form])
+    assert isinstance(figure, Figure)
+    assert len(arrays(figure)) == 8
+    np.testing.assert_allclose(np.stack(arrays(figure)), weights.numpy(), atol=5e-3 if "f" in form else 1e-6)
+
+
+def test_sentence_labels_columns_and_translation_rows():
+    figure = display_attention(["a", "black", "cat"], ["un", "chat"], softmax(8, 2, 3))
+    texts = {text.get_text(): text for text in figure.page.texts}
+    assert texts["chat"].get_ha() == "right", "a label of rows stands left of them"
+    assert texts["black"].get_position()[1] > texts["chat"].get_position()[1], "a label of columns below"
+
+
+def test_rows_and_columns_of_heads():
+    figure = display_attention(TOKENS, TOKENS, softmax(6), n_heads=6, n_rows=2, n_cols=3)
+    images = [image for image in figure.page.images if image.get_label().startswith("head")]
+    assert len({round(image.get_extent()[0], 3) for image in images}) == 3
+
+
+def wrong(index, value):
+    weights = softmax().numpy().copy()
+    weights[index] = value
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "message"),
+    [
+        (softmax(4), {}, "axis n_heads to be 8, got 4"),
+        (softmax(8, 2, 3), {}, "axis q_length to be 3, got 2"),
+        (softmax(8, 3, 4), {}, "axis k_length to be 3, got 4"),
+        (softmax()[0], {}, "expected 3 axes"),
+        (torch.stack([softmax()] * 2), {}, "axis batch_size to be 1, got 2"),
+        (softmax(), {"n_rows": 1}, "to hold 8 heads, got 1 × 2"),
+        (wrong((5, 2, 1), np.nan), {}, "finite weights in head 5, row 2, got nan"),
+        (wrong((0, 1, 1), np.inf), {}, "finite weights in head 0, row 1, got inf"),
+        (wrong((3, 1), [0.5, 0.5, 0.5]), {}, "sum to 1 in head 3, row 1, got a sum of 1.5"),
+        (wrong((3, 1), [1.5, -0.5, 0]), {}, "from 0 to 1 in head 3, row 1, got 1.5"),
+        (softmax() * 0.9, {}, "sum to 1 in head 0, row 0"),
+        (np.array([["a"]]), {}, "expected numbers"),
+        (torch.zeros(8, 3, 0), {}, "axis k_length"),
+    ],
+)
+def test_what_is_wrong_is_named(attention, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        display_attention(TOKENS, TOKENS, attention, **options)
+
+
+def test_nothing_to_draw():
+    with pytest.raises(ArgumentError, match="q_length to be at least 1"):
+        display_attention(TOKENS, [], torch.zeros(8, 0, 3))
+
+
+def test_a_string_is_not_a_list_of_tokens():
+    with pytest.raises(ArgumentError, match=r"pass mhaviz\.tokenize\(sentence\)"):
+        display_attention("i wonder what", TOKENS, softmax())
+
+
+def test_a_query_that_sees_nothing_is_allowed():
+    weights = softmax()
+    weights[2, 1] = 0
+    assert not arrays(display_attention(TOKENS, TOKENS, weights))[2][1].any()
+
+
+def test_a_missing_glyph_is_a_warning(monkeypatch):
+    monkeypatch.setattr(lettering, "_installed_fonts", tuple)
+    with pytest.warns(UserWarning, match=r"我 \(U\+6211\)"):
+        display_attention(["我", "b", "c"], TOKENS, softmax())
+
+
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 5), st.integers(0, 100))
+def test_any_shape(n_heads, q_length, k_length, seed):
+    weights = softmax(n_heads, q_length, k_length, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = display_attention(list("abcde"[:k_length]), list("fghij"[:q_length]), weights, n_heads, n_heads, 1)
+    assert np.array_equal(np.stack(arrays(figure)), weights.numpy())

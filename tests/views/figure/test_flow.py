@@ -1,0 +1,82 @@
+import io
+import itertools
+
+import pytest
+
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.following import follow_element
+from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
+from mhaviz.views.figure.look import Look
+from mhaviz.views.figure.sheet import MOST_PIXELS
+
+TRACES = {
+    "worked example": RandomLayer(8, 4).trace(),
+    "causal": RandomLayer(8, 4, causal=True).trace(),
+    "cross": RandomLayer(8, 4).trace(["one two three"], "un deux"),
+    "sizes": RandomLayer(512, 32).trace_sizes(32, 100_000),
+    "one token": RandomLayer(1, 1).trace(["one"]),
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_boxes_do_not_overlap_and_arrows_point_down(name):
+    steps = TRACES[name].steps
+    places = decide_flow(steps).places
+    assert len(places) == len(steps)
+    for step in steps:
+        for read in step.inputs:
+            assert places[read][1] < places[step.name][1]
+    by_row = {}
+    for column, row in places.values():
+        by_row.setdefault(row, []).append(column)
+    for columns in by_row.values():
+        columns.sort()
+        assert all(right - left >= 1 for left, right in itertools.pairwise(columns))
+        assert columns[0] >= 0
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_step_is_drawn_with_shape_axes_and_equation(name):
+    trace = TRACES[name]
+    sheet = flow_figure(trace)
+    texts = [text.get_text() for text in sheet.page.texts]
+    for step in trace.steps:
+        assert step.name in texts
+        assert f"= {step.equation}" in texts
+        assert f"({', '.join(map(str, step.shape))})" in texts
+        assert " × ".join(step.axes) in texts
+    assert trace.source.footnote in texts
+    sheet.savefig(io.BytesIO())
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_text_stays_in_its_box(name):
+    sheet = flow_figure(TRACES[name])
+    renderer = sheet.canvas.get_renderer()
+    boxes = Boxes()
+    named = [text for text in sheet.page.texts if (text.get_gid() or "").startswith("step ")]
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= 0
+        assert extent.x1 <= sheet.width * sheet.dpi
+    for name_text in named:
+        x, y = name_text.get_position()
+        same_line = [
+            t for t in sheet.page.texts if t.get_position()[1] == y and x < t.get_position()[0] < x + boxes.width
+        ]
+        for other in same_line:
+            assert name_text.get_window_extent(renderer).x1 < other.get_window_extent(renderer).x0
+
+
+def test_a_followed_element_is_written_into_its_boxes():
+    trace = TRACES["worked example"]
+    texts = [t.get_text() for t in flow_figure(trace, None, follow_element(trace, (0, 2, 5))).page.texts]
+    assert texts.count("(0, 2, 2, 1)") == 4
+    assert texts.count("(0, 2, 5)") == 2
+    assert any("would send it" in text for text in texts)
+
+
+def test_too_many_pixels_are_fewer():
+    sheet = flow_figure(TRACES["worked example"], Look(dpi=10_000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    assert "dpi instead of 10000" in sheet.notices[0]

@@ -1,0 +1,232 @@
+"""What the layout decides, and the colours of the cells in the picture that comes out."""
+
+import io
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib import image as mpl_image
+
+from mhaviz.errors import ArgumentError
+from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.figure import lettering as lettering_module
+from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.look import Look
+from mhaviz.views.figure.mosaic import decide_mosaic
+from mhaviz.views.figure.sheet import MOST_PIXELS
+
+
+def decode(sheet):
+    """The PNG as pixels, (height, width, 3), 0 to 255."""
+    stream = io.BytesIO()
+    sheet.savefig(stream, format="png", dpi=sheet.dpi)
+    stream.seek(0)
+    return np.round(mpl_image.imread(stream, format="png")[..., :3] * 255).astype(int)
+
+
+def tiles(sheet):
+    return [image for image in sheet.page.images if image.get_label().startswith("head ")]
+
+
+def cell_pixels(sheet, tile, q_cells, k_cells, inset=0.2):
+    """Where in the picture a spot near a corner of each cell is, clear of the number in the middle."""
+    left, right, bottom, top = tile.get_extent()
+    for row in range(q_cells):
+        for column in range(k_cells):
+            x = left + (column + inset) * (right - left) / k_cells
+            y = top + (row + inset) * (bottom - top) / q_cells
+            yield row, column, int(y * sheet.dpi), int(x * sheet.dpi)
+
+
+def tokens(n):
+    return [f"token{i}" for i in range(n)]
+
+
+@pytest.mark.parametrize("n_tokens", [1, 3, 12, 60, 300])
+@pytest.mark.parametrize("n_heads", [1, 2, 8, 12, 16])
+def test_every_size_gives_a_page(n_heads, n_tokens):
+    layout = decide_mosaic(n_heads, tokens(n_tokens), tokens(n_tokens), Lettering(), 150)
+    assert layout.columns * layout.rows >= n_heads
+    assert layout.width < 25
+    assert layout.width * 150 <= MOST_PIXELS
+    pixels = layout.cell * 150
+    assert pixels == pytest.approx(round(pixels)), "cells are whole pixels"
+    assert pixels >= 1
+    assert (layout.value_size is not None) == (n_tokens <= 12)
+    if n_tokens <= 60:
+        assert layout.query_every == layout.key_every == 1
+        assert layout.label_size >= 5
+    else:
+        assert n_tokens / layout.query_every <= 100
+    labels_high = layout.label_size / 72 * (layout.q_cells / layout.query_every)
+    assert labels_high <= layout.tile_height * 1.1 + 0.1, "labels do not overlap"
+
+
+def test_eight_heads_are_a_slide():
+    layout = decide_mosaic(8, tokens(6), tokens(6), Lettering(), 150)
+    assert (layout.columns, layout.rows) == (4, 2)
+
+
+def test_many_heads_fill_the_grid():
+    layout = decide_mosaic(144, tokens(32), tokens(32), Lettering(), 150)
+    assert layout.columns * layout.rows == 144
+
+
+def test_columns_can_be_chosen(random_attention):
+    sheet = heatmap_figure(random_attention(8), Look(columns=2))
+    lefts = {round(tile.get_extent()[0], 3) for tile in tiles(sheet)}
+    assert len(lefts) == 2
+
+
+@pytest.mark.parametrize("cmap", ["bone", "viridis"])
+@pytest.mark.parametrize(("q", "k"), [(6, 6), (3, 5), (1, 1), (30, 30)])
+def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention, q, k, cmap):
+    attention = random_attention(3, tokens(q), tokens(k), kind="cross")
+    sheet = heatmap_figure(attention, Look(cmap))
+    picture = decode(sheet)
+    for head, tile in enumerate(tiles(sheet)):
+        assert tile.get_clim() == (0, 1)
+        assert np.array_equal(tile.get_array(), attention.maps[0].weights[head])
+        expected = colours(attention.maps[0].weights[head], cmap)
+        for row, column, y, x in cell_pixels(sheet, tile, q, k):
+            assert np.abs(picture[y, x] - expected[row, column]).max() <= 2, (head, row, column)
+
+
+def test_white_is_one_and_black_is_zero():
+    attention = Attention(Source("test"), (AttentionMap(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
+    sheet = heatmap_figure(attention)
+    picture = decode(sheet)
+    seen = {(row, column): tuple(picture[y, x]) for row, column, y, x in cell_pixels(sheet, tiles(sheet)[0], 2, 2)}
+    assert seen == {(0, 0): (255,) * 3, (1, 1): (255,) * 3, (0, 1): (0,) * 3, (1, 0): (0,) * 3}
+
+
+def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
+    attention = random_attention(2, tokens(5))
+    sheet = heatmap_figure(attention)
+    weights = attention.maps[0].weights
+    drawn = {}
+    for group in sheet.page.collections:
+        if (group.get_gid() or "").startswith("numbers "):
+            ink = "black" if group.get_facecolor()[0][0] < 0.5 else "white"
+            for place in group.get_offsets():
+                drawn[tuple(np.round(place, 6))] = (group.get_gid().removeprefix("numbers "), ink)
+    assert len(drawn) == weights.size
+    for head, tile in enumerate(tiles(sheet)):
+        dark = needs_dark_text(colours(weights[head], "bone"))
+        left, right, bottom, top = tile.get_extent()
+        for row in range(5):
+            for column in range(5):
+                x = left + (column + 0.5) * (right - left) / 5
+                y = top + (row + 0.5) * (bottom - top) / 5
+                number, ink = min(drawn.items(), key=lambda d: abs(d[0][0] - x) + abs(d[0][1] - y))[1]
+                assert number == f"{weights[head, row, column]:.2f}"
+                assert (ink == "black") == dark[row, column]
+
+
+def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
+    weights = np.zeros((1, 3000, 3000), np.float32)
+    weights[0, :, 0] = 1e-4
+    weights[0, 1234, 2345] = 1
+    names = tuple(map(str, range(3000)))
+    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(names, names, weights),)))
+    picture = decode(sheet)
+    left, right, bottom, top = tiles(sheet)[0].get_extent()
+    y, x = (
+        int((top + (bottom - top) * 1234.5 / 3000) * sheet.dpi),
+        int((left + (right - left) * 2345.5 / 3000) * sheet.dpi),
+    )
+    assert (picture[y - 1 : y + 2, x - 1 : x + 2] == 255).all(axis=-1).any()
+
+
+def test_labels_on_the_outer_edges_only(random_attention):
+    sheet = heatmap_figure(random_attention(8, ("first", "second", "first")))
+    texts = [text.get_text() for text in sheet.page.texts]
+    assert texts.count("second") == 2 + 4, "two rows of tiles have it at their left, four columns below"
+    assert texts.count("first₀") == texts.count("first₂") == 6
+    assert [t for t in texts if t.startswith("head ")] == [f"head {i}" for i in range(8)]
+
+
+def test_keys_stand_under_the_lowest_tile_of_each_column(random_attention):
+    sheet = heatmap_figure(random_attention(5, ("one", "two")), Look(columns=4))
+    assert [text.get_text() for text in sheet.page.texts].count("one") == 2 + 4
+
+
+def test_the_footnote_and_the_title(random_attention):
+    sheet = heatmap_figure(random_attention(2, ("un", "chat"), ("a", "cat"), kind="cross"))
+    texts = [text.get_text() for text in sheet.page.texts]
+    assert "made by a test" in texts
+    assert "source-target attention: un chat → a cat" in texts
+
+
+def test_several_sentences_on_one_sheet(random_map):
+    maps = (random_map(2, ("a", "b"), sentence=0), random_map(2, ("c", "d", "e"), sentence=1))
+    sheet = heatmap_figure(Attention(Source("test"), maps))
+    assert len(tiles(sheet)) == 4
+    assert tiles(sheet)[2].get_extent()[3] > tiles(sheet)[0].get_extent()[2], "the second below the first"
+
+
+def test_no_side_is_too_long(random_attention):
+    sheet = heatmap_figure(random_attention(16, tokens(60)), Look(dpi=2000))
+    assert max(sheet.get_size_inches() * sheet.dpi) <= MOST_PIXELS
+    assert any("dpi instead of 2000" in notice for notice in sheet.notices)
+
+
+def test_too_many_sentences_for_a_picture(random_map):
+    maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(2000))
+    with pytest.raises(ArgumentError, match="draw fewer sentences"):
+        heatmap_figure(Attention(Source("test"), maps))
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_hostile_tokens_are_drawn_literally(suffix):
+    weights = np.full((1, len(HOSTILE), len(HOSTILE)), 1 / len(HOSTILE), np.float32)
+    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(HOSTILE, HOSTILE, weights),)))
+    texts = [text.get_text() for text in sheet.page.texts]
+    assert "$x^2$" in texts
+    assert "<script>alert(1)</script>"[:5] in "".join(texts)
+    assert r"two\x0alines" in texts
+    assert not any(text.get_parse_math() for text in sheet.page.texts)
+    stream = io.BytesIO()
+    sheet.savefig(stream, format=suffix)
+    if suffix == "svg":
+        assert b"<script" not in stream.getvalue()
+
+
+@settings(max_examples=15)
+@given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
+def test_any_token_can_be_drawn(names):
+    weights = np.full((1, len(names), len(names)), 1 / len(names), np.float32)
+    heatmap_figure(Attention(Source("t"), (AttentionMap(tuple(names), tuple(names), weights),))).savefig(io.BytesIO())
+
+
+def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, random_attention):
+    monkeypatch.setattr(lettering_module, "_installed_fonts", tuple)
+    sheet = heatmap_figure(random_attention(2, ("我", "cat", "我")))
+    texts = [text.get_text() for text in sheet.page.texts]
+    assert r"\u6211₀" in texts
+    assert len(sheet.notices) == 1
+    assert "我 (U+6211)" in sheet.notices[0]
+
+
+def test_an_installed_font_that_has_the_glyph_is_used(monkeypatch):
+    from matplotlib.font_manager import findfont
+
+    monkeypatch.setattr(lettering_module, "_has_glyph", lambda font, c: font.fname.endswith("STIXGeneral.ttf"))
+    stix = findfont("STIXGeneral")
+    monkeypatch.setattr(lettering_module, "_installed_fonts", lambda: (("STIXGeneral", stix),))
+    lettering = Lettering.covering(["Ж"])
+    assert lettering.families == ("DejaVu Sans", "STIXGeneral")
+    assert lettering.notice is None
+    assert lettering.shown("Ж") == "Ж"
+
+
+def test_the_font_of_last_resort_does_not_count():
+    assert not [family for family, _ in lettering_module._installed_fonts() if "resort" in family.lower()]
+
+
+def test_a_notebook_gets_a_png(random_attention):
+    assert heatmap_figure(random_attention())._repr_png_().startswith(b"\x89PNG")

@@ -1,0 +1,104 @@
+import io
+
+import numpy as np
+import pytest
+
+from mhaviz.records import Report
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.scaling import compare_scaling, sweep_scaling
+from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure
+from mhaviz.views.figure.scaling import scaling_figure, sweep_figure
+
+
+def comparison(sentence="one two three", heads=(0,), **options):
+    return compare_scaling(RandomLayer(64, 4, **options).head_inputs([sentence]), heads)[0]
+
+
+def images(sheet, prefix=""):
+    found = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
+    return [image for image in found if image.get_label().startswith(prefix)]
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def test_four_panels_a_head_and_one_scale_for_each_kind():
+    c = comparison(heads=(0, 2))
+    sheet = scaling_figure(c)
+    panels = images(sheet)
+    assert len(panels) == 8
+    expected = [x for i in range(2) for s in (c.unscaled, c.scaled) for x in (s.scores[i], s.weights[i])]
+    for panel, values in zip(panels, expected, strict=True):
+        assert np.array_equal(panel.get_array(), values)
+    assert {panel.get_clim() for panel in panels[1::2]} == {(0, 1)}, "both softmax panels on one scale"
+    (limits,) = {panel.get_clim() for panel in panels[::2]}
+    assert limits == (-np.abs(c.unscaled.scores).max(), np.abs(c.unscaled.scores).max())
+    sheet.savefig(io.BytesIO())
+
+
+def test_the_numbers_stand_beside():
+    c = comparison()
+    shown = texts(scaling_figure(c))
+    for statistics in (c.unscaled.statistics[0], c.scaled.statistics[0]):
+        for number in (f"{statistics.score_std:.2f}", f"{statistics.entropy:.2f}", f"{statistics.jacobian:.3f}"):
+            assert number in shown
+    assert c.source.footnote in shown
+
+
+def test_hidden_scores_are_grey():
+    panel = images(scaling_figure(comparison(causal=True)))[0]
+    assert np.isnan(np.asarray(panel.get_array())[0, 1])
+
+
+@pytest.mark.parametrize("sentence", ["one", "one two", " ".join(f"w{i}" for i in range(40))])
+def test_nothing_is_drawn_outside_the_sheet(sentence):
+    sheet = scaling_figure(comparison(sentence))
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= 0
+        assert extent.y0 >= 0
+        assert extent.x1 <= sheet.width * sheet.dpi + 1
+        assert extent.y1 <= sheet.height * sheet.dpi + 1
+
+
+def test_the_sweep_draws_measures_and_theory():
+    sweep = sweep_scaling(["one", "two", "three"], 0, (2, 8, 32), draws=2)
+    sheet = sweep_figure(sweep)
+    plots = sheet.axes[1:]
+    assert len(plots) == 6
+    lines = [np.asarray(line.get_ydata()) for line in plots[0].lines]
+    assert any(np.allclose(line, np.sqrt([2, 8, 32])) for line in lines)
+    assert any(np.allclose(line, [s.score_std for s in sweep.unscaled]) for line in lines)
+    assert sweep.source.footnote in texts(sheet)
+    sheet.savefig(io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "n_heads", "target"),
+    [
+        ("I wonder what will come next", 8, None),
+        ("one", 1, None),
+        ("a b c", 2, "d e"),
+        (" ".join(f"w{i}" for i in range(300)), 16, None),
+    ],
+)
+def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
+    layer = RandomLayer(64, n_heads, device="cpu")
+    (c,) = compare_scaling(layer.head_inputs([sentence], target), [0])
+    attention = layer.attend([sentence], target)
+    sheet = report_figure(Report(attention, layer.trace([sentence], target), c))
+    assert (sheet.width, sheet.height) == (WIDTH, HEIGHT)
+    shown = texts(sheet)
+    for part in ("What each head attends to", "The shapes on the way", "Why the scores are scaled: head 0", "concat"):
+        assert part in shown
+    assert attention.source.footnote in shown
+    assert len(images(sheet, "head")) == n_heads
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y0 >= -1, text
+    sheet.savefig(io.BytesIO())

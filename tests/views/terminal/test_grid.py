@@ -1,0 +1,172 @@
+import re
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.text import Text
+
+from mhaviz.views.colours import colours
+from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_character
+
+COLOUR, PLAIN = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=True)
+ASCII = Abilities(colour=False, unicode=False)
+
+
+def grid(n_panels, q_length, k_length=None, seed=0):
+    k_length = q_length if k_length is None else k_length
+    values = np.random.default_rng(seed).random((n_panels, q_length, k_length), dtype=np.float32)
+    panels = [Panel(f"head {i}", v, Scale()) for i, v in enumerate(values)]
+    return HeatGrid(panels, [f"q{i}" for i in range(q_length)], [f"k{i}" for i in range(k_length)])
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def backgrounds(line):
+    """(character, foreground, background) of every cell of a line."""
+    text = Text.from_ansi(line)
+    cells = []
+    for i, character in enumerate(text.plain):
+        cells.append((character, *_style_at(text, i)))
+    return cells
+
+
+def _style_at(text, i):
+    front = back = None
+    for span in text.spans:
+        if span.start <= i < span.end:
+            front = span.style.color.triplet if span.style.color and span.style.color.triplet else front
+            back = span.style.bgcolor.triplet if span.style.bgcolor and span.style.bgcolor.triplet else back
+    return front, back
+
+
+@pytest.mark.parametrize(
+    ("n_panels", "length", "width", "cells", "per_line"),
+    [
+        (8, 6, 120, "values", 3),
+        (8, 6, 80, "values", 2),
+        (8, 6, 40, "values", 1),
+        (8, 12, 80, "values", 1),
+        (8, 12, 40, "half-blocks", 2),
+        (8, 60, 80, "half-blocks", 1),
+        (8, 60, 160, "half-blocks", 2),
+        (2, 1, 40, "values", 5),
+        (2, 17, 200, "half-blocks", 10),
+    ],
+)
+def test_numbers_while_there_is_room(n_panels, length, width, cells, per_line):
+    layout = grid(n_panels, length).decide(width, COLOUR)
+    assert layout.cells == cells
+    assert layout.per_line == per_line
+    assert (layout.rows, layout.columns) == (length, length)
+
+
+def test_without_colour_or_unicode_a_line_a_row():
+    assert grid(1, 30).decide(80, PLAIN).cells == "lines"
+    assert grid(1, 30).decide(80, ASCII).cells == "lines"
+    assert grid(1, 30).decide(80, Abilities(colour=True, unicode=False)).cells == "lines"
+
+
+def test_long_maps_are_pooled_to_the_width():
+    layout = grid(1, 300).decide(80, COLOUR)
+    assert layout.columns == 80 - 3 - 1
+    assert layout.rows == layout.columns
+
+
+@given(
+    q_length=st.integers(1, 40),
+    k_length=st.integers(1, 100),
+    n_panels=st.integers(1, 5),
+    width=st.integers(20, 200),
+    colour=st.sampled_from([None, "256", "truecolor"]),
+    encoding=st.sampled_from(["utf-8", "ascii"]),
+)
+def test_no_line_is_wider_than_the_terminal(show, q_length, k_length, n_panels, width, colour, encoding):
+    shown = plain(show(grid(n_panels, q_length, k_length), width, colour, encoding))
+    assert max(cell_len(line) for line in shown.splitlines()) <= width
+    assert shown.isascii() or encoding != "ascii"
+
+
+def test_cells_have_the_colour_of_their_value(show):
+    heat = grid(1, 3)
+    lines = show(heat, 60, "truecolor").splitlines()[2:]
+    for row, line in enumerate(lines):
+        cells = [cell for cell in backgrounds(line) if cell[2] is not None]
+        width = len(cells) // 3
+        for column in range(3):
+            value = heat.panels[0].values[row, column]
+            expected = tuple(int(c) for c in colours(value[None], "bone")[0])
+            inside = cells[column * width : (column + 1) * width]
+            assert {cell[2] for cell in inside} == {expected}
+            assert "".join(cell[0] for cell in inside).strip() == f"{value:.2f}"
+
+
+def test_half_blocks_have_two_rows_a_line(show):
+    heat = grid(1, 21)
+    lines = show(heat, 60, "truecolor").splitlines()[2:13]
+    for line_number, line in enumerate(lines):
+        cells = [cell for cell in backgrounds(line) if cell[0] == "▀"]
+        assert len(cells) == 21
+        for column, (_, front, back) in enumerate(cells):
+            upper = heat.panels[0].values[2 * line_number, column]
+            assert front == tuple(int(c) for c in colours(upper[None], "bone")[0])
+            if line_number < 10:
+                lower = heat.panels[0].values[2 * line_number + 1, column]
+                assert back == tuple(int(c) for c in colours(lower[None], "bone")[0])
+
+
+def test_a_lone_spike_is_seen_after_pooling(show):
+    values = np.zeros((500, 500), np.float32)
+    values[321, 77] = 1
+    heat = HeatGrid([Panel("head 0", values, Scale())], [str(i) for i in range(500)], [str(i) for i in range(500)])
+    assert "38;2;255;255;255" in show(heat, 80, "truecolor") or "48;2;255;255;255" in show(heat, 80, "truecolor")
+    assert "█" in show(heat, 80)
+    assert "@" in show(heat, 80, encoding="ascii")
+    assert "largest of up to" in show(heat, 80)
+
+
+def test_without_colour_every_number_is_still_there(show):
+    heat = grid(2, 4)
+    shown = show(heat, 80)
+    assert "\x1b[4" not in shown
+    for panel in heat.panels:
+        for value in panel.values.ravel():
+            assert f"{value:.2f}" in shown
+
+
+def test_sixteen_colours_are_no_scale(show):
+    shown = show(grid(1, 4), 80, "standard")
+    assert not re.search(r"\x1b\[[0-9;]*(?:3|4|9|10)[0-7]m", shown)
+
+
+def test_the_ramp_rises():
+    for in_unicode in (True, False):
+        ramp = [ramp_character(value / 20, Scale(), in_unicode) for value in range(21)]
+        assert ramp[0] == " "
+        assert ramp[-1] in "█@"
+        assert ramp_character(np.nan, Scale(), in_unicode) == " "
+        assert len(set(ramp)) >= 9
+
+
+def test_labels_are_visible_and_do_not_act(show):
+    tokens = [*HOSTILE, *HOSTILE]
+    values = np.full((len(tokens), len(tokens)), 1 / len(tokens), np.float32)
+    for width in (40, 80, 200):
+        for colour in (None, "truecolor"):
+            shown = plain(show(HeatGrid([Panel("head 0", values, Scale())], tokens, tokens), width, colour))
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u200d\u2028\ue000]", shown)
+            assert max(cell_len(line) for line in shown.split("\n")) <= width
+
+
+@given(st.lists(st.text(st.characters(), max_size=30), min_size=1, max_size=6), st.integers(20, 120))
+def test_any_token_in_any_width(show, tokens, width):
+    values = np.full((len(tokens), len(tokens)), 1 / len(tokens), np.float32)
+    for encoding in ("utf-8", "ascii"):
+        shown = plain(show(HeatGrid([Panel("head 0", values, Scale())], tokens, tokens), width, "truecolor", encoding))
+        assert "\x1b" not in shown
+        assert max(cell_len(line) for line in shown.split("\n")) <= width

@@ -1,0 +1,116 @@
+"""Every view at fixed widths: goldens for a reader, and what must be in them."""
+
+import re
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from rich.cells import cell_len
+
+from mhaviz.records import Attention, AttentionMap, Report, Source
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.following import follow_element
+from mhaviz.studies.scaling import compare_scaling, sweep_scaling
+from mhaviz.views.terminal.heatmap import HeatmapView
+from mhaviz.views.terminal.report import ReportView
+from mhaviz.views.terminal.scaling import ScalingView, SweepView
+from mhaviz.views.terminal.trace import TraceView
+
+FOOTNOTE = "random weights, seed 0, d_model 16, 2 heads, cpu"
+
+
+@pytest.fixture(scope="module")
+def layer():
+    return RandomLayer(16, 2, device="cpu")
+
+
+@pytest.fixture
+def known_attention():
+    """Weights that anybody can check by looking."""
+    weights = np.array([[[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]], np.float32)
+    tokens = ("the", "cat", "the")
+    return Attention(Source("weights made by hand"), (AttentionMap(tokens, tokens, weights),))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_heatmap(show, golden, known_attention, width):
+    golden(f"heatmap-{width}.txt", show(HeatmapView(known_attention), width))
+
+
+def test_heatmap_in_ascii(show, golden, known_attention):
+    golden("heatmap-ascii.txt", show(HeatmapView(known_attention), 80, encoding="ascii"))
+
+
+@pytest.mark.parametrize("width", [60, 160])
+def test_trace(show, golden, width):
+    trace = RandomLayer(8, 4).trace()
+    golden(f"trace-{width}.txt", show(TraceView(trace, follow_element(trace, (0, 2, 5))), width))
+
+
+def test_trace_in_ascii(show, golden):
+    golden("trace-ascii.txt", show(TraceView(RandomLayer(8, 4, causal=True).trace()), 80, encoding="ascii"))
+
+
+def test_trace_shows_small_values_and_not_large_ones(show):
+    trace = RandomLayer(8, 4, device="cpu").trace(["one two"], values=True)
+    shown = show(TraceView(trace), 100)
+    for number in trace.step("S").values.ravel():
+        assert f"{number:.2f}" in shown
+    large = RandomLayer(64, 4, device="cpu").trace([" ".join("abcdefghij")], values=True)
+    assert large.step("Q").values is None
+    assert large.step("A").values.shape == (1, 4, 10, 10)
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_scaling(show, layer, width, encoding):
+    (comparison,) = compare_scaling(layer.head_inputs(["one two three"]), [0, 1])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(ScalingView(comparison), width, encoding=encoding))
+    assert max(cell_len(line) for line in shown.splitlines()) <= width
+    assert FOOTNOTE in shown
+    for scaling in (comparison.unscaled, comparison.scaled):
+        for statistics in scaling.statistics:
+            assert f"{statistics.score_std:.2f}" in shown
+            assert f"{statistics.jacobian:.3f}" in shown
+        for score in scaling.scores.ravel():
+            assert f"{score:z.1f}" in shown
+
+
+@pytest.mark.parametrize("width", [44, 80, 120])
+def test_sweep(show, width):
+    sweep = sweep_scaling(["one", "two"], 0, (2, 1024), draws=2)
+    shown = show(SweepView(sweep), width)
+    assert max(cell_len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in shown.splitlines()) <= width
+    assert "32.00" in shown, "theory at 1024"
+    assert f"{sweep.unscaled[1].score_std:.2f}" in shown
+    assert "…" not in shown
+
+
+def test_report_shows_all_parts(show, layer):
+    sentence = ["one two three"]
+    (comparison,) = compare_scaling(layer.head_inputs(sentence), [1])
+    shown = show(ReportView(Report(layer.attend(sentence), layer.trace(sentence), comparison)), 100)
+    for part in ("self-attention: one two three", "head 0", "concat", "standard deviation of the scores", FOOTNOTE):
+        assert part in shown
+
+
+def test_several_sentences_stand_below_each_other(show, layer):
+    shown = show(HeatmapView(layer.attend(["one two", "three"])), 80)
+    assert shown.index("self-attention: one two") < shown.index("self-attention: three")
+
+
+def test_hidden_keys_are_a_dash(show):
+    (comparison,) = compare_scaling(RandomLayer(16, 2, causal=True).head_inputs(["one two three"]), [0])
+    shown = show(ScalingView(comparison), 120)
+    assert len(re.findall(r"\s-\s", shown)) >= 6
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 120])
+def test_hostile_tokens_in_every_view(show, width, encoding):
+    tokens = tuple(HOSTILE[:14])
+    weights = np.full((1, 14, 14), 1 / 14, np.float32)
+    attention = Attention(Source("a \x1b[31m source\n"), (AttentionMap(tokens, tokens, weights),))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(HeatmapView(attention), width, "truecolor", encoding))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
+    assert max(cell_len(line) for line in shown.split("\n")) <= width

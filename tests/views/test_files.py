@@ -1,0 +1,108 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.views import files
+from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
+
+ALL = (*FIGURE_SUFFIXES, ".json", ".safetensors")
+
+
+@pytest.mark.parametrize("suffix", ALL)
+def test_the_same_record_gives_the_same_bytes(suffix, random_attention, tmp_path):
+    attention = random_attention(4, ("a", "b", "a"))
+    for name in ("one", "two"):
+        save_all([tmp_path / (name + suffix)], attention, lambda: heatmap_figure(attention))
+    first, second = ((tmp_path / (name + suffix)).read_bytes() for name in ("one", "two"))
+    assert first == second
+    for dated in (b"CreationDate", b"ModDate", b"dc:date", b"tIME"):
+        assert dated not in first
+
+
+def test_all_formats_at_once(random_attention, tmp_path):
+    attention = random_attention()
+    paths = [tmp_path / ("map" + suffix) for suffix in ALL]
+    check_outputs(paths, ALL)
+    assert save_all(paths, attention, lambda: heatmap_figure(attention)) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in paths[1].read_bytes()
+    assert paths[2].read_bytes().startswith(b"%PDF")
+
+
+def test_a_suffix_may_be_upper_case(random_attention, tmp_path):
+    check_outputs([tmp_path / "MAP.PNG"], ALL)
+    attention = random_attention()
+    save_all([tmp_path / "MAP.PNG"], attention, lambda: heatmap_figure(attention))
+    assert (tmp_path / "MAP.PNG").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["map.gif", "map", ".png", "map.png.bak"])
+def test_an_unknown_suffix_lists_the_known(name, tmp_path):
+    with pytest.raises(ArgumentError, match=r"expected a name ending in \.png, \.svg, \.pdf, \.json, \.safetensors"):
+        check_outputs([tmp_path / name], ALL)
+
+
+def test_a_file_named_twice(tmp_path):
+    with pytest.raises(ArgumentError, match="named twice"):
+        check_outputs([tmp_path / "a.png"] * 2, ALL)
+
+
+def test_folders_that_will_not_do(tmp_path):
+    with pytest.raises(MhavizError, match="there is no folder"):
+        check_outputs([tmp_path / "nowhere" / "a.png"], ALL)
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(MhavizError, match="it is a folder"):
+        check_outputs([tmp_path / "b.png"], ALL)
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write anywhere
+    with pytest.raises(MhavizError, match="no permission to write"):
+        check_outputs([tmp_path / "a.png"], ALL)
+
+
+def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_path, monkeypatch):
+    attention = random_attention()
+    old = tmp_path / "a.png"
+    old.write_bytes(b"old")
+    write = files._write
+
+    def fill_up(stream, suffix, *rest):
+        write(stream, suffix, *rest)
+        if suffix == ".json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "_write", fill_up)
+    with pytest.raises(MhavizError, match=r"cannot write .*b\.json: No space left on device"):
+        save_all([old, tmp_path / "b.json"], attention, lambda: heatmap_figure(attention))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+    assert old.read_bytes() == b"old"
+
+
+def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_all([tmp_path / "a.json"], random_attention(), lambda: None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_get_the_usual_permissions(random_attention, tmp_path):
+    attention = random_attention()
+    (tmp_path / "usual").touch()
+    save_all([tmp_path / "a.json"], attention, lambda: None)
+    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_an_old_file_is_replaced_whole(random_attention, tmp_path):
+    path = Path(tmp_path / "a.json")
+    path.write_text("x" * 10**6)
+    save_all([path], random_attention(), lambda: None)
+    assert path.read_text().startswith('{"mhaviz"')

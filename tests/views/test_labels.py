@@ -1,0 +1,97 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from mhaviz.views import labels
+
+any_text = st.text(st.characters(), max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\u202eb", r"a\u202eb"),
+        ("nul\x00", r"nul\x00"),
+        ("two\nlines", r"two\x0alines"),
+        ("\udcff", r"\udcff"),
+        ("\U000e0001", r"\U000e0001"),
+        ("\u2028", '"\\u2028"'),
+        ("", '""'),
+        (" ", '" "'),
+        ("[bold]$x$<b>", "[bold]$x$<b>"),
+        ("नमस्ते", "नमस्ते"),
+        ("\u0301mark", "\u25cc\u0301mark"),
+    ],
+)
+def test_visible(text, shown):
+    assert labels.visible(text) == shown
+
+
+@given(any_text)
+def test_nothing_that_acts_is_left(text):
+    shown = labels.visible(text)
+    assert shown
+    assert not any(unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" for c in shown)
+    assert labels.visible(shown) == shown
+
+
+@given(any_text, st.integers(1, 30))
+def test_a_cut_text_fits(text, width):
+    shown = labels.visible(text)
+    short = labels.cut(shown, width)
+    assert cell_len(short) <= width
+    if cell_len(shown) <= width and len(shown) <= width:
+        assert short == shown
+
+
+def test_a_text_is_cut_in_its_middle():
+    assert labels.cut("antidisestablishmentarianism", 9) == "anti…nism"
+    assert labels.cut("我喜欢学习", 5) == "我…习"
+    assert labels.cut("abc", 1) == "…"
+    assert labels.cut("abcdef", 5, "...") == "a...f"[:5]
+
+
+def test_a_pile_of_marks_is_cut_too():
+    assert len(labels.cut("e" + "\u0301" * 500, 10)) < 60
+
+
+def test_repeated_tokens_are_told_apart():
+    tokens = ["the", "cat", "the", "mat"]
+    assert labels.token_labels(tokens, 10) == ["the₀", "cat", "the₂", "mat"]
+    assert labels.token_labels(tokens, 10, ascii_only=True) == ["the_0", "cat", "the_2", "mat"]
+
+
+def test_a_position_is_never_cut_off():
+    tokens = ["antidisestablishmentarianism"] * 12
+    assert labels.token_labels(tokens, 6)[11] == "an…m₁₁"
+
+
+@given(st.lists(any_text, min_size=1, max_size=8), st.integers(1, 20), st.booleans())
+def test_labels_fit(tokens, width, ascii_only):
+    for label in labels.token_labels(tokens, width, ascii_only):
+        assert cell_len(label) <= width
+        assert label.isascii() or not ascii_only
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_fitting", "step"),
+    [(5, 5, 1), (6, 5, 2), (60, 60, 1), (61, 60, 2), (300, 60, 5), (700, 60, 20), (9, 0, 10)],
+)
+def test_every(n_labels, n_fitting, step):
+    assert labels.every(n_labels, n_fitting) == step
+
+
+@given(st.integers(1, 10**6), st.integers(1, 1000))
+def test_thinned_labels_fit(n_labels, n_fitting):
+    step = labels.every(n_labels, n_fitting)
+    assert -(-n_labels // step) <= n_fitting
+    assert str(step).rstrip("0") in ("1", "2", "5")
+
+
+def test_mathematics_in_ascii():
+    assert labels.mathematics_in_ascii("Q Kᵀ / √d_key → −∞") == "Q K^T / sqrt d_key -> -inf"

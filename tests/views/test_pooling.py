@@ -1,0 +1,22 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mhaviz.views.pooling import cell_edges, pool_largest
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 45), st.integers(1, 45), st.integers(0, 1000))
+def test_each_cell_is_its_largest_weight(q_length, k_length, rows, columns, seed):
+    weights = np.random.default_rng(seed).random((2, q_length, k_length), dtype=np.float32)
+    pooled = pool_largest(weights, rows, columns)
+    rows, columns = min(rows, q_length), min(columns, k_length)
+    assert pooled.shape == (2, rows, columns)
+    for i in range(rows):
+        for j in range(columns):
+            q0, q1 = i * q_length // rows, (i + 1) * q_length // rows
+            k0, k1 = j * k_length // columns, (j + 1) * k_length // columns
+            assert (pooled[:, i, j] == weights[:, q0:q1, k0:k1].max(axis=(1, 2))).all()
+
+
+def test_edges():
+    assert cell_edges(10, 4).tolist() == [0, 2, 5, 7, 10]
