@@ -68,7 +68,8 @@ class MultiHeadAttention(nn.Module):
         V = step("V heads = swap k_length, n_heads", V.transpose(1, 2), "batch_size n_heads k_length d_key")
 
         # Dividing Q divides every score, and Q has far fewer numbers than there are scores.
-        S = step("S = Q Kᵀ / √d_key", (Q / math.sqrt(self.d_key)) @ K.mT, "batch_size n_heads q_length k_length")
+        Q = Q / math.sqrt(self.d_key)
+        S = step("S = Q Kᵀ / √d_key", Q @ K.mT, "batch_size n_heads q_length k_length")
         A = weigh(S, mask, step)
         H = step("H = dropout(A) V", self.dropout(A) @ V, "batch_size n_heads q_length d_key")
 

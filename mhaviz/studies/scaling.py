@@ -21,7 +21,7 @@ SATURATED = 0.99
 SWEEP = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """The sizes of d_key that a sweep goes through."""
 
-DRAWS = 32
+DRAWS = 64
 """How often a sweep draws the layer's weights anew at each size."""
 
 

@@ -70,35 +70,39 @@ class HeatGrid:
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
+        return self._decide_values(width, abilities) or self._decide_blocks(width, abilities)
+
+    def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
+        """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
         q_length, k_length = len(self.queries), len(self.keys)
-        ascii_only = not abilities.unicode
-        longest_query = max(map(cell_len, token_labels(self.queries, width, ascii_only)))
-        label_width = min(longest_query, max(width // 4, 4))
+        label_width = min(self._longest(self.queries, width, abilities), max(width // 4, 4))
         room = width - label_width - 1 + GAP
+        least = max(4, *(panel.text_length for panel in self.panels)) + 1
+        least += not abilities.colour  # a ramp character stands in for the colour
+        fitting = min(room // (k_length * least + GAP), len(self.panels))
+        if not fitting or max(q_length, k_length) > VALUES_UP_TO:
+            return None
+        widest = max(min(self._longest(self.keys, width, abilities) + 1, 10), least)
+        cell_width = next(w for w in range(widest, 0, -1) if room // (k_length * w + GAP) >= fitting)
+        return GridLayout("values", max(cell_width, least), label_width, fitting, q_length, k_length)
 
-        least = self._number_width() + 1 + (not abilities.colour)  # a ramp character stands in for the colour
-        fitting = room // (k_length * least + GAP)
-        if fitting and max(q_length, k_length) <= VALUES_UP_TO:
-            longest_key = max(map(cell_len, token_labels(self.keys, width, ascii_only)))
-            widths = range(max(min(longest_key + 1, 10), least), least - 1, -1)
-            cell_width = next(
-                w
-                for w in widths
-                if min(room // (k_length * w + GAP), len(self.panels)) >= min(fitting, len(self.panels))
-            )
-            return GridLayout("values", cell_width, label_width, fitting, q_length, k_length)
-
+    def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
+        """Cells of one column, two rows a line where colour and Unicode allow, pooled to the width."""
+        q_length, k_length = len(self.queries), len(self.keys)
         half = abilities.colour and abilities.unicode
-        if half:
-            label_width = min(2 * longest_query + 1, max(width // 4, 4))
-        columns = max(min(k_length, width - label_width - 1), 1)
-        rows = q_length if columns == k_length else min(q_length, max(columns, 1))
-        if max(q_length, k_length) > columns:  # pooled: positions are all the labels there are
-            label_width = min(label_width, len(str(q_length)))
-            columns = max(min(k_length, width - label_width - 1), 1)
-            rows = min(q_length, columns)
-        fitting = max((width - label_width - 1 + GAP) // (columns + GAP), 1)
+        together = 2 if half else 1  # labels that share a line
+        longest = self._longest(self.queries, width, abilities)
+        label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
+        if max(q_length, k_length) > width - label_width - 1:  # pooled: positions are all the labels there are
+            label_width = len(str(q_length))
+        most = max(width - label_width - 1, 1)
+        columns = min(k_length, most)
+        rows = min(q_length, most) if max(q_length, k_length) > most else q_length
+        fitting = min(max((most + GAP) // (columns + GAP), 1), len(self.panels))
         return GridLayout("half-blocks" if half else "lines", 1, label_width, fitting, rows, columns)
+
+    def _longest(self, tokens: Sequence[str], width: int, abilities: Abilities) -> int:
+        return max(map(cell_len, token_labels(tokens, width, not abilities.unicode)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
@@ -112,9 +116,6 @@ class HeatGrid:
                 yield Segment.line()
         if layout.cells != "values":
             yield from self._explain_cells(layout, abilities, options.max_width)
-
-    def _number_width(self) -> int:
-        return max(4, *(panel.text_length for panel in self.panels))
 
     def _lines(self, panels: Sequence[Panel], layout: GridLayout, abilities: Abilities) -> Iterator[list[Segment]]:
         margin = Segment(" " * (layout.label_width + 1))

@@ -55,8 +55,8 @@ def _style_at(text, i):
         (8, 12, 40, "half-blocks", 2),
         (8, 60, 80, "half-blocks", 1),
         (8, 60, 160, "half-blocks", 2),
-        (2, 1, 40, "values", 5),
-        (2, 17, 200, "half-blocks", 10),
+        (2, 1, 40, "values", 2),
+        (2, 17, 200, "half-blocks", 2),
     ],
 )
 def test_numbers_while_there_is_room(n_panels, length, width, cells, per_line):
