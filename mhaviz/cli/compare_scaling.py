@@ -52,7 +52,7 @@ def compare_scaling(
     from mhaviz.layer.tokens import tokenize
     from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
     from mhaviz.studies import scaling
-    from mhaviz.views.figure.look import Look
+    from mhaviz.views.look import Look
 
     look = Look(cmap, dpi)
     text = texts[0] if texts else WORKED_EXAMPLE[0]

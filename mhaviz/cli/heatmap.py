@@ -29,6 +29,7 @@ def heatmap(
     quiet: options.Quiet = False,
     json: options.Json = False,
     cmap: options.Cmap = "bone",
+    vmax: options.Vmax = "1",
     dpi: options.Dpi = 150,
     columns: options.Columns = None,
 ) -> None:
@@ -44,9 +45,9 @@ def heatmap(
     require_words("--target", target)
 
     from mhaviz.sources.random_layer import RandomLayer
-    from mhaviz.views.figure.look import Look
+    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns)
+    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
     layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
     chosen = options.parse_heads(head, heads)
     attention = layer.attend(texts, target).select(chosen)
@@ -59,6 +60,6 @@ def heatmap(
     def view() -> "RenderableType":
         from mhaviz.views.terminal.heatmap import HeatmapView
 
-        return HeatmapView(attention, cmap)
+        return HeatmapView(attention, look)
 
     delivery.deliver(attention, draw, view)

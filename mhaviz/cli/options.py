@@ -43,8 +43,24 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=_OUTPUT)
 ]
 Cmap = Annotated[str, typer.Option(help="A matplotlib colormap for the weights.", rich_help_panel=_LOOK)]
+Vmax = Annotated[
+    str,
+    typer.Option(
+        metavar="WEIGHT|auto", help="The weight with the last colour; auto: the largest.", rich_help_panel=_LOOK
+    ),
+]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Columns = Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=_LOOK)]
+
+
+def parse_vmax(text: str) -> float | None:
+    """ "0.5" → 0.5; "auto" → None. Raises ArgumentError if it cannot be read."""
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {text!r}") from None
 
 
 def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:

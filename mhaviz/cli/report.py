@@ -29,6 +29,7 @@ def report(
     quiet: options.Quiet = False,
     json: options.Json = False,
     cmap: options.Cmap = "bone",
+    vmax: options.Vmax = "1",
     dpi: options.Dpi = 150,
     columns: options.Columns = None,
 ) -> None:
@@ -48,9 +49,9 @@ def report(
     from mhaviz.records import Report
     from mhaviz.sources.random_layer import RandomLayer
     from mhaviz.studies.scaling import compare_scaling
-    from mhaviz.views.figure.look import Look
+    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns)
+    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
     layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
     chosen = options.parse_heads(head, heads)
     if len(chosen) != 1:
@@ -66,6 +67,6 @@ def report(
     def view() -> "RenderableType":
         from mhaviz.views.terminal.report import ReportView
 
-        return ReportView(page, cmap)
+        return ReportView(page, look)
 
     delivery.deliver(page, draw, view)

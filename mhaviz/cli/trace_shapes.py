@@ -66,7 +66,7 @@ def trace_shapes(
     worked_example = not texts and not bare_sizes
 
     from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
-    from mhaviz.views.figure.look import Look
+    from mhaviz.views.look import Look
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = Look(dpi=dpi)

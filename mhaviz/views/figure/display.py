@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
-from mhaviz.views.figure.look import Look
+from mhaviz.views.look import Look
 
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 2e-2  # of a row's sum; half precision rounds each weight to 3 digits
 

@@ -10,8 +10,8 @@ from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.captions import following_text, shape_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width
+from mhaviz.views.look import Look
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.captions import pair_title
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import MARGIN, MOST_PIXELS, QUIET, SMALL, TITLE, Sheet, fit_text, snap, text_width
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.look import Look
+from mhaviz.views.panels import head_panels
 
 _SCALE_WIDTH = 0.55  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _FOOT_HEIGHT, _BETWEEN = 0.3, 0.25, 0.3
@@ -28,7 +28,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
         sheet.notices.append(f"drawn at {dpi} dpi instead of {look.dpi}: no side has more than {MOST_PIXELS:,} pixels")
-    scale = Scale(look.cmap)
+    scale = look.weight_scale(attention.maps)
     y = MARGIN
     for attention_map, layout in zip(attention.maps, layouts, strict=True):
         title = pair_title(attention_map.kind, attention_map.queries, attention_map.keys, 400, shown=lettering.shown)

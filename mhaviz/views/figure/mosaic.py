@@ -191,7 +191,7 @@ def _choose_columns(n_tiles: int, width: float, height: float, most_width: float
         rows = -(-n_tiles // columns)
         shape = abs(math.log(columns * width / (rows * height) / 1.5))
         too_wide = max(math.log(columns * width / most_width), 0)
-        return shape + 0.3 * too_wide + 3 * (rows * columns - n_tiles) / n_tiles
+        return shape + 0.3 * too_wide + 6 * (rows * columns - n_tiles) / n_tiles
 
     return min(range(1, n_tiles + 1), key=distance)
 

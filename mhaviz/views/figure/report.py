@@ -8,11 +8,11 @@ from mhaviz.records import Report
 from mhaviz.views.captions import pair_title
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics, scaling_panels
 from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import cut
+from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, head_panels
 
 WIDTH, HEIGHT = 8.27, 11.69  # A4
@@ -35,7 +35,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
         y = _draw_tokens(sheet, MARGIN, y, room, tokens)
 
-    weights = Scale(look.cmap)
+    weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
     layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
     _heading(sheet, MARGIN, y + 0.16, "What each head attends to", "rows are queries, columns keys; a row sums to 1")
@@ -54,7 +54,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, COMPACT)
 
     left = MARGIN + flow_width + 0.3
-    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, weights)
+    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(look.cmap))
     sheet.write(MARGIN, HEIGHT - MARGIN, report.attention.source.footnote, SMALL, colour=QUIET, vertical="bottom")
     return sheet
 

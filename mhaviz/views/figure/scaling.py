@@ -7,7 +7,6 @@ import numpy as np
 from mhaviz.records import ScalingComparison, ScalingSweep
 from mhaviz.views.captions import STATISTICS, pair_title
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -22,6 +21,7 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
+from mhaviz.views.look import Look
 from mhaviz.views.panels import Panel, Scale
 
 SCALED = "#1d4e89"

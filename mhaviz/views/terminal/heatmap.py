@@ -1,6 +1,6 @@
 """Attention weights in the terminal: a grid of cells for every head."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -8,8 +8,8 @@ from rich.text import Text
 
 from mhaviz.records import Attention
 from mhaviz.views.captions import map_title
-from mhaviz.views.colours import BONE
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.look import Look
+from mhaviz.views.panels import head_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 
@@ -19,10 +19,10 @@ class HeatmapView:
     """Every map of a record, with its heads side by side, the scale and where the numbers come from."""
 
     attention: Attention
-    colormap: str = BONE
+    look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        scale = Scale(self.colormap)
+        scale = self.look.weight_scale(self.attention.maps)
         ascii_only = not Abilities.of(console, options).unicode
         for attention_map in self.attention.maps:
             yield Text(map_title(attention_map, options.max_width, ascii_only), BOLD, no_wrap=True)

@@ -1,12 +1,12 @@
 """Everything about one sentence in the terminal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from mhaviz.records import Report
-from mhaviz.views.colours import BONE
+from mhaviz.views.look import Look
 from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -17,11 +17,11 @@ class ReportView:
     """The heads, the shapes and the scaling, one below the other."""
 
     report: Report
-    colormap: str = BONE
+    look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield HeatmapView(self.report.attention, self.colormap)
+        yield HeatmapView(self.report.attention, self.look)
         yield Segment.line()
         yield TraceView(self.report.trace)
         yield Segment.line()
-        yield ScalingView(self.report.scaling, self.colormap)
+        yield ScalingView(self.report.scaling, self.look.cmap)

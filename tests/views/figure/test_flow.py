@@ -6,8 +6,8 @@ import pytest
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
 
 TRACES = {
     "worked example": RandomLayer(8, 4).trace(),

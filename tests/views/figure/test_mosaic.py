@@ -15,9 +15,10 @@ from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.look import Look
 from mhaviz.views.figure.mosaic import decide_mosaic
 from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
+from mhaviz.views.terminal.heatmap import HeatmapView
 
 
 def decode(sheet):
@@ -102,6 +103,22 @@ def test_white_is_one_and_black_is_zero():
     picture = decode(sheet)
     seen = {(row, column): tuple(picture[y, x]) for row, column, y, x in cell_pixels(sheet, tiles(sheet)[0], 2, 2)}
     assert seen == {(0, 0): (255,) * 3, (1, 1): (255,) * 3, (0, 1): (0,) * 3, (1, 0): (0,) * 3}
+
+
+@pytest.mark.parametrize("vmax", [0.25, None])
+def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
+    attention = random_attention(2, tokens(4))
+    weights = attention.maps[0].weights
+    high = vmax or weights.max()
+    sheet = heatmap_figure(attention, Look(vmax=vmax))
+    picture = decode(sheet)
+    for head, tile in enumerate(tiles(sheet)):
+        assert tile.get_clim() == (0, pytest.approx(high))
+        expected = colours(weights[head], "bone", 0, high)
+        for row, column, y, x in cell_pixels(sheet, tile, 4, 4):
+            assert np.abs(picture[y, x] - expected[row, column]).max() <= 2
+    assert f"{high:.3g}" in [text.get_text() for text in sheet.page.texts]
+    assert f"{high:.4g}   rows" in show(HeatmapView(attention, Look(vmax=vmax)))
 
 
 def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
