@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
-        return _fail(f"{error.format_message().rstrip('.')}; see mhaviz --help", WRONG_COMMAND_LINE)
+        command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
+        return _fail(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except MemoryError:

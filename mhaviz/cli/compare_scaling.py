@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import read_sentences, require_words
+from mhaviz.cli.sentences import read_sentences, require_one, require_words
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def compare_scaling(
-    sentence: options.Sentence = None,
+    context: typer.Context,
+    sentence: options.OneSentence = None,
     file: options.File = None,
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
@@ -34,20 +35,19 @@ def compare_scaling(
 ) -> None:
     """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
 
-    Without a sentence: the first of the worked example. Unscaled scores spread as √d_key, the softmax saturates, and
-    its Jacobian, through which gradients pass, vanishes.
+    Without a sentence: the first of the worked example. Unscaled scores spread as √d_key, so that the softmax
+    saturates as d_key grows, and its Jacobian, through which gradients pass, vanishes.
 
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences([sentence] if sentence is not None else None, file)
+    texts = read_sentences(sentence, file)
+    require_one("compare-scaling", texts)
     require_words("--target", target)
-    if len(texts) > 1:
-        raise ArgumentError(f"compare-scaling takes one sentence, got {len(texts)}; give one of them")
     if target and not texts:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
-    if sweep and (target or mask is not options.Mask.none):
-        raise ArgumentError("--sweep measures plain self-attention; leave out --target and --mask")
+    if sweep:
+        _check_sweep(context)
 
     from mhaviz.layer.tokens import tokenize
     from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
@@ -87,3 +87,12 @@ def compare_scaling(
         return ScalingView(comparison, cmap)
 
     delivery.deliver(comparison, draw, view)
+
+
+def _check_sweep(context: typer.Context) -> None:
+    """Raise ArgumentError for options that a sweep would not heed: it goes through d_key with one head of its own."""
+    unheeded = ("target", "head", "d_model", "heads", "device", "mask")
+    given = [name for name in unheeded if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ArgumentError(f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {names}")

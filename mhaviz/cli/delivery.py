@@ -38,15 +38,17 @@ class Delivery:
         draw: "Callable[[], Sheet]",
         view: "Callable[[], RenderableType]",
         document: dict[str, Any] | None = None,
+        notice: str | None = None,
     ) -> None:
         """Save what is to be saved, then print the record: as JSON, or as its view in the terminal.
 
-        ``document``: the JSON, if it is more than the record's own.
+        ``document``: the JSON, if it is more than the record's own. ``notice``: what the user should be told.
         """
         notices = save_all(self.paths, record, draw, document)
         if not self.quiet:
-            for notice in [*notices, *(f"saved {visible(str(path))}" for path in self.paths)]:
-                print(f"mhaviz: {notice}", file=sys.stderr)
+            saved = [f"saved {visible(str(path))}" for path in self.paths]
+            for line in filter(None, [notice, *notices, *saved]):
+                print(f"mhaviz: {line}", file=sys.stderr)
         if self.json:
             from mhaviz.views.data import document as document_of
             from mhaviz.views.data import write_json

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import read_sentences, require_some, require_words
+from mhaviz.cli.sentences import quotes_notice, read_sentences, require_some, require_words
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ def heatmap(
 
         return HeatmapView(attention, look)
 
-    delivery.deliver(attention, draw, view)
+    delivery.deliver(attention, draw, view, notice=quotes_notice(sentences))

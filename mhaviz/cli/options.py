@@ -21,7 +21,10 @@ class Mask(StrEnum):
 Sentences = Annotated[
     list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences; - reads them from standard input.")
 ]
-Sentence = Annotated[str | None, typer.Argument(metavar="SENTENCE", help="A sentence; - reads it from standard input.")]
+OneSentence = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
+]
 File = Annotated[Path | None, typer.Option("--file", help="Read sentences from a UTF-8 file, one a line.")]
 Target = Annotated[
     str | None,

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import read_sentences, require_some, require_words
+from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    sentence: options.Sentence = None,
+    sentence: options.OneSentence = None,
     file: options.File = None,
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
@@ -40,11 +40,10 @@ def report(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences([sentence] if sentence is not None else None, file)
+    texts = read_sentences(sentence, file)
     require_some(texts)
+    require_one("report", texts)
     require_words("--target", target)
-    if len(texts) > 1:
-        raise ArgumentError(f"report takes one sentence, got {len(texts)}; give one of them")
 
     from mhaviz.records import Report
     from mhaviz.sources.random_layer import RandomLayer

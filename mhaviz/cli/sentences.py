@@ -39,6 +39,24 @@ def require_some(sentences: Iterable[str]) -> None:
         raise ArgumentError("no sentence: give one in quotes, or use --file, or - for standard input")
 
 
+def require_one(command: str, sentences: Sequence[str]) -> None:
+    """Raise ArgumentError if there are several sentences."""
+    if len(sentences) > 1:
+        quotes = "put it in quotes" if _forgot_quotes(sentences) else "give one of them"
+        raise ArgumentError(f"{command} takes one sentence, got {len(sentences)}; {quotes}")
+
+
+def quotes_notice(arguments: Sequence[str] | None) -> str | None:
+    """A hint for whoever left out the quotes, so that each word of a sentence came as a sentence."""
+    if not arguments or not _forgot_quotes(arguments):
+        return None
+    return f"drew {len(arguments)} sentences of one word each; if they are one sentence, put it in quotes"
+
+
+def _forgot_quotes(sentences: Sequence[str]) -> bool:
+    return len(sentences) > 1 and not any(" " in sentence for sentence in sentences)
+
+
 def require_words(option: str, sentence: str | None) -> None:
     """Raise ArgumentError if the option's sentence is given but has no words."""
     if sentence is not None and not tokenize(sentence):

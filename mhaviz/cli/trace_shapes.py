@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import read_sentences, require_words
+from mhaviz.cli.sentences import quotes_notice, read_sentences, require_words
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def trace_shapes(
 
         return TraceView(trace, followed)
 
-    delivery.deliver(trace, draw, view, whole)
+    delivery.deliver(trace, draw, view, whole, quotes_notice(sentences))
 
 
 def _parse_element(text: str | None) -> tuple[int, ...] | None:

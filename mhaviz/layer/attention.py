@@ -115,17 +115,18 @@ def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced) -> Tenso
         return step("A = softmax(S)", torch.softmax(S, dim=-1, out=S if in_place else None), axes)
 
     hidden = mask == 0
-    # A softmax over nothing but −∞ is NaN, and so is its gradient. Such a row is left as it is, and set to 0 later.
-    blind = hidden.all(dim=-1, keepdim=True)
     fill = Tensor.masked_fill_ if in_place else Tensor.masked_fill
-    S = step("S masked = −∞ where hidden, else S", fill(S, hidden & ~blind, -torch.inf), axes)
+    S = step("S masked = −∞ where hidden, else S", fill(S, hidden, -torch.inf), axes)
     A = torch.softmax(S, dim=-1, out=S if in_place else None)
-    return step("A = softmax(S masked)", fill(A, blind, 0.0), axes)
+    # The softmax of nothing but −∞ is NaN; neither it nor its gradient gets past the two fills.
+    return step("A = softmax(S masked)", fill(A, hidden.all(dim=-1, keepdim=True), 0.0), axes)
 
 
 def check_heads(d_model: int, n_heads: int) -> None:
     """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do."""
     for name, size in (("d_model", d_model), ("n_heads", n_heads)):
+        if not isinstance(size, int):
+            raise ArgumentError(f"{name}: expected a whole number, got {size!r}")
         if size < 1:
             raise ArgumentError(f"{name}: expected at least 1, got {size}")
     if d_model % n_heads:
@@ -148,3 +149,10 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
     for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
         if got not in (1, expected):
             raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")
+    if mask.is_floating_point() and not mask.is_meta and not torch.compiler.is_compiling():
+        odd = mask[(mask != 0) & (mask != 1)]
+        if len(odd):
+            raise ArgumentError(
+                f"mask: expected 0 (hide) and 1 (show), got {odd[0]:g}; if it is one that is added to the scores, "
+                f"pass mask == 0"
+            )

@@ -25,8 +25,18 @@ class Embeddings(nn.Module):
         self.lookup = nn.Embedding.from_pretrained(table, freeze=False)  # type: ignore[no-untyped-call]
 
     def forward(self, ids: Tensor, *, step: Step = untraced) -> Tensor:
-        """ids (batch_size, seq_length) → embeddings (batch_size, seq_length, d_model)."""
-        embedded: Tensor = self.lookup(ids) * math.sqrt(self.d_model)
+        """ids (batch_size, seq_length) → embeddings (batch_size, seq_length, d_model).
+
+        Raises:
+            ArgumentError: an id is not in the vocabulary (on a GPU, PyTorch's own error).
+        """
+        try:
+            embedded: Tensor = self.lookup(ids) * math.sqrt(self.d_model)
+        except IndexError:
+            highest = self.lookup.num_embeddings - 1
+            raise ArgumentError(
+                f"ids: expected numbers from 0 to {highest}, got {int(ids.min())} to {int(ids.max())}"
+            ) from None
         return step("E = lookup(ids) · √d_model", embedded, "batch_size seq_length d_model")
 
 
@@ -47,9 +57,12 @@ class PositionalEncoding(nn.Module):
         """x (batch_size, seq_length, d_model) → the same shape, with positions.
 
         Raises:
-            ArgumentError: the input is longer than ``max_length``.
+            ArgumentError: the input has other axes, or is longer than ``max_length``.
         """
-        length, max_length = x.shape[1], self.pe.shape[0]
+        max_length, d_model = self.pe.shape
+        if x.ndim != 3 or x.shape[2] != d_model:
+            raise ArgumentError(f"x: expected (batch_size, seq_length, {d_model}), got {tuple(x.shape)}")
+        length = x.shape[1]
         if length > max_length:
             raise ArgumentError(
                 f"expected at most {max_length} positions, got an input of {length}; "

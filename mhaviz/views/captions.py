@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mhaviz.records import AttentionMap, FollowedElement, Kind, ScoreStatistics, ShapeTrace
+from mhaviz.records import AttentionMap, FollowedElement, Kind, ScoreStatistics, ShapeTrace, TraceStep
+from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import cut, in_ascii, visible
 
 KINDS: dict[Kind, str] = {
@@ -11,6 +12,17 @@ KINDS: dict[Kind, str] = {
     "masked": "masked self-attention",
     "cross": "source-target attention",
 }
+
+
+READING = "rows are queries, columns keys; a row sums to 1"
+"""How to read a map of weights."""
+
+
+def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
+    """What a cell shows, if it stands for more than one query or key; else nothing."""
+    if rows >= q_length and columns >= k_length:
+        return ""
+    return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
 
 
 def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False) -> str:
@@ -32,7 +44,9 @@ def pair_title(
     """
     arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
     sides = [queries] if kind != "cross" else [queries, keys]
-    sentences = [" ".join(map(shown, side[:200])) for side in sides]  # what is longer is cut away anyhow
+    # Of a long text only the beginning and the end can be seen; the rest need not be made.
+    sides = [[*side[:200], *side[-200:]] if len(side) > 400 else side for side in sides]
+    sentences = [" ".join(map(shown, side)) for side in sides]
     if ascii_only:
         sentences = [in_ascii(sentence) for sentence in sentences]
     head = KINDS[kind] + ": "
@@ -45,31 +59,44 @@ def shape_text(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))})"
 
 
+def costs_text(steps: Sequence[TraceStep]) -> str:
+    """ "72 parameters, 2,448 FLOPs, 576 B", without what is nothing."""
+    parameters, flops, size = (sum(getattr(s, name) for s in steps) for name in ("parameters", "flops", "bytes"))
+    parts = [
+        f"{readable_count(parameters)} parameters" if parameters else "",
+        f"{readable_count(flops)} FLOPs" if flops else "",
+        readable_bytes(size) if size else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
 def following_text(
     followed: FollowedElement, trace: ShapeTrace, shown: Callable[[str], str] = visible
-) -> tuple[str, str, str, str]:
-    """What happens to a followed element, in four sentences; the first is a heading."""
+) -> tuple[str, ...]:
+    """What happens to a followed element, a sentence each; the first is a heading."""
     position, intruder = followed.element[1], followed.intruder
     heads = trace.step("Q heads")
 
     def token(batch: int, index: int) -> str:
-        if not trace.tokens:
+        words = trace.tokens[batch] if trace.tokens else None
+        if words is None:
             return f"position {index}"
-        words = trace.tokens[batch]
-        return (
-            f"“{cut(shown(words[index]), 24)}”, position {index}"
-            if index < len(words)
-            else f"padding, position {index}"
-        )
+        return f"“{cut(shown(words[index]), 24)}”, position {index}" if index < len(words) else f"padding {index}"
 
-    own = token(followed.element[0], position)
+    heading = f"Q{list(followed.element)}, of {token(followed.element[0], position)}, through every reshape"
+    view = f"A view straight to {shape_text(heads.shape)}, without the transpose,"
+    misplaced = f"{_share(followed.misplaced)} of all elements would be misplaced, and no shape check would notice."
+    if not followed.misplaced:
+        return heading, f"{view} would misplace nothing, as there is only one head or one token."
+    if followed.wrong == followed.right:
+        return heading, f"{view} would leave this one in its place.", misplaced
     return (
-        f"Q{list(followed.element)}, of {own}, through every reshape",
-        f"A view straight to {shape_text(heads.shape)}, without the transpose, has the right shape and would send it "
-        f"to {shape_text(followed.wrong)}: head {followed.wrong[1]}, {token(followed.wrong[0], followed.wrong[2])}.",
+        heading,
+        f"{view} has the right shape and would send it to {shape_text(followed.wrong)}: "
+        f"head {followed.wrong[1]}, {token(followed.wrong[0], followed.wrong[2])}.",
         f"In its place at {shape_text(followed.right)} would stand Q{list(intruder)}, "
         f"of {token(intruder[0], intruder[1])}.",
-        f"{_share(followed.misplaced)} of all elements would be in a wrong place, and no shape check would notice.",
+        misplaced,
     )
 
 
@@ -100,6 +127,6 @@ STATISTICS = (
         "mean largest weight of a row", "largest", lambda s: f"{s.largest_weight:.2f}", lambda s: s.largest_weight
     ),
     Statistic("rows saturated (largest > 0.99)", "saturated", lambda s: f"{s.saturated:.0%}", lambda s: s.saturated),
-    Statistic("mean norm of the softmax Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
+    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
 )
 """The numbers that stand beside every picture of scaling, in their order."""

@@ -8,6 +8,8 @@ from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale
 
+LEAST_DPI = 20  # with fewer, letters are less than a pixel high
+
 
 @dataclass(frozen=True)
 class Look:
@@ -20,7 +22,7 @@ class Look:
         vmax: the weight that has the last colour; None: the largest weight that is drawn.
 
     Raises:
-        ArgumentError: no such colormap, dpi or columns below 1, vmax not above 0 and at most 1.
+        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
     """
 
     cmap: str = BONE
@@ -31,9 +33,9 @@ class Look:
     def __post_init__(self) -> None:
         if self.cmap != BONE:  # which needs no look at matplotlib's list
             check_colormap(self.cmap)
-        for name, number in (("dpi", self.dpi), ("columns", self.columns)):
-            if number is not None and number < 1:
-                raise ArgumentError(f"{name}: expected at least 1, got {number}")
+        for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
+            if number is not None and number < least:
+                raise ArgumentError(f"{name}: expected at least {least}, got {number}")
         if self.vmax is not None and not 0 < self.vmax <= 1:
             raise ArgumentError(f"vmax: expected a weight above 0 and at most 1, or auto, got {self.vmax}")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap
+from mhaviz.records import AttentionMap, ScalingComparison
 from mhaviz.views.colours import BONE, DIVERGING
 
 
@@ -31,11 +31,18 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (q_length, k_length)."""
+    """One matrix, (q_length, k_length). Where a mask has ``hidden`` the key, no number is written."""
 
     title: str
     values: NDArray[np.float32]
     scale: Scale
+    hidden: NDArray[np.bool_] | None = None
+
+    def text(self, row: int, column: int) -> str:
+        """The number in a cell."""
+        if self.hidden is not None and self.hidden[row, column]:
+            return ""
+        return self.scale.text(float(self.values[row, column]))
 
     @property
     def text_length(self) -> int:
@@ -46,5 +53,22 @@ class Panel:
 
 def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     """A panel for every head."""
+    q_length, k_length = attention_map.weights.shape[1:]
+    later = ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
+    hidden = later if attention_map.kind == "masked" else None
     heads = zip(attention_map.heads, attention_map.weights, strict=True)
-    return [Panel(f"head {head}", weights, scale) for head, weights in heads]
+    return [Panel(f"head {head}", weights, scale, hidden) for head, weights in heads]
+
+
+def scaling_panels(
+    c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "", times: str = "·", root: str = "√"
+) -> list[Panel]:
+    """Scores and weights of the i-th head, unscaled and scaled; ``head`` stands before the titles of the scores."""
+    product, scaled = f"q{times}k", f"q{times}k / {root}{c.d_key}"
+    hidden = np.isnan(c.unscaled.scores[i])
+    return [
+        Panel(head + product, c.unscaled.scores[i], scores),
+        Panel(f"softmax({product})", np.where(hidden, np.float32(np.nan), c.unscaled.weights[i]), weights),
+        Panel(head + scaled, c.scaled.scores[i], scores),
+        Panel(f"softmax({scaled})", np.where(hidden, np.float32(np.nan), c.scaled.weights[i]), weights),
+    ]

@@ -158,8 +158,8 @@ BAD = [
     (["heatmap", "a", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
     (["heatmap", "a", "--d-model", "-8"], 2, "d_model: expected at least 1, got -8"),
     (["trace-shapes", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
-    (["heatmap", "a", "--dpi", "0"], 2, "dpi: expected at least 1, got 0"),
-    (["trace-shapes", "--dpi", "-1"], 2, "dpi: expected at least 1, got -1"),
+    (["heatmap", "a", "--dpi", "0"], 2, "dpi: expected at least 20, got 0"),
+    (["trace-shapes", "--dpi", "-1"], 2, "dpi: expected at least 20, got -1"),
     (["heatmap", "a", "--columns", "0"], 2, "columns: expected at least 1"),
     (["heatmap", "a", "--head", "8"], 2, "there is no head 8; the layer has heads 0 to 7"),
     (["heatmap", "a", "--head", "5-3"], 2, "a range that goes up"),
@@ -194,7 +194,11 @@ BAD = [
     (["trace-shapes", "--target", "a"], 2, "give the source sentence"),
     (["trace-shapes", "--follow", "1,2"], 2, "three coordinates such as 0,2,5"),
     (["trace-shapes", "--follow", "0,2,99"], 2, "axis d_model: expected a coordinate from 0 to 7, got 99"),
-    (["compare-scaling", "--sweep", "--mask", "causal"], 2, "leave out --target and --mask"),
+    (["compare-scaling", "--sweep", "--mask", "causal", "--d-model", "8"], 2, "leave out --d-model, --mask"),
+    (["compare-scaling", "I", "wonder"], 2, "takes one sentence, got 2; put it in quotes"),
+    (["report", "I", "wonder"], 2, "takes one sentence, got 2; put it in quotes"),
+    (["report", "a", "--heads", "512"], 2, "expected heads that fit on a page of A4, got 512"),
+    (["report", "a b", "--heads", "64", "--columns", "1"], 2, "got 64 in 1 columns"),
     (["compare-scaling", "--file", "two.txt"], 2, "takes one sentence, got 2"),
     (["report", "--file", "two.txt"], 2, "takes one sentence, got 2"),
     (["nothing"], 2, "No such command 'nothing'"),
@@ -209,7 +213,7 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatc
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.chdir(tmp_path)
-    result = mhaviz(*arguments)
+    result = mhaviz(*arguments, *(["-o", "a.png", "-q"] if arguments[0] == "report" else []))
     assert result.status == status
     assert not result.out
     (line,) = result.err.splitlines()
@@ -231,6 +235,11 @@ def test_any_sentence_draws_or_fails_politely(tmp_path, mhaviz, sentence):
     if result.status:
         assert len(result.err.splitlines()) == 1
     assert "\x1b" not in result.out + result.err
+
+
+def test_words_without_quotes_come_with_a_hint(mhaviz):
+    assert "put it in quotes" in mhaviz("heatmap", "I", "wonder", *SMALL).err
+    assert not mhaviz("heatmap", "I wonder", "what", *SMALL).err
 
 
 def test_interrupted(mhaviz, monkeypatch):

@@ -2,13 +2,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.views.pooling import cell_edges, pool_largest
+from mhaviz.views.pooling import cell_edges, pool_strongest
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 45), st.integers(1, 45), st.integers(0, 1000))
 def test_each_cell_is_its_largest_weight(q_length, k_length, rows, columns, seed):
     weights = np.random.default_rng(seed).random((2, q_length, k_length), dtype=np.float32)
-    pooled = pool_largest(weights, rows, columns)
+    pooled = pool_strongest(weights, rows, columns)
     rows, columns = min(rows, q_length), min(columns, k_length)
     assert pooled.shape == (2, rows, columns)
     for i in range(rows):

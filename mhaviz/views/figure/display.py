@@ -55,8 +55,11 @@ def display_attention(
         )
     expected = {"n_heads": n_heads, "q_length": len(translation), "k_length": len(sentence)}
     for (axis, size), got in zip(expected.items(), weights.shape, strict=True):
-        if got != size or not got:
-            raise ArgumentError(f"attention: expected axis {axis} to be {size or 'at least 1'}, got {got}")
+        if size < 1:
+            raise ArgumentError(f"{axis}: expected at least 1, got {size}")
+        if got != size:
+            hint = f"; pass n_heads={got}" if axis == "n_heads" else ""
+            raise ArgumentError(f"attention: expected axis {axis} to be {size}, got {got}{hint}")
     if n_rows * n_cols < n_heads:
         raise ArgumentError(f"expected n_rows × n_cols to hold {n_heads} heads, got {n_rows} × {n_cols}")
     _check_weights(weights, tolerance)

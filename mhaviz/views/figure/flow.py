@@ -7,8 +7,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
-from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.captions import following_text, shape_text
+from mhaviz.views.captions import costs_text, following_text, shape_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width
 from mhaviz.views.look import Look
@@ -16,17 +15,17 @@ from mhaviz.views.look import Look
 
 @dataclass(frozen=True)
 class Boxes:
-    """Sizes in inches of a box and of the room beside and below it; ``with_axes``: name the axes in it."""
+    """Sizes in inches of a box and of the room beside and below it; ``whole``: name axes and costs in it."""
 
     width: float = 2.45
-    height: float = 0.62
+    height: float = 0.78
     beside: float = 0.3
-    below: float = 0.24
+    below: float = 0.22
     size: float = BODY
-    with_axes: bool = True
+    whole: bool = True
 
 
-COMPACT = Boxes(width=1.36, height=0.33, beside=0.08, below=0.13, size=6.4, with_axes=False)
+COMPACT = Boxes(width=1.36, height=0.33, beside=0.08, below=0.13, size=6.4, whole=False)
 
 FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
 DASHED = (0, (4, 2))
@@ -95,7 +94,7 @@ def flow_figure(trace: ShapeTrace, look: Look | None = None, followed: FollowedE
     y = top + height + 0.3
     for i, line in enumerate(wrapped):
         sheet.write(MARGIN, y + 0.17 * i, line, BODY, colour=ACCENT if i == 0 else INK, bold=i == 0)
-    sheet.write(MARGIN, sheet.height - MARGIN, trace.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    sheet.foot(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
     return sheet
 
 
@@ -138,31 +137,24 @@ def _draw_box(
 
 
 def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: Boxes, visit: str | None) -> None:
-    """Name and shape; equation, and costs or the followed element's coordinates; axes."""
-    inset, size, small = 0.07, boxes.size, boxes.size * 0.82
+    """Name and shape; equation and the followed element's coordinates; in whole boxes axes and costs as well."""
+    inset, size = 0.07, boxes.size
     left, right, room = left + inset, left + boxes.width - inset, boxes.width - 2 * inset
-    lines = 3 if boxes.with_axes else 2
-    first, second, third = (top + boxes.height * (line + 0.55) / (lines + 0.1) for line in range(3))
+    lines = 4 if boxes.whole else 2
+    ys = [top + boxes.height * (line + 0.55) / (lines + 0.1) for line in range(lines)]
 
-    sheet.write(left, first, step.name, size, bold=True).set_gid(f"step {step.name}")
+    sheet.write(left, ys[0], step.name, size, bold=True).set_gid(f"step {step.name}")
     shape = shape_text(step.shape)
     spare = room - text_width(step.name, size, bold=True) - 0.1
     shrunk = min(1.0, spare / text_width(shape, size, bold=True))
-    sheet.write(right, first, shape, size * shrunk, bold=True, align="right")
+    sheet.write(right, ys[0], shape, size * shrunk, bold=True, align="right")
 
     equation = f"= {step.equation}"
-    shrunk = min(0.94, room / text_width(equation, size))
-    sheet.write(left, second, equation, size * shrunk)
-    memory = readable_bytes(step.bytes) if step.bytes else ""
-    both = f"{readable_count(step.flops)} FLOPs, {memory}" if step.flops else memory
-    spare = room - text_width(equation, size * shrunk) - 0.1
+    sheet.write(left, ys[1], equation, min(size * 0.94, size * room / text_width(equation, size)))
     if visit:
-        sheet.write(right, second, visit, size * 0.94, colour=ACCENT, align="right")
-    else:
-        fitting = (text for text in (both, memory) if text_width(text, small) < spare)
-        sheet.write(right, second, next(fitting, ""), small, colour=QUIET, align="right")
-    if boxes.with_axes:
-        sheet.write(left, third, fit_text(" × ".join(step.axes), room, small), small, colour=QUIET)
+        sheet.write(right, ys[1], visit, size * 0.94, colour=ACCENT, align="right")
+    for y, text in zip(ys[2:], (" × ".join(step.axes), costs_text([step])), strict=False):
+        sheet.write(left, y, fit_text(text, room, size * 0.82), size * 0.82, colour=QUIET)
 
 
 def _draw_arrows(

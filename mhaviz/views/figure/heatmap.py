@@ -1,19 +1,19 @@
 """Attention weights as a figure: a mosaic of heads for every sentence, one scale for all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import pair_title
+from mhaviz.views.captions import READING, pair_title
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
-from mhaviz.views.figure.sheet import MARGIN, MOST_PIXELS, QUIET, SMALL, TITLE, Sheet, fit_text, snap, text_width
-from mhaviz.views.look import Look
+from mhaviz.views.figure.sheet import MARGIN, MOST_PIXELS, SMALL, TITLE, Sheet, fit, foot_height, snap, text_width
+from mhaviz.views.look import LEAST_DPI, Look
 from mhaviz.views.panels import head_panels
 
-_SCALE_WIDTH = 0.55  # inches, the numbers beside the bar included
-_TITLE_HEIGHT, _FOOT_HEIGHT, _BETWEEN = 0.3, 0.25, 0.3
-READING = "rows are queries, columns keys; a row sums to 1"
+_SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
+_TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
+_WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 
 
 def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
@@ -31,21 +31,28 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     scale = look.weight_scale(attention.maps)
     y = MARGIN
     for attention_map, layout in zip(attention.maps, layouts, strict=True):
-        title = pair_title(attention_map.kind, attention_map.queries, attention_map.keys, 400, shown=lettering.shown)
-        room = sheet.width - 2 * MARGIN
-        sheet.write(MARGIN, y + 0.1, fit_text(title, room, TITLE, lettering.families, bold=True), TITLE, bold=True)
+        title = fit(titles(attention_map, lettering), 400, sheet.width - 2 * MARGIN, TITLE, lettering.families, True)
+        sheet.write(MARGIN, y + 0.1, title, TITLE, bold=True)
         y += _TITLE_HEIGHT
         draw_mosaic(sheet, MARGIN, y, layout, head_panels(attention_map, scale))
         _, top = layout.tile(0)
         scale_height = min(max(layout.tile_height, 0.6), 2.5)
         draw_scale(sheet, MARGIN + layout.width + 0.15, y + top, scale_height, scale, "weight")
         y += layout.height + _BETWEEN
-    foot = sheet.height - MARGIN
-    sheet.write(MARGIN, foot, attention.source.footnote, SMALL, colour=QUIET, vertical="bottom")
-    reading_fits = text_width(attention.source.footnote + READING, SMALL) + 2 * MARGIN + 0.3 < sheet.width
-    if reading_fits:
-        sheet.write(sheet.width - MARGIN, foot, READING, SMALL, colour=QUIET, vertical="bottom", align="right")
+    sheet.foot(attention.source.footnote, _remark(layouts))
     return sheet
+
+
+def titles(attention_map: AttentionMap, lettering: Lettering) -> Callable[[int], str]:
+    """The title of a map in at most so many cells."""
+    m = attention_map
+    return lambda cells: pair_title(m.kind, m.queries, m.keys, cells, shown=lettering.shown)
+
+
+def _remark(layouts: Sequence[MosaicLayout]) -> str:
+    """How to read the maps. Where they are pooled, what is drawn no longer sums to 1."""
+    pooled = next((layout.pooled for layout in layouts if layout.pooled), "")
+    return f"rows are queries, columns keys; {pooled} weights" if pooled else READING
 
 
 def _decide(
@@ -55,13 +62,20 @@ def _decide(
     dpi = look.dpi
     for _ in range(3):  # another dpi moves the cells to other whole pixels
         layouts = [decide_mosaic(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
-        width = max(max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH, text_width(footnote, SMALL), 3.0)
-        height = sum(_TITLE_HEIGHT + layout.height + _BETWEEN for layout in layouts) + _FOOT_HEIGHT - _BETWEEN
-        size = snap(width + 2 * MARGIN, dpi), snap(height + 2 * MARGIN, dpi)
+        widths = (text_width(titles(m, lettering)(400), TITLE, lettering.families, True) for m in maps)
+        width = 2 * MARGIN + max(
+            max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH,
+            min(max(widths), _WIDEST_TITLE),
+            text_width(footnote, SMALL),
+            text_width(_remark(layouts), SMALL),
+        )
+        height = sum(_TITLE_HEIGHT + layout.height + _BETWEEN for layout in layouts)
+        height += foot_height(width, footnote, _remark(layouts)) + 2 * MARGIN
+        size = snap(width, dpi), snap(height, dpi)
         if max(size) * dpi <= MOST_PIXELS:
             return layouts, size, dpi
         dpi = int(MOST_PIXELS / max(size))
-        if dpi < 20:
+        if dpi < LEAST_DPI:
             break
     raise ArgumentError(
         f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(maps)} maps of up to "

@@ -7,12 +7,13 @@ from typing import Literal
 
 import numpy as np
 
+from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.labels import cut, every, position_suffixes
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_largest
+from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABEL_CELLS = 24  # a longer token is cut in its middle
@@ -29,20 +30,21 @@ class MosaicLayout:
     Attributes:
         columns, rows: of tiles.
         q_cells, k_cells: rows and columns of cells in a tile; fewer than tokens where the map is pooled.
-        cell: side of a cell.
+        cell_width, cell_height: of a cell; the same but for maps far from square.
         label_size: font size of the token labels, in points.
         value_size: font size of the numbers in the cells; None for no numbers.
         query_every, key_every: label every how many-th token.
         left, bottom: room for the labels of the queries and of the keys.
         turned: whether the labels of the keys stand upright.
-        labels_of_queries, labels_of_keys: one a token.
+        query_labels, key_labels: one a token.
     """
 
     columns: int
     rows: int
     q_cells: int
     k_cells: int
-    cell: float
+    cell_width: float
+    cell_height: float
     label_size: float
     value_size: float | None
     query_every: int
@@ -56,12 +58,12 @@ class MosaicLayout:
     @property
     def tile_width(self) -> float:
         """Of the cells alone."""
-        return self.k_cells * self.cell
+        return self.k_cells * self.cell_width
 
     @property
     def tile_height(self) -> float:
         """Of the cells alone, without the title above."""
-        return self.q_cells * self.cell
+        return self.q_cells * self.cell_height
 
     @property
     def width(self) -> float:
@@ -72,6 +74,11 @@ class MosaicLayout:
     def height(self) -> float:
         """Of all tiles, titles and labels."""
         return self.rows * (_TITLE + self.tile_height + _GAP) - _GAP + self.bottom
+
+    @property
+    def pooled(self) -> str:
+        """What a cell shows, if it stands for several queries or keys; else nothing."""
+        return pooled_text(len(self.query_labels), len(self.key_labels), self.q_cells, self.k_cells)
 
     def tile(self, number: int) -> tuple[float, float]:
         """The top left corner of a tile's cells."""
@@ -90,54 +97,49 @@ def decide_mosaic(
     most_width: float = MOST_WIDTH,
     most_height: float = math.inf,
     text_length: int = 4,
+    least_tile: float = 0.3,
 ) -> MosaicLayout:
-    """Lay out ``n_tiles`` maps of these tokens within so many inches, their cells on whole pixels.
+    """Lay out ``n_tiles`` maps of these tokens, their cells on whole pixels.
 
-    ``text_length``: characters of the longest number in a cell.
+    The mosaic keeps to ``most_width`` and ``most_height`` inches as long as no side of a tile falls below
+    ``least_tile``. ``text_length``: characters of the longest number in a cell.
     """
     q_length, k_length = len(queries), len(keys)
-    longest = max(q_length, k_length)
-    cell = _ideal_cell(longest)
-    if columns is None:
-        columns = _choose_columns(n_tiles, k_length * cell + _GAP, q_length * cell + _GAP + _TITLE, most_width)
-    columns = min(columns, n_tiles)
-
-    query_labels = _labels(queries, lettering)
-    key_labels = _labels(keys, lettering)
-
-    def label_size(side: float) -> float:
-        return min(max(side * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
+    query_labels, key_labels = _labels(queries, lettering), _labels(keys, lettering)
 
     def widest(labels: Sequence[str], size: float) -> float:
         return max(text_width(label, size, lettering.families) for label in labels) + 0.06
 
-    left = widest(query_labels, label_size(cell))
-    room = (most_width - left + _GAP) / columns - _GAP
+    height, width = _ideal_cell(q_length, k_length)
+    if columns is None:
+        columns = _choose_columns(n_tiles, k_length * width + _GAP, q_length * height + _GAP + _TITLE, most_width)
+    columns = min(columns, n_tiles)
     rows = -(-n_tiles // columns)
-    room_below = (most_height - widest(key_labels, label_size(cell))) / rows - _TITLE - _GAP
-    cell = min(cell, max(room, 0.3) / k_length, max(room_below, 0.3) / q_length)
-    if cell * dpi >= 1:  # whole pixels
-        cell = max(math.floor(cell * dpi + 1e-6), 1) / dpi
-    q_cells = min(q_length, max(math.floor(q_length * cell * dpi + 1e-6), 1))
-    k_cells = min(k_length, max(math.floor(k_length * cell * dpi + 1e-6), 1))
-    if longest > max(q_cells, k_cells):  # less than a pixel a token: pooled, a pixel a cell
-        cell = 1 / dpi
+    beside = (most_width - widest(query_labels, _label_size(height)) + _GAP) / columns - _GAP
+    below = (most_height - widest(key_labels, _label_size(width))) / rows - _TITLE - _GAP
+    shrink = min(1.0, max(beside, least_tile) / (k_length * width), max(below, least_tile) / (q_length * height))
+    q_cells, height = _whole_pixels(q_length, height * shrink, dpi)
+    k_cells, width = _whole_pixels(k_length, width * shrink, dpi)
 
-    size = label_size(cell)
-    fitting = [length_cells * cell * POINTS / (size * 1.05) for length_cells in (q_cells, k_cells)]
-    value_size = min(cell * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
+    query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
+    size = _label_size(min(query_pitch, key_pitch))
+    query_every = every(q_length, int(q_length * query_pitch * POINTS / (size * 1.05)))
+    key_every = every(k_length, int(k_length * key_pitch * POINTS / (size * 1.05)))
+    value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
+    with_values = max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
     key_widest = widest(key_labels, size)
-    turned = key_widest > cell * every(k_length, int(fitting[1]))
+    turned = key_widest > key_pitch * key_every
     return MosaicLayout(
         columns=columns,
         rows=rows,
         q_cells=q_cells,
         k_cells=k_cells,
-        cell=cell,
+        cell_width=width,
+        cell_height=height,
         label_size=size,
-        value_size=value_size if longest <= VALUES_UP_TO and value_size >= _LEAST_VALUE else None,
-        query_every=every(q_length, int(fitting[0])),
-        key_every=every(k_length, int(fitting[1])),
+        value_size=value_size if with_values else None,
+        query_every=query_every,
+        key_every=key_every,
         left=snap(widest(query_labels, size), dpi),
         bottom=snap((key_widest if turned else size * 1.2 / POINTS) + 0.06, dpi),
         turned=turned,
@@ -146,21 +148,40 @@ def decide_mosaic(
     )
 
 
+def _label_size(pitch: float) -> float:
+    return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
+
+
+def _whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
+    """How many cells, of how many inches: a cell a token, or, where that is less than a pixel, a pixel a cell."""
+    pixels = cell * dpi + 1e-6
+    if pixels >= 1:
+        return length, math.floor(pixels) / dpi
+    return max(math.floor(length * pixels), 1), 1 / dpi
+
+
 def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     for (left, top), panel in zip(corners, panels, strict=True):
-        pooled = pool_largest(panel.values, layout.q_cells, layout.k_cells)
+        pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
         image.set_label(panel.title)
-        room = layout.tile_width + 0.8 * _GAP
-        size = SMALL * min(max(room / text_width(panel.title, SMALL, bold=True), _LEAST_LABEL / SMALL), 1)
-        title = fit_text(panel.title, room, size, bold=True)
+        title, size = _fit_title(panel.title, layout.tile_width + 0.6 * _GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     sheet.frames([(left, top, layout.tile_width, layout.tile_height) for left, top in corners])
     if layout.value_size:
         _write_values(sheet, layout, corners, panels, layout.value_size)
     _write_labels(sheet, layout, corners)
+
+
+def _fit_title(title: str, room: float) -> tuple[str, float]:
+    """The title and its size: smaller, or without its first word ("head 12" is "12"), or cut, where room is short."""
+    for text in (title, title.split(" ", 1)[-1]):
+        size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
+        if size >= _LEAST_LABEL:
+            return text, size
+    return fit_text(text, room, _LEAST_LABEL, bold=True), _LEAST_LABEL
 
 
 def draw_scale(sheet: Sheet, x: float, y: float, height: float, scale: Scale, name: str) -> None:
@@ -177,11 +198,18 @@ def draw_scale(sheet: Sheet, x: float, y: float, height: float, scale: Scale, na
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
 
 
-def _ideal_cell(longest: int) -> float:
-    """Inches a side: room for a number up to 12 tokens, for a label up to 60; then a tile of 6 inches."""
-    if longest <= VALUES_UP_TO:
-        return min(max(2.4 / longest, 0.36), 0.9)
-    return max(2.8 / longest, 0.1) if longest <= 60 else 6 / longest
+def _ideal_cell(q_length: int, k_length: int) -> tuple[float, float]:
+    """Height and width in inches: a square, unless one side of the tile would then be too short to see."""
+    side = min(_ideal_side(q_length), _ideal_side(k_length))
+    height, width = (max(side, min(_ideal_side(n), 0.6 / n)) for n in (q_length, k_length))
+    return height, width
+
+
+def _ideal_side(length: int) -> float:
+    """Room for a number up to 12 tokens, for a label up to 60; then 6 inches for all of them."""
+    if length <= VALUES_UP_TO:
+        return min(max(2.4 / length, 0.36), 0.9)
+    return max(2.8 / length, 0.1) if length <= 60 else 6 / length
 
 
 def _choose_columns(n_tiles: int, width: float, height: float, most_width: float) -> int:
@@ -208,17 +236,18 @@ def _write_values(
     panels: Sequence[Panel],
     size: float,
 ) -> None:
+    rows, columns = np.indices(panels[0].values.shape)
+    offsets = np.stack([(columns + 0.5) * layout.cell_width, (rows + 0.5) * layout.cell_height], axis=-1)
+    places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
     texts: list[str] = []
     inks: list[str] = []
     for panel in panels:
-        scale, values = panel.scale, panel.values.ravel()
-        dark = needs_dark_text(colours(values, scale.colormap, scale.low, scale.high))
-        texts += [scale.text(float(value)) for value in values]
+        scale = panel.scale
+        dark = needs_dark_text(colours(panel.values, scale.colormap, scale.low, scale.high)).ravel()
+        texts += [panel.text(row, column) for row, column in np.ndindex(panel.values.shape)]
         inks += ["black" if is_dark else "white" for is_dark in dark]
-    rows, columns = np.indices(panels[0].values.shape)
-    offsets = np.stack([columns + 0.5, rows + 0.5], axis=-1) * layout.cell  # q_length k_length 2
-    places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
-    sheet.numbers(texts, places.reshape(-1, 2), inks, size)
+    shown = [i for i, text in enumerate(texts) if text]
+    sheet.numbers([texts[i] for i in shown], places.reshape(-1, 2)[shown], [inks[i] for i in shown], size)
 
 
 def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:
@@ -227,11 +256,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
         for place, label in _thinned(layout.query_labels, layout.query_every, layout.q_cells):
-            sheet.write(left - 0.05, top + place * layout.cell, label, size, align="right", colour=INK)
+            sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=INK)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
         for place, label in _thinned(layout.key_labels, layout.key_every, layout.k_cells):
-            at = left + place * layout.cell
+            at = left + place * layout.cell_width
             if layout.turned:
                 sheet.write(at, under, label, size, align="right", rotation=90)
             else:

@@ -4,21 +4,24 @@ from collections.abc import Sequence
 
 from matplotlib.patches import FancyBboxPatch
 
+from mhaviz.errors import ArgumentError
 from mhaviz.records import Report
-from mhaviz.views.captions import pair_title
+from mhaviz.views.captions import READING
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
+from mhaviz.views.figure.heatmap import titles
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
-from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics, scaling_panels
-from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
+from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit, fit_text, text_width
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.panels import Scale, head_panels, scaling_panels
 
 WIDTH, HEIGHT = 8.27, 11.69  # A4
-_HEADS_HEIGHT = 4.1
+_HEADS_HEIGHT = 4.1  # inches
+_LEAST_TILE, _MOST_COLUMNS = 0.12, 64
 _TOKEN_LINES = 3
-_HEADING = 10.0
+_TITLE, _HEADING = 13.0, 10.0  # font sizes in points
 
 
 def report_figure(report: Report, look: Look | None = None) -> Sheet:
@@ -28,8 +31,8 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
     sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
     room = WIDTH - 2 * MARGIN
-    title = pair_title(attention_map.kind, attention_map.queries, attention_map.keys, 200, shown=lettering.shown)
-    sheet.write(MARGIN, 0.38, fit_text(title, room, 13, lettering.families, True), 13, bold=True)
+    title = fit(titles(attention_map, lettering), 400, room, _TITLE, lettering.families, True)
+    sheet.write(MARGIN, 0.38, title, _TITLE, bold=True)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
@@ -38,7 +41,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
     layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
-    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", "rows are queries, columns keys; a row sums to 1")
+    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", layout.pooled or READING)
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
     bar = min(max(layout.tile_height, 0.6), 1.6)
@@ -46,22 +49,23 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     y += layout.height + 0.3
 
     below = HEIGHT - MARGIN - 0.3 - y
-    sizes = {axis: size for step in report.trace.steps for axis, size in zip(step.axes, step.shape, strict=True)}
-    remark = ", ".join(f"{axis} {sizes[axis]}" for axis in ("d_model", "n_heads", "d_key", "q_length"))
-    _heading(sheet, MARGIN, y, "The shapes on the way", remark)
     flow = decide_flow(report.trace.steps)
     flow_width, _ = flow.size(COMPACT)
+    sizes = {axis: size for step in report.trace.steps for axis, size in zip(step.axes, step.shape, strict=True)}
+    remark = ", ".join(f"{axis} {sizes[axis]}" for axis in ("n_heads", "d_key", "q_length"))
+    _heading(sheet, MARGIN, y, "The shapes on the way", remark, flow_width)
     draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, COMPACT)
 
     left = MARGIN + flow_width + 0.3
     _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(look.cmap))
-    sheet.write(MARGIN, HEIGHT - MARGIN, report.attention.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    sheet.foot(report.attention.source.footnote)
     return sheet
 
 
-def _heading(sheet: Sheet, x: float, y: float, text: str, remark: str = "") -> None:
+def _heading(sheet: Sheet, x: float, y: float, text: str, remark: str = "", room: float = WIDTH) -> None:
     sheet.write(x, y, text, _HEADING, bold=True)
-    sheet.write(x + text_width(text, _HEADING, bold=True) + 0.15, y, remark, SMALL, colour=QUIET)
+    left = text_width(text, _HEADING, bold=True) + 0.15
+    sheet.write(x + left, y, fit_text(remark, room - left, SMALL), SMALL, colour=QUIET)
 
 
 def _draw_tokens(sheet: Sheet, x: float, y: float, width: float, tokens: Sequence[str]) -> float:
@@ -96,11 +100,24 @@ def _fill(
     width: float,
     look: Look,
 ) -> MosaicLayout:
-    """The mosaic with the largest cells that fits its part of the page."""
-    choices = [look.columns] if look.columns else range(1, n_tiles + 1)
-    layouts = [decide_mosaic(n_tiles, queries, keys, lettering, dpi, c, width, _HEADS_HEIGHT) for c in choices]
-    fitting = [layout for layout in layouts if layout.height <= _HEADS_HEIGHT + 0.1 and layout.width <= width + 0.1]
-    return max(fitting or layouts, key=lambda layout: (layout.cell, -layout.rows * layout.columns, layout.columns))
+    """The mosaic with the largest tiles that fits its part of the page.
+
+    Raises:
+        ArgumentError: none fits.
+    """
+    choices = [look.columns] if look.columns else range(1, min(n_tiles, _MOST_COLUMNS) + 1)
+    layouts = [
+        decide_mosaic(n_tiles, queries, keys, lettering, dpi, c, width, _HEADS_HEIGHT, least_tile=_LEAST_TILE)
+        for c in choices
+    ]
+    fitting = [layout for layout in layouts if layout.height <= _HEADS_HEIGHT + 0.2 and layout.width <= width + 0.2]
+    if not fitting:
+        in_columns = f" in {look.columns} columns" if look.columns else ""
+        raise ArgumentError(
+            f"expected heads that fit on a page of A4, got {n_tiles}{in_columns}, {len(queries)} × {len(keys)} tokens "
+            f"each; draw them with mhaviz heatmap"
+        )
+    return max(fitting, key=lambda layout: (layout.tile_width * layout.tile_height, -layout.rows * layout.columns))
 
 
 def _draw_scaling(
@@ -115,10 +132,10 @@ def _draw_scaling(
     table_height = 1.5
     text_length = max(panel.text_length for panel in panels)
     layout = decide_mosaic(
-        4, c.queries, c.keys, sheet.lettering, sheet.dpi, 2, width - 0.5, height - table_height - 0.2, text_length
+        4, c.queries, c.keys, sheet.lettering, sheet.dpi, 2, width - 0.62, height - table_height - 0.2, text_length
     )
     draw_mosaic(sheet, x, y + 0.12, layout, panels)
     for row, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):
         top = y + 0.12 + layout.tile(2 * row)[1]
-        draw_scale(sheet, x + layout.width + 0.1, top, min(max(layout.tile_height, 0.5), 1.3), scale, name)
+        draw_scale(sheet, x + layout.width + 0.17, top, min(max(layout.tile_height, 0.5), 1.3), scale, name)
     draw_statistics(sheet, x, y + 0.12 + layout.height + 0.2, c, 0, size)

@@ -14,15 +14,15 @@ from mhaviz.views.figure.sheet import (
     INK,
     MARGIN,
     QUIET,
-    SMALL,
     TITLE,
     Sheet,
-    fit_text,
+    fit,
+    foot_height,
     snap,
     text_width,
 )
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.panels import Scale, scaling_panels
 
 SCALED = "#1d4e89"
 _NAMES, _NUMBER = 2.05, 0.95  # inches, the columns of the table of numbers
@@ -31,44 +31,52 @@ _SCALE_WIDTH = 0.6
 
 
 def scaling_figure(comparison: ScalingComparison, look: Look | None = None) -> Sheet:
-    """A row for every head: scores, their softmax, the same scaled, and a table of numbers."""
+    """Scores and their softmax, unscaled beside scaled, with a table of numbers.
+
+    One head: scores over weights, the table below, no wider than a page. Several: a row for each.
+    """
     look = look or Look()
-    c = comparison
+    c, alone = comparison, len(comparison.heads) == 1
     lettering = Lettering.covering({*c.queries, *c.keys})
     scores, weights = Scale.around_zero(c.unscaled.scores), Scale(look.cmap)
     panels = [p for i, head in enumerate(c.heads) for p in scaling_panels(c, i, scores, weights, f"head {head}: ")]
+    if alone:
+        panels = [panels[i] for i in (0, 2, 1, 3)]
     text_length = max(panel.text_length for panel in panels)
-    layout = decide_mosaic(len(panels), c.queries, c.keys, lettering, look.dpi, 4, 16.0, text_length=text_length)
-    pitch = layout.tile(4)[1] - layout.tile(0)[1]
-    extra = max(TABLE_HEIGHT + 0.1 - pitch, 0) if len(c.heads) == 1 else 0
-    title_height = 0.35
-    width = layout.width + 0.15 + 2 * _SCALE_WIDTH + 0.2 + TABLE_WIDTH + 2 * MARGIN
-    height = title_height + layout.height + extra + 0.35 + 2 * MARGIN
-    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
-    title = pair_title(c.kind, c.queries, c.keys, 400, shown=lettering.shown)
-    sheet.write(
-        MARGIN, MARGIN + 0.1, fit_text(title, width - 2 * MARGIN, TITLE, lettering.families, True), TITLE, bold=True
+    columns = 2 if alone else 4
+    layout = decide_mosaic(
+        len(panels), c.queries, c.keys, lettering, look.dpi, columns, 4.0 * columns, text_length=text_length
     )
+    with_bars = layout.width + 0.2 + 2 * _SCALE_WIDTH
+    remark = f"rows are queries, columns keys{'; ' if layout.pooled else ''}{layout.pooled}"
+
+    title_height = 0.35
+    width = 2 * MARGIN + (max(with_bars, TABLE_WIDTH) if alone else with_bars + 0.2 + TABLE_WIDTH)
+    height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
+    height += TABLE_HEIGHT + 0.2 if alone else 0
+    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+    title = fit(
+        lambda cells: pair_title(c.kind, c.queries, c.keys, cells, shown=lettering.shown),
+        400,
+        width - 2 * MARGIN,
+        TITLE,
+        lettering.families,
+        bold=True,
+    )
+    sheet.write(MARGIN, MARGIN + 0.1, title, TITLE, bold=True)
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
-    x = MARGIN + layout.width + 0.15
+    x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]
     bar = min(max(layout.tile_height, 0.6), 2.5)
-    draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score")
-    draw_scale(sheet, x + _SCALE_WIDTH, top + layout.tile(0)[1], bar, weights, "weight")
-    for i in range(len(c.heads)):
-        draw_statistics(sheet, x + 2 * _SCALE_WIDTH + 0.2, top + layout.tile(4 * i)[1], c, i)
-    sheet.write(MARGIN, sheet.height - MARGIN, c.source.footnote, SMALL, colour=QUIET, vertical="bottom")
+    draw_scale(sheet, x, y, bar, scores, "score")
+    draw_scale(sheet, x + _SCALE_WIDTH, y, bar, weights, "weight")
+    if alone:
+        draw_statistics(sheet, MARGIN, top + layout.height + 0.2, c, 0)
+    else:
+        for i in range(len(c.heads)):
+            draw_statistics(sheet, x + 2 * _SCALE_WIDTH + 0.2, top + layout.tile(columns * i)[1], c, i)
+    sheet.foot(c.source.footnote, remark)
     return sheet
-
-
-def scaling_panels(c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "") -> list[Panel]:
-    """The four matrices of the i-th head of the comparison; ``head`` stands before the titles of the scores."""
-    return [
-        Panel(f"{head}q·k", c.unscaled.scores[i], scores),
-        Panel("softmax(q·k)", c.unscaled.weights[i], weights),
-        Panel(f"{head}q·k / √{c.d_key}", c.scaled.scores[i], scores),
-        Panel(f"softmax(q·k / √{c.d_key})", c.scaled.weights[i], weights),
-    ]
 
 
 def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: int, size: float = BODY) -> None:
@@ -126,6 +134,5 @@ def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
             axes.set_xlabel("d_key", size=BODY)
     length = f"{len(sweep.tokens)} token" + "s" * (len(sweep.tokens) != 1)
     remark = f"{length}, means over {sweep.draws} draws of the weights at each d_key"
-    sheet.write(MARGIN, height - MARGIN, sweep.source.footnote, SMALL, colour=QUIET, vertical="bottom")
-    sheet.write(width - MARGIN, height - MARGIN, remark, SMALL, colour=QUIET, vertical="bottom", align="right")
+    sheet.foot(sweep.source.footnote, remark)
     return sheet

@@ -1,7 +1,7 @@
 """A sheet of paper measured in inches from its top left corner, on which everything is placed by its coordinates."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
@@ -30,6 +31,7 @@ MOST_PIXELS = 16_384  # a side; many programs open nothing larger
 INK, QUIET, ACCENT = "#1a1a1a", "#6b6b6b", "#c2410c"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
+FOOT_LINE = 0.16  # inches
 
 
 class Sheet(Figure):
@@ -91,6 +93,15 @@ class Sheet(Figure):
             rotation_mode="anchor",
             parse_math=False,
         )
+
+    def foot(self, footnote: str, remark: str = "") -> None:
+        """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
+        bottom = self.height - MARGIN
+        self.write(MARGIN, bottom, footnote, SMALL, colour=QUIET, vertical="bottom")
+        if foot_height(self.width, footnote, remark) > FOOT_LINE:
+            self.write(MARGIN, bottom - FOOT_LINE, remark, SMALL, colour=QUIET, vertical="bottom")
+        else:
+            self.write(self.width - MARGIN, bottom, remark, SMALL, colour=QUIET, vertical="bottom", align="right")
 
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
@@ -158,6 +169,12 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
+def foot_height(width: float, footnote: str, remark: str) -> float:
+    """Inches that the foot of a sheet takes: one line or two."""
+    both = text_width(footnote, SMALL) + text_width(remark, SMALL) + 2 * MARGIN + 0.3
+    return FOOT_LINE if both < width or not remark or not footnote else 2 * FOOT_LINE
+
+
 _RULER_DPI = 288  # fine enough that rounding to pixels does not count
 
 
@@ -170,8 +187,14 @@ def fit_text(
     text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
 ) -> str:
     """The text, shortened in its middle until it is at most ``width`` inches wide."""
-    cells = len(text)
-    while text_width(shown := cut(text, cells), size, families, bold) > width and cells > 1:
+    return fit(lambda cells: cut(text, cells), cell_len(text), width, size, families, bold)
+
+
+def fit(
+    shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
+) -> str:
+    """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for."""
+    while text_width(shown := shorten(cells), size, families, bold) > width and cells > 1:
         cells = max(int(cells * 0.95), 1) if cells > 20 else cells - 1
     return shown
 

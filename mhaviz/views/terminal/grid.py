@@ -11,14 +11,16 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
+from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import colours, needs_dark_text
-from mhaviz.views.labels import cut, every, position_suffixes, token_labels, visible
+from mhaviz.views.labels import cut, every, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_largest
+from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
 
+LEGEND_UP_TO = 100  # tokens
 GAP = 2  # blank columns between two panels
 RAMP = " ▁▂▃▄▅▆▇█"
 ASCII_RAMP = " .:-=+*#%@"
@@ -50,6 +52,7 @@ class GridLayout:
         label_width: columns for the row labels.
         per_line: panels side by side.
         rows, columns: cells of a panel; fewer than tokens where the map is pooled.
+        by_position: the rows are labelled by positions, for want of room.
     """
 
     cells: Literal["values", "half-blocks", "lines"]
@@ -58,6 +61,7 @@ class GridLayout:
     per_line: int
     rows: int
     columns: int
+    by_position: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,14 @@ class HeatGrid:
         together = 2 if half else 1  # labels that share a line
         longest = self._longest(self.queries, width, abilities)
         label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
-        if max(q_length, k_length) > width - label_width - 1:  # pooled: positions are all the labels there are
+        by_position = max(q_length, k_length) > width - label_width - 1
+        if by_position:
             label_width = len(str(q_length))
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
-        rows = min(q_length, most) if max(q_length, k_length) > most else q_length
+        rows = min(q_length, most) if by_position else q_length
         fitting = min(max((most + GAP) // (columns + GAP), 1), len(self.panels))
-        return GridLayout("half-blocks" if half else "lines", 1, label_width, fitting, rows, columns)
+        return GridLayout("half-blocks" if half else "lines", 1, label_width, fitting, rows, columns, by_position)
 
     def _longest(self, tokens: Sequence[str], width: int, abilities: Abilities) -> int:
         return max(map(cell_len, token_labels(tokens, width, not abilities.unicode)))
@@ -144,41 +149,47 @@ class HeatGrid:
             return "".join(set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels)
         edges = cell_edges(len(self.keys), layout.columns)
         header = ""
-        for cell in range(0, layout.columns, every(layout.columns, layout.columns // 6)):
+        for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
             if len(header) <= cell:
                 header = header.ljust(cell) + str(edges[cell]) + " "
         return header[: layout.columns].ljust(layout.columns)
 
     def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[tuple[str, range]]:
         together = 2 if layout.cells == "half-blocks" else 1
-        pooled = layout.rows < len(self.queries) or layout.columns < len(self.keys)
-        edges = cell_edges(len(self.queries), layout.rows)
         width = layout.label_width if together == 1 else (layout.label_width - 1) // 2
-        labels = [str(edge) for edge in edges[:-1]] if pooled else token_labels(self.queries, width, ascii_only)
+        if layout.by_position:
+            labels = [str(edge) for edge in cell_edges(len(self.queries), layout.rows)[:-1]]
+        else:
+            labels = token_labels(self.queries, width, ascii_only)
         for row in range(0, layout.rows, together):
             rows = range(row, min(row + together, layout.rows))
-            yield (labels[row] if pooled else "·".join(labels[r] for r in rows)), rows
+            yield (labels[row] if layout.by_position else "·".join(labels[r] for r in rows)), rows
 
     def _explain_cells(self, layout: GridLayout, abilities: Abilities, width: int) -> Iterator[Segment]:
-        """Which key is which column, or how many tokens became one cell."""
-        if layout.rows < len(self.queries) or layout.columns < len(self.keys):
-            times = "×" if abilities.unicode else "x"
-            down, across = -(-len(self.queries) // layout.rows), -(-len(self.keys) // layout.columns)
-            text = f"each cell is the largest of up to {down} {times} {across} weights; labels are positions"
-            yield from _wrapped(text.split(" "), width, " ")
-        elif len(self.keys) <= 60:
-            suffixes = position_suffixes(self.keys, not abilities.unicode)
-            labels = token_labels(self.keys, 24, not abilities.unicode)
-            plain = [label.removesuffix(suffix) for label, suffix in zip(labels, suffixes, strict=True)]
-            yield from _wrapped(["keys:", *(f"{i} {label}" for i, label in enumerate(plain))], width, "  ")
+        """Which token stands at which position, or how many became one cell."""
+        ascii_only = not abilities.unicode
+        pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
+        if pooled:
+            text = f"{pooled} values; labels are positions"
+            yield from _wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
+        for name, tokens in self._legends(layout):
+            labels = zip(token_labels(tokens, 24, ascii_only), position_suffixes(tokens, ascii_only), strict=True)
+            entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels)]
+            yield from _wrapped([f"{name}:", *entries], width, "  ")
+
+    def _legends(self, layout: GridLayout) -> Iterator[tuple[str, Sequence[str]]]:
+        if len(self.keys) <= LEGEND_UP_TO:
+            yield "keys", self.keys
+        if layout.by_position and self.queries != self.keys and len(self.queries) <= LEGEND_UP_TO:
+            yield "queries", self.queries
 
 
 class _Cells:
     """One panel's cells, coloured."""
 
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
-        self._layout, self._abilities, self._scale = layout, abilities, panel.scale
-        self._values = pool_largest(panel.values, layout.rows, layout.columns)
+        self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
+        self._values = pool_strongest(panel.values, layout.rows, layout.columns)
         self._colours = colours(self._values, panel.scale.colormap, panel.scale.low, panel.scale.high)
         self._dark_text = needs_dark_text(self._colours)
 
@@ -192,7 +203,7 @@ class _Cells:
         return [self._ramp_or_blank(row, column) for column in range(self._layout.columns)]
 
     def _value(self, row: int, column: int) -> Segment:
-        number = self._scale.text(self._values[row, column])
+        number = self._panel.text(row, column)
         width = self._layout.cell_width
         if not self._abilities.colour:
             return Segment((self._ramp(row, column) + number).center(width))

@@ -22,6 +22,6 @@ class ReportView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield HeatmapView(self.report.attention, self.look)
         yield Segment.line()
-        yield TraceView(self.report.trace)
+        yield TraceView(self.report.trace, with_footnote=False)
         yield Segment.line()
         yield ScalingView(self.report.scaling, self.look.cmap)

@@ -14,7 +14,7 @@ from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.views.captions import STATISTICS, Statistic, pair_title
 from mhaviz.views.colours import BONE
 from mhaviz.views.labels import mathematics_in_ascii
-from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.panels import Scale, scaling_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 
@@ -33,16 +33,8 @@ class ScalingView:
         root = f"/ sqrt({c.d_key})" if ascii_only else f"/ √{c.d_key}"
         yield Text(pair_title(c.kind, c.queries, c.keys, options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
-            yield HeatGrid(
-                [
-                    Panel(f"head {head}: q·k" if not ascii_only else f"head {head}: q*k", c.unscaled.scores[i], scores),
-                    Panel("its softmax", c.unscaled.weights[i], weights),
-                    Panel(f"q·k {root}" if not ascii_only else f"q*k {root}", c.scaled.scores[i], scores),
-                    Panel("its softmax", c.scaled.weights[i], weights),
-                ],
-                c.queries,
-                c.keys,
-            )
+            signs = ("*", "sqrt ") if ascii_only else ("·", "√")
+            yield HeatGrid(scaling_panels(c, i, scores, weights, f"head {head}: ", *signs), c.queries, c.keys)
             yield Segment.line()
             yield _comparison_table(c.unscaled.statistics[i], c.scaled.statistics[i], root, ascii_only)
         yield ScaleBar(scores, "scores")

@@ -1,6 +1,6 @@
 """The shape of every tensor in the terminal: a table where there is room, a list where there is not."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.captions import following_text, shape_text
+from mhaviz.views.captions import costs_text, following_text, shape_text
 from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
@@ -28,6 +28,7 @@ class TraceView:
 
     trace: ShapeTrace
     followed: FollowedElement | None = None
+    with_footnote: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
@@ -40,14 +41,15 @@ class TraceView:
             yield table
         else:
             yield from self._list(plain)
-        yield Text(plain(f"altogether {_costs(self.trace.steps)}"))
+        yield Text(plain(f"altogether {costs_text(self.trace.steps)}"))
         for step in self.trace.steps:
             if step.values is not None:
                 yield from _numbers(step, options.max_width, plain)
         if self.followed is not None:
             yield Segment.line()
             yield from self._following(self.followed, plain)
-        yield footnote(self.trace.source.footnote, ascii_only)
+        if self.with_footnote:
+            yield footnote(self.trace.source.footnote, ascii_only)
 
     def _table(self, plain: _Plain) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
@@ -71,7 +73,7 @@ class TraceView:
     def _list(self, plain: _Plain) -> Iterator[Padding | Text]:
         for step in self.trace.steps:
             yield Text.assemble((plain(step.name), BOLD), f"  {shape_text(step.shape)}  ", plain(f"= {step.equation}"))
-            costs = _costs([step])
+            costs = costs_text([step])
             remark = f"{' × '.join(step.axes)}; {_memory(step)}" + (f"; {costs}" if costs else "")
             yield Padding(Text(plain(remark), DIM), (0, 0, 0, 2), expand=False)
 
@@ -81,10 +83,10 @@ class TraceView:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("step", no_wrap=True)
         table.add_column("coordinates", no_wrap=True)
-        table.add_column("offset in memory", justify="right")
+        table.add_column("offset", justify="right")
         table.add_column("number")
         for visit in followed.visits:
-            number = "unchanged" if visit.same_number else "computed anew"
+            number = "the same" if visit.same_number else "new"
             table.add_row(Text(visit.step, BOLD), Text(shape_text(visit.coordinates)), str(visit.offset), number)
         yield table
         yield from (Text(plain(line)) for line in rest)
@@ -92,17 +94,6 @@ class TraceView:
 
 def _memory(step: TraceStep) -> str:
     return f"{step.memory}, {'contiguous' if step.contiguous else 'strided'}"
-
-
-def _costs(steps: Sequence[TraceStep]) -> str:
-    """ "72 parameters, 2,448 FLOPs, 576 B", without what is nothing."""
-    parameters, flops, size = (sum(getattr(s, name) for s in steps) for name in ("parameters", "flops", "bytes"))
-    parts = [
-        f"{readable_count(parameters)} parameters" if parameters else "",
-        f"{readable_count(flops)} FLOPs" if flops else "",
-        readable_bytes(size) if size else "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _numbers(step: TraceStep, width: int, plain: _Plain) -> Iterator[Segment | Text]:

@@ -61,7 +61,8 @@ def wrong(index, value):
 @pytest.mark.parametrize(
     ("attention", "options", "message"),
     [
-        (softmax(4), {}, "axis n_heads to be 8, got 4"),
+        (softmax(4), {}, "axis n_heads to be 8, got 4; pass n_heads=4"),
+        (softmax(), {"n_heads": 0}, "n_heads: expected at least 1, got 0"),
         (softmax(8, 2, 3), {}, "axis q_length to be 3, got 2"),
         (softmax(8, 3, 4), {}, "axis k_length to be 3, got 4"),
         (softmax()[0], {}, "expected 3 axes"),
@@ -82,7 +83,7 @@ def test_what_is_wrong_is_named(attention, options, message):
 
 
 def test_nothing_to_draw():
-    with pytest.raises(ArgumentError, match="q_length to be at least 1"):
+    with pytest.raises(ArgumentError, match="q_length: expected at least 1, got 0"):
         display_attention(TOKENS, [], torch.zeros(8, 0, 3))
 
 

@@ -54,7 +54,7 @@ def test_every_size_gives_a_page(n_heads, n_tokens):
     assert layout.columns * layout.rows >= n_heads
     assert layout.width < 25
     assert layout.width * 150 <= MOST_PIXELS
-    pixels = layout.cell * 150
+    pixels = layout.cell_width * 150
     assert pixels == pytest.approx(round(pixels)), "cells are whole pixels"
     assert pixels >= 1
     assert (layout.value_size is not None) == (n_tokens <= 12)

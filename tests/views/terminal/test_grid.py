@@ -127,7 +127,7 @@ def test_a_lone_spike_is_seen_after_pooling(show):
     assert "38;2;255;255;255" in show(heat, 80, "truecolor") or "48;2;255;255;255" in show(heat, 80, "truecolor")
     assert "█" in show(heat, 80)
     assert "@" in show(heat, 80, encoding="ascii")
-    assert "largest of up to" in show(heat, 80)
+    assert "strongest of up to" in show(heat, 80)
 
 
 def test_without_colour_every_number_is_still_there(show):
