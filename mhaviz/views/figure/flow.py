@@ -141,7 +141,7 @@ def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: B
     inset, size = 0.07, boxes.size
     left, right, room = left + inset, left + boxes.width - inset, boxes.width - 2 * inset
     lines = 4 if boxes.whole else 2
-    ys = [top + boxes.height * (line + 0.55) / (lines + 0.1) for line in range(lines)]
+    ys = [top + boxes.height * (line + 0.62) / (lines + 0.25) for line in range(lines)]
 
     sheet.write(left, ys[0], step.name, size, bold=True).set_gid(f"step {step.name}")
     shape = shape_text(step.shape)
