@@ -187,6 +187,19 @@ def test_a_mask_that_does_not_fit_is_named(shape, message):
         MultiHeadAttention(8, 2)(x, x, x, torch.ones(shape))
 
 
+@pytest.mark.parametrize("value", [-torch.inf, float("nan"), 0.5])
+def test_a_mask_that_is_added_elsewhere_is_refused_and_not_inverted(value):
+    x = torch.zeros(1, 2, 8)
+    with pytest.raises(ArgumentError, match=r"mask: expected 0 \(hide\) and 1 \(show\), got (-inf|nan|0.5)"):
+        MultiHeadAttention(8, 2)(x, x, x, torch.tensor([[0.0, value], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("size", [4.0, "4", None])
+def test_sizes_that_are_no_numbers(size):
+    with pytest.raises(ArgumentError, match="n_heads: expected a whole number, got"):
+        MultiHeadAttention(8, size)
+
+
 @given(st.integers(1, 3000), st.integers(1, 3000))
 def test_sizes_that_do_not_divide_come_with_sizes_that_do(d_model, n_heads):
     if d_model % n_heads == 0:

@@ -47,3 +47,22 @@ def test_too_long_an_input_says_both_lengths():
 def test_positions_are_no_parameters():
     assert not list(PositionalEncoding(8).parameters())
     assert not PositionalEncoding(8).state_dict()
+
+
+def test_an_id_outside_the_vocabulary():
+    with pytest.raises(ArgumentError, match="ids: expected numbers from 0 to 4, got 0 to 7"):
+        Embeddings(5, 8)(torch.tensor([[0, 7]]))
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 6), (4, 8)])
+def test_an_input_of_another_shape(shape):
+    with pytest.raises(ArgumentError, match=r"x: expected \(batch_size, seq_length, 8\), got"):
+        PositionalEncoding(8)(torch.zeros(shape))
+
+
+def test_a_word_has_the_same_vector_however_many_words_follow():
+    torch.manual_seed(0)
+    few = Embeddings(3, 8)
+    torch.manual_seed(0)
+    many = Embeddings(10, 8)
+    assert torch.equal(few.lookup.weight, many.lookup.weight[:3])

@@ -20,3 +20,22 @@ def test_each_cell_is_its_largest_weight(q_length, k_length, rows, columns, seed
 
 def test_edges():
     assert cell_edges(10, 4).tolist() == [0, 2, 5, 7, 10]
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12), st.integers(1, 12), st.integers(0, 1000))
+def test_scores_keep_their_sign_and_hidden_ones_give_way(q_length, k_length, rows, columns, seed):
+    random = np.random.default_rng(seed)
+    scores = random.normal(size=(1, q_length, k_length)).astype(np.float32)
+    scores[random.random(scores.shape) < 0.3] = np.nan
+    pooled = pool_strongest(scores, rows, columns)[0]
+    for i in range(pooled.shape[0]):
+        for j in range(pooled.shape[1]):
+            q0, q1 = i * q_length // pooled.shape[0], (i + 1) * q_length // pooled.shape[0]
+            k0, k1 = j * k_length // pooled.shape[1], (j + 1) * k_length // pooled.shape[1]
+            cell = scores[0, q0:q1, k0:k1].ravel()
+            cell = cell[~np.isnan(cell)]
+            if len(cell):
+                assert abs(pooled[i, j]) == np.abs(cell).max()
+                assert pooled[i, j] in cell
+            else:
+                assert np.isnan(pooled[i, j])

@@ -159,6 +159,33 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
     assert (picture[y - 1 : y + 2, x - 1 : x + 2] == 255).all(axis=-1).any()
 
 
+def test_no_number_is_written_where_the_mask_hides(random_map):
+    causal = np.tri(4, dtype=np.float32)[None]
+    masked = AttentionMap(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
+    sheet = heatmap_figure(Attention(Source("test"), (masked,)))
+    drawn = sum(len(g.get_offsets()) for g in sheet.page.collections if (g.get_gid() or "").startswith("numbers"))
+    assert drawn == 10
+
+
+@pytest.mark.parametrize(("q", "k"), [(5, 300), (300, 5), (1, 60)])
+def test_a_map_far_from_square_is_still_seen(q, k):
+    layout = decide_mosaic(2, tokens(q), tokens(k), Lettering(), 150)
+    assert min(layout.tile_width, layout.tile_height) >= 0.5
+
+
+def test_labels_of_pooled_maps_do_not_overlap():
+    layout = decide_mosaic(1, tokens(5000), tokens(5000), Lettering(), 150)
+    assert layout.turned
+    assert 5000 / layout.key_every * layout.label_size / 72 < layout.tile_width * 1.1
+    assert layout.pooled == "each cell is the strongest of up to 6 × 6"
+
+
+def test_a_pooled_picture_says_so(random_attention):
+    texts = [text.get_text() for text in heatmap_figure(random_attention(1, tokens(2000))).page.texts]
+    assert any("each cell is the strongest of up to" in text for text in texts)
+    assert not any("sums to 1" in text for text in texts)
+
+
 def test_labels_on_the_outer_edges_only(random_attention):
     sheet = heatmap_figure(random_attention(8, ("first", "second", "first")))
     texts = [text.get_text() for text in sheet.page.texts]
