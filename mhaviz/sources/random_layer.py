@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding
-from mhaviz.layer.masks import causal_mask, padding_mask
+from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.layer.tokens import Vocabulary, tokenize
-from mhaviz.records import Attention, AttentionMap, HeadInputs, Kind, LayerInputs, ShapeTrace, Source
+from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ShapeTrace, Source
+from mhaviz.sources.batch import Batch
 from mhaviz.sources.devices import require_memory, resolve_device
 from mhaviz.sources.recorder import StepRecorder
 
@@ -155,21 +155,22 @@ class RandomLayer:
                 attention(x, x, x, mask, step=recorder)
         return ShapeTrace(self._size_source(batch_size=batch_size, seq_length=seq_length), tuple(recorder.steps))
 
-    def _model(self, batch: "Batch") -> "Model":
+    def _model(self, batch: Batch) -> "Model":
         # The layer's weights are drawn first, so that they do not depend on how many words there are.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return Model(len(batch.vocabulary), self.d_model, self.n_heads, batch.max_length).eval()
 
-    def _bytes_needed(self, batch: "Batch") -> int:
+    def _bytes_needed(self, batch: Batch) -> int:
         float32 = 4
         parameters = 4 * self.d_model * (self.d_model + 1) + len(batch.vocabulary) * self.d_model
         positions = 5 * batch.max_length * self.d_model  # the table, and its making in float64
         features = 12 * len(batch.pairs) * batch.max_length * self.d_model
         weights = 2 * len(batch.pairs) * self.n_heads * batch.q_length * batch.k_length
-        return float32 * (parameters + positions + features + weights)
+        masks = 4 * len(batch.pairs) * batch.q_length * batch.k_length  # of bytes, with what is worked out from them
+        return float32 * (parameters + positions + features + weights) + masks
 
-    def _source(self, batch: "Batch") -> Source:
+    def _source(self, batch: Batch) -> Source:
         heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
         footnote = f"random weights, seed {self.seed}, d_model {self.d_model}, {heads}, {self._device}"
         details = {"kind": "random weights", "seed": self.seed, "device": str(self._device)}
@@ -186,46 +187,6 @@ class RandomLayer:
         return sizes | {name: value for name, value in given.items() if value is not None}
 
 
-class Batch:
-    """Sentences as one padded batch: their words, their numbers, and the mask that hides the padding.
-
-    Attributes:
-        pairs: (query tokens, key tokens) of each sentence; the two are the same but for source-target attention.
-        mask: (batch_size, 1, q_length, k_length) or broadcast to it; None where nothing is hidden.
-    """
-
-    def __init__(self, sentences: Sequence[str], target: str | None, causal: bool) -> None:
-        if not sentences:
-            raise ArgumentError("expected at least one sentence, got none")
-        if target is not None and len(sentences) > 1:
-            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
-        if target is not None and causal:
-            raise ArgumentError("a causal mask is for self-attention, got a target as well; leave one of them out")
-        self.sentences, self.target = tuple(sentences), target
-        keys = [words_of(sentence) for sentence in sentences]
-        queries = keys if target is None else [words_of(target)]
-        self.pairs = [(tuple(q), tuple(k)) for q, k in zip(queries, keys, strict=True)]
-        self.vocabulary = Vocabulary(keys + queries)
-        self.q_length, self.k_length = max(map(len, queries)), max(map(len, keys))
-        self.max_length = max(self.q_length, self.k_length)
-        self.key_ids = torch.tensor([self.vocabulary.ids(words, self.k_length) for words in keys])
-        self.query_ids = (
-            self.key_ids if target is None else torch.tensor([self.vocabulary.ids(words) for words in queries])
-        )
-        self.kind: Kind = "cross" if target is not None else "masked" if causal else "self"
-        self.mask: Tensor | None = None
-        lengths = [len(words) for words in keys]
-        if min(lengths) < self.k_length:
-            self.mask = padding_mask(lengths)
-        if causal:
-            before = causal_mask(self.k_length)
-            self.mask = before if self.mask is None else self.mask & before
-
-    def number(self, i: int) -> int | None:
-        """Which of several sentences; None if there is only one."""
-        return i if len(self.sentences) > 1 else None
-
-
 class Model(nn.Module):
     """Embeddings, positions and one attention layer: section 1 of any text on the subject, as one module."""
 
@@ -239,8 +200,7 @@ class Model(nn.Module):
         """Output and weights of a batch; see ``attend``."""
         key_ids = batch.key_ids.to(device)
         query_ids = key_ids if batch.query_ids is batch.key_ids else batch.query_ids.to(device)
-        mask = None if batch.mask is None else batch.mask.to(device)
-        return self.attend(query_ids, key_ids, mask, step)
+        return self.attend(query_ids, key_ids, batch.mask(device), step)
 
     def attend(
         self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced
@@ -257,15 +217,6 @@ class Model(nn.Module):
     def _encode(self, ids: Tensor, step: Step) -> Tensor:
         x: Tensor = self.position(self.embeddings(ids, step=step), step=step)
         return x
-
-
-def words_of(sentence: str) -> list[str]:
-    """The words of a sentence. Raises ArgumentError if there are none."""
-    words = tokenize(sentence)
-    if not words:
-        shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
-        raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
-    return words
 
 
 def _of_side(side: str, length: str, step: Step) -> Step:

@@ -4,6 +4,7 @@ import torch
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.sources import random_layer
+from mhaviz.sources.batch import Batch
 from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 
 SENTENCE = "I wonder what will come next!"
@@ -120,7 +121,7 @@ def test_seeds_out_of_range(seed):
 def test_the_estimate_of_memory_is_near_the_truth():
     """Of what is there at once: parameters, features and two copies of the weights."""
     sentence = " ".join(f"w{i}" for i in range(600))
-    batch = random_layer.Batch([sentence], None, causal=False)
+    batch = Batch([sentence], None, causal=False)
     layer = RandomLayer(64, 8)
     weights_alone = 4 * 8 * 600 * 600
     assert weights_alone < layer._bytes_needed(batch) < 3 * weights_alone
