@@ -50,6 +50,7 @@ class GridLayout:
         cells: "values", numbers on colour; "half-blocks", two rows a line; "lines", one row a line.
         cell_width: columns of the terminal a cell takes.
         label_width: columns for the row labels.
+        panel_width: columns for a panel: its cells, or its title if that is wider.
         per_line: panels side by side.
         rows, columns: cells of a panel; fewer than tokens where the map is pooled.
         by_position: the rows are labelled by positions, for want of room.
@@ -58,6 +59,7 @@ class GridLayout:
     cells: Literal["values", "half-blocks", "lines"]
     cell_width: int
     label_width: int
+    panel_width: int
     per_line: int
     rows: int
     columns: int
@@ -83,12 +85,14 @@ class HeatGrid:
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
-        fitting = min(room // (k_length * least + GAP), len(self.panels))
+        title = self._longest_title(room - GAP)
+        fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting or max(q_length, k_length) > VALUES_UP_TO:
             return None
         widest = max(min(self._longest(self.keys, width, abilities) + 1, 10), least)
-        cell_width = next(w for w in range(widest, 0, -1) if room // (k_length * w + GAP) >= fitting)
-        return GridLayout("values", max(cell_width, least), label_width, fitting, q_length, k_length)
+        panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
+        cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
+        return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
 
     def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
         """Cells of one column, two rows a line where colour and Unicode allow, pooled to the width."""
@@ -103,8 +107,13 @@ class HeatGrid:
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
-        fitting = min(max((most + GAP) // (columns + GAP), 1), len(self.panels))
-        return GridLayout("half-blocks" if half else "lines", 1, label_width, fitting, rows, columns, by_position)
+        panel_width = max(columns, self._longest_title(most))
+        fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
+        cells: Literal["half-blocks", "lines"] = "half-blocks" if half else "lines"
+        return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, by_position)
+
+    def _longest_title(self, most: int) -> int:
+        return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
 
     def _longest(self, tokens: Sequence[str], width: int, abilities: Abilities) -> int:
         return max(map(cell_len, token_labels(tokens, width, not abilities.unicode)))
@@ -124,24 +133,27 @@ class HeatGrid:
 
     def _lines(self, panels: Sequence[Panel], layout: GridLayout, abilities: Abilities) -> Iterator[list[Segment]]:
         margin = Segment(" " * (layout.label_width + 1))
-        panel_width = layout.columns * layout.cell_width
         ascii_only = not abilities.unicode
 
         def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
             line: list[Segment] = []
             for i, part in enumerate(parts):
                 line += [Segment(" " * GAP)] * (i > 0) + list(part)
+            while line and not line[-1].style and not line[-1].text.strip():
+                line.pop()  # no blanks at the end of a line
             return line
 
         ellipsis = "..." if ascii_only else "…"
-        titles = [[Segment(_fit(visible(p.title), panel_width, ellipsis), BOLD)] for p in panels]
+        titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
         yield [margin, *beside(titles)]
-        header = self._key_header(layout, ascii_only)
+        header = set_cell_size(self._key_header(layout, ascii_only), layout.panel_width)
         yield [margin, *beside([[Segment(header, DIM)]] * len(panels))]
 
         shown = [_Cells(panel, layout, abilities) for panel in panels]
         for label, rows in self._row_labels(layout, ascii_only):
-            yield [Segment(_right(label, layout.label_width) + " "), *beside([cells.line(rows) for cells in shown])]
+            rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
+            parts = [[*cells.line(rows), rest] for cells in shown]
+            yield [Segment(_right(label, layout.label_width) + " "), *beside(parts)]
 
     def _key_header(self, layout: GridLayout, ascii_only: bool) -> str:
         if layout.cells == "values":

@@ -36,7 +36,9 @@ class ScalingView:
             signs = ("*", "sqrt ") if ascii_only else ("·", "√")
             yield HeatGrid(scaling_panels(c, i, scores, weights, f"head {head}: ", *signs), c.queries, c.keys)
             yield Segment.line()
-            yield _comparison_table(c.unscaled.statistics[i], c.scaled.statistics[i], root, ascii_only)
+            yield _comparison_table(
+                c.unscaled.statistics[i], c.scaled.statistics[i], root, short=options.max_width < 66
+            )
         yield ScaleBar(scores, "scores")
         yield ScaleBar(weights, "weights")
         yield footnote(c.source.footnote, ascii_only)
@@ -82,12 +84,12 @@ class SweepView:
         return table
 
 
-def _comparison_table(unscaled: ScoreStatistics, scaled: ScoreStatistics, root: str, ascii_only: bool) -> Table:
+def _comparison_table(unscaled: ScoreStatistics, scaled: ScoreStatistics, root: str, short: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column("unscaled", justify="right")
-    table.add_column(f"scaled, {root}", justify="right")
+    table.add_column(root, justify="right")
     for statistic in STATISTICS:
-        name = mathematics_in_ascii(statistic.name) if ascii_only else statistic.name
+        name = statistic.short if short else statistic.name
         table.add_row(name, statistic.text(unscaled), statistic.text(scaled))
     return table

@@ -80,13 +80,13 @@ class TraceView:
     def _following(self, followed: FollowedElement, plain: _Plain) -> Iterator[Table | Text]:
         first, *rest = following_text(followed, self.trace)
         yield Text(plain(first), BOLD)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("step", no_wrap=True)
         table.add_column("coordinates", no_wrap=True)
         table.add_column("offset", justify="right")
         table.add_column("number")
         for visit in followed.visits:
-            number = "the same" if visit.same_number else "new"
+            number = "same" if visit.same_number else "new"
             table.add_row(Text(visit.step, BOLD), Text(shape_text(visit.coordinates)), str(visit.offset), number)
         yield table
         yield from (Text(plain(line)) for line in rest)
