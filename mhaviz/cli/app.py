@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,6 +52,7 @@ def run() -> int:
     looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
     """
     gc.set_threshold(100_000, 50, 50)
+    _open_streams()
     status = main()
     gc.freeze()
     return status
@@ -71,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
     except BrokenPipeError:  # who reads us has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,6 +84,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """PyTorch says so by a RuntimeError: on the CPU with these words, on a GPU with a class of this name."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "allocate memory" in str(error)
+
+
+def _open_streams() -> None:
+    """Let what a narrow encoding lacks be escaped, and stand in for streams that the caller has closed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def _fail(message: str, status: int) -> int:

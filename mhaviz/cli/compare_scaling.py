@@ -74,7 +74,7 @@ def compare_scaling(
 
     layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
     chosen = options.parse_heads(head, heads)
-    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target), chosen)
+    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure

@@ -55,7 +55,7 @@ def report(
     chosen = options.parse_heads(head, heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
-    (comparison,) = compare_scaling(layer.head_inputs(texts, target), chosen)
+    (comparison,) = compare_scaling(layer.head_inputs(texts, target, 1), chosen)
     page = Report(layer.attend(texts, target), layer.trace(texts, target), comparison)
 
     def draw() -> "Sheet":

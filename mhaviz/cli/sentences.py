@@ -19,6 +19,8 @@ def read_sentences(arguments: Sequence[str] | None, file: Path | None) -> list[s
     sentences: list[str] = []
     for argument in arguments or ():
         if argument == "-":
+            if sys.stdin is None:
+                raise MhavizError("cannot read standard input: it is closed")
             sentences += _lines(sys.stdin.buffer.read(), "standard input")
         elif not tokenize(argument):
             raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
@@ -54,7 +56,7 @@ def quotes_notice(arguments: Sequence[str] | None) -> str | None:
 
 
 def _forgot_quotes(sentences: Sequence[str]) -> bool:
-    return len(sentences) > 1 and not any(" " in sentence for sentence in sentences)
+    return len(sentences) > 1 and all(len(tokenize(sentence)) == 1 for sentence in sentences)
 
 
 def require_words(option: str, sentence: str | None) -> None:

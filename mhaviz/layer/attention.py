@@ -1,6 +1,7 @@
 """Multi-head attention. Vaswani et al. 2017, "Attention Is All You Need", section 3.2."""
 
 import math
+import operator
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,23 @@ class MultiHeadAttention(nn.Module):
         """
         self._check_inputs(query, key, value, mask)
 
+        Q, K, V = self.project(query, key, value, step)
+
+        # Dividing Q divides every score, and Q has far fewer numbers than there are scores.
+        Q = Q / math.sqrt(self.d_key)
+        S = step("S = Q Kᵀ / √d_key", Q @ K.mT, "batch_size n_heads q_length k_length")
+        A = weigh(S, mask, step, overwrite=_unseen(S, step))
+        H = step("H = dropout(A) V", self.dropout(A) @ V, "batch_size n_heads q_length d_key")
+
+        H = step("H swapped = swap n_heads, q_length", H.transpose(1, 2), "batch_size q_length n_heads d_key")
+        H = step("concat = join n_heads × d_key", H.flatten(2), "batch_size q_length d_model")
+        O = step("O = concat Wo", self.Wo(H), "batch_size q_length d_model")
+        return O, A
+
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, step: Step = untraced
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values of every head, each (batch_size, n_heads, length, d_key)."""
         Q = step("Q = X Wq", self.Wq(query), "batch_size q_length d_model")
         K = step("K = X Wk", self.Wk(key), "batch_size k_length d_model")
         V = step("V = X Wv", self.Wv(value), "batch_size k_length d_model")
@@ -66,17 +84,7 @@ class MultiHeadAttention(nn.Module):
         Q = step("Q heads = swap q_length, n_heads", Q.transpose(1, 2), "batch_size n_heads q_length d_key")
         K = step("K heads = swap k_length, n_heads", K.transpose(1, 2), "batch_size n_heads k_length d_key")
         V = step("V heads = swap k_length, n_heads", V.transpose(1, 2), "batch_size n_heads k_length d_key")
-
-        # Dividing Q divides every score, and Q has far fewer numbers than there are scores.
-        Q = Q / math.sqrt(self.d_key)
-        S = step("S = Q Kᵀ / √d_key", Q @ K.mT, "batch_size n_heads q_length k_length")
-        A = weigh(S, mask, step)
-        H = step("H = dropout(A) V", self.dropout(A) @ V, "batch_size n_heads q_length d_key")
-
-        H = step("H swapped = swap n_heads, q_length", H.transpose(1, 2), "batch_size q_length n_heads d_key")
-        H = step("concat = join n_heads × d_key", H.flatten(2), "batch_size q_length d_model")
-        O = step("O = concat Wo", self.Wo(H), "batch_size q_length d_model")
-        return O, A
+        return Q, K, V
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.n_heads, self.d_key)  # batch_size length n_heads d_key
@@ -97,36 +105,46 @@ class MultiHeadAttention(nn.Module):
             _check_mask(mask, (query.shape[0], self.n_heads, query.shape[1], key.shape[1]))
 
 
-def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced) -> Tensor:
+def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced, overwrite: bool = False) -> Tensor:
     """A = softmax(S) over the keys that the mask shows.
 
     Args:
-        S: the scores, (batch_size, n_heads, q_length, k_length). They are overwritten where no gradient is recorded
-            and nobody traces: they are the largest tensor there is, and the weights take their place.
+        S: the scores, (batch_size, n_heads, q_length, k_length).
         mask: as in ``MultiHeadAttention.forward``.
         step: likewise.
+        overwrite: let the weights take the place of the scores, which are the largest tensor there is.
 
     Returns:
         The weights, in the shape of S. Each row sums to 1, or to 0 where all keys are hidden.
     """
     axes = "batch_size n_heads q_length k_length"
-    in_place = step is untraced and not torch.is_grad_enabled()
     if mask is None:
-        return step("A = softmax(S)", torch.softmax(S, dim=-1, out=S if in_place else None), axes)
+        return step("A = softmax(S)", torch.softmax(S, dim=-1, out=S if overwrite else None), axes)
 
     hidden = mask == 0
-    fill = Tensor.masked_fill_ if in_place else Tensor.masked_fill
-    S = step("S masked = −∞ where hidden, else S", fill(S, hidden, -torch.inf), axes)
-    A = torch.softmax(S, dim=-1, out=S if in_place else None)
-    # The softmax of nothing but −∞ is NaN; neither it nor its gradient gets past the two fills.
-    return step("A = softmax(S masked)", fill(A, hidden.all(dim=-1, keepdim=True), 0.0), axes)
+    # A softmax over nothing but −∞ is NaN, and so is its gradient. Such a row is left as it is, and set to 0 later.
+    blind = hidden.all(dim=-1, keepdim=True)
+    fill = Tensor.masked_fill_ if overwrite else Tensor.masked_fill
+    S = step("S masked = −∞ where hidden, else S", fill(S, hidden & ~blind, -torch.inf), axes)
+    A = torch.softmax(S, dim=-1, out=S if overwrite else None)
+    return step("A = softmax(S masked)", fill(A, blind, 0.0), axes)
+
+
+def _unseen(S: Tensor, step: Step) -> bool:
+    """Whether nobody will look at the scores again: no gradient, no trace, no transform such as vmap or compile."""
+    plain = type(S) is Tensor and S.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling()
+    return (
+        plain and step is untraced and not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def check_heads(d_model: int, n_heads: int) -> None:
     """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do."""
     for name, size in (("d_model", d_model), ("n_heads", n_heads)):
-        if not isinstance(size, int):
-            raise ArgumentError(f"{name}: expected a whole number, got {size!r}")
+        try:
+            operator.index(size)
+        except TypeError:
+            raise ArgumentError(f"{name}: expected a whole number, got {size!r}") from None
         if size < 1:
             raise ArgumentError(f"{name}: expected at least 1, got {size}")
     if d_model % n_heads:
@@ -149,10 +167,17 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
     for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
         if got not in (1, expected):
             raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")
-    if mask.is_floating_point() and not mask.is_meta and not torch.compiler.is_compiling():
-        odd = mask[(mask != 0) & (mask != 1)]
-        if len(odd):
-            raise ArgumentError(
-                f"mask: expected 0 (hide) and 1 (show), got {odd[0]:g}; if it is one that is added to the scores, "
-                f"pass mask == 0"
-            )
+    if _looks_additive(mask):
+        raise ArgumentError(
+            "mask: expected 0 (hide) and 1 (show), got negative or NaN; if it is one that is added to the scores, "
+            "pass mask == 0"
+        )
+
+
+def _looks_additive(mask: Tensor) -> bool:
+    """Whether this is a mask of 0 and −∞, which would be read upside down. Only looked at where that costs nothing."""
+    if not mask.is_floating_point() or type(mask) is not Tensor or mask.device.type != "cpu":
+        return False
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return bool((mask < 0).any() or mask.isnan().any())

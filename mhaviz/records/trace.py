@@ -22,7 +22,7 @@ class TraceStep:
             memory; "computed", new numbers.
         contiguous: whether the numbers lie in memory in the order of the axes, the last axis fastest.
         strides: how many numbers to move on in memory for one step along each axis.
-        parameters: how many learnt numbers the step uses.
+        parameters: how many learnt numbers the step uses that none before it has used.
         flops: floating-point operations: a product and a sum count one each, a softmax 5 a weight.
         bytes: memory that the step adds; 0 for a view.
         inputs: the names of the steps whose tensors this step reads.

@@ -67,7 +67,9 @@ def _cgroup_free() -> int | None:
         most, current = (
             int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
         )
-        return max(most - current, 0)
+        statistics = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").split()
+        cache = int(dict(zip(statistics[::2], statistics[1::2], strict=True)).get("inactive_file", 0))
+        return max(most - current + cache, 0)
     except (OSError, ValueError):  # no container, or "max": no limit
         return None
 

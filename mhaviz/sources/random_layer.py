@@ -69,7 +69,7 @@ class RandomLayer:
             MhavizError: the input does not fit into memory.
         """
         batch = Batch(sentences, target, self.causal)
-        require_memory(self._bytes_needed(batch), self._device, "the layer")
+        require_memory(self._bytes_needed(batch, self._scores(batch)), self._device, "the layer")
         with torch.no_grad():
             _, weights = self._model(batch).to(self._device)(batch, self._device)
         weights = weights.float().cpu().numpy()
@@ -81,26 +81,27 @@ class RandomLayer:
         )
         return Attention(self._source(batch), maps)
 
-    def head_inputs(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
-        """The queries and keys of every head, for studies of the scores. Raises as ``attend`` does."""
+    def head_inputs(
+        self, sentences: Sequence[str], target: str | None = None, studied_heads: int | None = None
+    ) -> LayerInputs:
+        """The queries and keys of every head, for studies of the scores. Raises as ``attend`` does.
+
+        ``studied_heads``: of how many heads a study will make scores, so that it fits into memory too.
+        """
         batch = Batch(sentences, target, self.causal)
-        require_memory(self._bytes_needed(batch), self._device, "the layer")
-        heads: dict[str, Tensor] = {}
-
-        def keep(definition: str, tensor: Tensor, axes: str) -> Tensor:
-            name, _ = definition.split(" = ", 1)
-            if name in ("Q heads", "K heads"):
-                heads[name] = tensor.float().cpu()
-            return tensor
-
+        matrices = 10 * batch.q_length * batch.k_length * (studied_heads or self.n_heads)  # scores, weights, pictures
+        require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
         with torch.no_grad():
-            self._model(batch).to(self._device)(batch, self._device, keep)
+            Q, K = (
+                heads.float().cpu().numpy()
+                for heads in self._model(batch).to(self._device).project(batch, self._device)
+            )
         inputs = tuple(
             HeadInputs(
                 queries,
                 keys,
-                heads["Q heads"][i, :, : len(queries)].numpy(),
-                heads["K heads"][i, :, : len(keys)].numpy(),
+                Q[i, :, : len(queries)],
+                K[i, :, : len(keys)],
                 causal_mask(len(queries))[0, 0].numpy() if self.causal else _all_visible(len(queries), len(keys)),
                 batch.kind,
                 batch.number(i),
@@ -117,9 +118,10 @@ class RandomLayer:
         Without ``values`` nothing is computed. Raises as ``attend`` does.
         """
         batch = Batch(sentences, target, self.causal)
+        self._check_countable(len(batch.pairs), batch.max_length)
         tokens = tuple(queries for queries, _ in batch.pairs)
         if values:
-            require_memory(3 * self._bytes_needed(batch), self._device, "the traced layer")
+            require_memory(self._bytes_needed(batch, 3 * self._scores(batch)), self._device, "the traced layer")
             model, device = self._model(batch).to(self._device), self._device
         else:
             device = torch.device("meta")
@@ -140,12 +142,7 @@ class RandomLayer:
         for name, size in (("batch_size", batch_size), ("seq_length", seq_length)):
             if size < 1:
                 raise ArgumentError(f"{name}: expected at least 1, got {size}")
-        largest = batch_size * seq_length * max(self.n_heads * seq_length, self.d_model) * 4
-        if max(largest, self.d_model**2 * 4) >= 2**63:
-            raise ArgumentError(
-                f"expected tensors below 2^63 bytes, got batch_size {batch_size}, seq_length {seq_length}, d_model "
-                f"{self.d_model} and {self.n_heads} heads; use smaller sizes"
-            )
+        self._check_countable(batch_size, seq_length)
         with torch.no_grad(), torch.device("meta"):
             attention = MultiHeadAttention(self.d_model, self.n_heads).eval()
             mask = causal_mask(seq_length) if self.causal else None
@@ -155,20 +152,31 @@ class RandomLayer:
                 attention(x, x, x, mask, step=recorder)
         return ShapeTrace(self._size_source(batch_size=batch_size, seq_length=seq_length), tuple(recorder.steps))
 
+    def _check_countable(self, batch_size: int, seq_length: int) -> None:
+        largest = max(batch_size * seq_length * max(self.n_heads * seq_length, self.d_model), self.d_model**2) * 4
+        if largest >= 2**63:
+            raise ArgumentError(
+                f"expected tensors below 2^63 bytes, got batch_size {batch_size}, length {seq_length}, d_model "
+                f"{self.d_model} and {self.n_heads} heads; use smaller sizes"
+            )
+
     def _model(self, batch: Batch) -> "Model":
         # The layer's weights are drawn first, so that they do not depend on how many words there are.
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(self.seed)
             return Model(len(batch.vocabulary), self.d_model, self.n_heads, batch.max_length).eval()
 
-    def _bytes_needed(self, batch: Batch) -> int:
+    def _scores(self, batch: Batch) -> int:
+        return len(batch.pairs) * self.n_heads * batch.q_length * batch.k_length
+
+    def _bytes_needed(self, batch: Batch, matrices: int) -> int:
+        """At the peak, with so many numbers in matrices of queries × keys."""
         float32 = 4
         parameters = 4 * self.d_model * (self.d_model + 1) + len(batch.vocabulary) * self.d_model
         positions = 5 * batch.max_length * self.d_model  # the table, and its making in float64
-        features = 12 * len(batch.pairs) * batch.max_length * self.d_model
-        weights = 2 * len(batch.pairs) * self.n_heads * batch.q_length * batch.k_length
-        masks = 4 * len(batch.pairs) * batch.q_length * batch.k_length  # of bytes, with what is worked out from them
-        return float32 * (parameters + positions + features + weights) + masks
+        features = 8 * len(batch.pairs) * batch.max_length * self.d_model
+        masks = 10 * len(batch.pairs) * batch.q_length * batch.k_length  # of bytes, with what is worked out from them
+        return float32 * (parameters + positions + features + matrices) + masks
 
     def _source(self, batch: Batch) -> Source:
         heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
@@ -201,6 +209,13 @@ class Model(nn.Module):
         key_ids = batch.key_ids.to(device)
         query_ids = key_ids if batch.query_ids is batch.key_ids else batch.query_ids.to(device)
         return self.attend(query_ids, key_ids, batch.mask(device), step)
+
+    def project(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The queries and keys of every head, (batch_size, n_heads, length, d_key)."""
+        key_ids, query_ids = batch.key_ids.to(device), batch.query_ids.to(device)
+        source = self._encode(key_ids, untraced)
+        Q, K, _ = self.attention.project(self._encode(query_ids, untraced), source, source)
+        return Q, K
 
     def attend(
         self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced

@@ -33,7 +33,7 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.steps: list[TraceStep] = []
         self._values_up_to = values_up_to
         self._axis_sizes: dict[str, int] = {}
-        self._parameter_sizes = {_storage(p): p.numel() for p in model.parameters()}
+        self._unused = {_storage(p): p.numel() for p in model.parameters()}
         self._made_by: dict[int, str] = {}  # which step last showed a storage
         self._alive: list[Tensor] = []  # a freed storage's number would be given to another
         self._forget_operations()
@@ -79,7 +79,7 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 memory=memory,
                 contiguous=tensor.is_contiguous(),
                 strides=tuple(tensor.stride()),
-                parameters=sum(self._parameter_sizes.get(read, 0) for read in self._read),
+                parameters=sum(self._unused.pop(read, 0) for read in self._read),
                 flops=self._flops,
                 bytes=0 if memory == "view" else tensor.numel() * tensor.element_size(),
                 inputs=tuple(dict.fromkeys(self._made_by[read] for read in self._read if read in self._made_by)),

@@ -69,7 +69,7 @@ def sweep_scaling(
     ids = torch.tensor([[numbers[token] for token in tokens]])
     visible = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         for d_key in d_keys:
             products = torch.cat([_products(ids, len(numbers), d_key) for _ in range(draws)])  # draws length length
             unscaled.append(_over_draws(products, visible))
@@ -96,7 +96,7 @@ def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
 
 
 def _scaling(scores: Tensor, visible: Tensor) -> Scaling:
-    weights = weigh(scores.clone()[None], visible)[0]
+    weights = weigh(scores[None], visible)[0]
     statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
     return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
 

@@ -1,6 +1,7 @@
 """Records as data: JSON for people and scripts, safetensors for arrays."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import singledispatch
@@ -93,7 +94,8 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, np.ndarray) and value.ndim > 1:
         value = list(value)
     if isinstance(value, np.ndarray):
-        yield json.dumps([number if np.isfinite(number) else None for number in value.tolist()])
+        numbers = value.tolist()
+        yield json.dumps(numbers if np.isfinite(value).all() else [n if math.isfinite(n) else None for n in numbers])
     elif isinstance(value, dict):
         yield "{"
         for i, (key, item) in enumerate(value.items()):
@@ -107,7 +109,7 @@ def _pieces(value: Any) -> Iterator[str]:
             yield from _pieces(item)
         yield "]"
     else:
-        yield json.dumps(value)
+        yield json.dumps(None if isinstance(value, float) and not math.isfinite(value) else value)
 
 
 def safetensors_bytes(attention: Attention) -> bytes:

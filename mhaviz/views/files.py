@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-# No dates, and no names of things that change between two runs.
-_METADATA: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def check_outputs(paths: Iterable[Path], suffixes: Sequence[str]) -> None:
@@ -30,9 +28,9 @@ def check_outputs(paths: Iterable[Path], suffixes: Sequence[str]) -> None:
         shown, folder = visible(str(path)), path.absolute().parent
         if path.suffix.lower() not in suffixes:
             raise ArgumentError(f"cannot tell the format of {shown}: expected a name ending in {', '.join(suffixes)}")
-        if path in seen:
+        if path.resolve() in seen:
             raise ArgumentError(f"{shown} is named twice as an output; name each file once")
-        seen.add(path)
+        seen.add(path.resolve())
         if not folder.is_dir():
             raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
         if path.is_dir():
@@ -58,27 +56,32 @@ def save_all(
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
     """
-    sheet = draw() if any(path.suffix.lower() in FIGURE_SUFFIXES for path in paths) else None
+    sheet = _draw(draw) if any(path.suffix.lower() in FIGURE_SUFFIXES for path in paths) else None
     written: list[tuple[Path, Path]] = []
+    path = Path()
     try:
         for path in paths:
-            suffix = path.suffix.lower()
-            try:
-                handle, name = tempfile.mkstemp(
-                    prefix=f".{path.stem[:40]}.", suffix=".part", dir=path.absolute().parent
-                )
-                written.append((Path(name), path))
-                with os.fdopen(handle, "wb") as stream:
-                    _write(stream, suffix, record, sheet, whole)
-                Path(name).chmod(0o666 & ~_umask())
-            except OSError as error:
-                raise MhavizError(f"cannot write {visible(str(path))}: {error.strerror or error}") from error
-        for part, path in written:
-            part.replace(path)
+            target = path.resolve()  # a link stays a link
+            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}.", suffix=".part", dir=target.parent)
+            written.append((Path(name), target))
+            with os.fdopen(handle, "wb") as stream:
+                _write(stream, target.suffix.lower(), record, sheet, whole)
+            Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        for part, target in written:
+            part.replace(target)
+    except OSError as error:
+        raise MhavizError(f"cannot write {visible(str(path))}: {error.strerror or error}") from error
     finally:
         for part, _ in written:
             part.unlink(missing_ok=True)
     return sheet.notices if sheet else []
+
+
+def _draw(draw: Callable[[], "Sheet"]) -> "Sheet":
+    from mhaviz.views.figure.sheet import house_style
+
+    with house_style():
+        return draw()
 
 
 def _write(
@@ -97,12 +100,7 @@ def _write(
         stream.write(safetensors_bytes(record))
     else:
         assert sheet is not None
-        import matplotlib
-
-        # Journals ask for TrueType in a PDF; the fonts that other scripts need are often of another kind.
-        pdf_font = 42 if sheet.lettering == type(sheet.lettering)() else 3
-        with matplotlib.rc_context({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font}):
-            sheet.savefig(stream, format=suffix[1:], dpi=sheet.dpi, metadata=_METADATA[suffix])
+        sheet.save(stream, suffix[1:])
 
 
 def _umask() -> int:

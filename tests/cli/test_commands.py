@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -237,6 +238,70 @@ def test_any_sentence_draws_or_fails_politely(tmp_path, mhaviz, sentence):
     assert "\x1b" not in result.out + result.err
 
 
+OPTIONS = [
+    ("heatmap", ["--head", "1"]),
+    ("heatmap", ["--target", "d e"]),
+    ("heatmap", ["--d-model", "32"]),
+    ("heatmap", ["--seed", "1"]),
+    ("heatmap", ["--mask", "causal"]),
+    ("heatmap", ["--cmap", "viridis"]),
+    ("heatmap", ["--vmax", "auto"]),
+    ("heatmap", ["--dpi", "100"]),
+    ("heatmap", ["--columns", "1"]),
+    ("trace-shapes", ["--target", "d e"]),
+    ("trace-shapes", ["--d-model", "32"]),
+    ("trace-shapes", ["--heads", "4"]),
+    ("trace-shapes", ["--mask", "causal"]),
+    ("trace-shapes", ["--follow", "0,1,3"]),
+    ("trace-shapes", ["--dpi", "100"]),
+    ("compare-scaling", ["--target", "d e"]),
+    ("compare-scaling", ["--head", "1"]),
+    ("compare-scaling", ["--d-model", "32"]),
+    ("compare-scaling", ["--seed", "1"]),
+    ("compare-scaling", ["--mask", "causal"]),
+    ("compare-scaling", ["--cmap", "viridis"]),
+    ("compare-scaling", ["--dpi", "100"]),
+    ("report", ["--target", "d e"]),
+    ("report", ["--head", "1"]),
+    ("report", ["--seed", "1"]),
+    ("report", ["--mask", "causal"]),
+    ("report", ["--cmap", "viridis"]),
+    ("report", ["--vmax", "auto"]),
+    ("report", ["--columns", "1"]),
+]
+
+
+@pytest.mark.parametrize(("command", "option"), OPTIONS, ids=[f"{c} {' '.join(o)}" for c, o in OPTIONS])
+def test_every_option_changes_the_picture(mhaviz, tmp_path, command, option):
+    for name, more in (("without.png", []), ("with.png", option)):
+        assert mhaviz(command, "a b c", *SMALL, *more, "-q", "-o", str(tmp_path / name)).status == 0
+    assert (tmp_path / "without.png").read_bytes() != (tmp_path / "with.png").read_bytes()
+
+
+@pytest.mark.parametrize("option", [["--cmap", "viridis"], ["--vmax", "auto"], ["--head", "1"], ["--seed", "1"]])
+def test_options_reach_the_terminal(mhaviz, monkeypatch, option):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm")
+    assert mhaviz("heatmap", "a b c", *SMALL).out != mhaviz("heatmap", "a b c", *SMALL, *option).out
+
+
+def test_the_sweep_has_a_seed(mhaviz):
+    first, other = (mhaviz("compare-scaling", "a b", "--sweep", "--seed", seed, "--json").out for seed in "01")
+    assert first != other
+
+
+def test_the_width_of_the_terminal_is_heeded(mhaviz, monkeypatch):
+    wide = mhaviz("heatmap", SENTENCE).out
+    monkeypatch.setenv("COLUMNS", "200")
+    assert len(mhaviz("heatmap", SENTENCE).out.splitlines()) < len(wide.splitlines())
+
+
+def test_a_dumb_terminal_gets_no_colour(mhaviz, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in mhaviz("heatmap", SENTENCE).out
+
+
 def test_words_without_quotes_come_with_a_hint(mhaviz):
     assert "put it in quotes" in mhaviz("heatmap", "I", "wonder", *SMALL).err
     assert not mhaviz("heatmap", "I wonder", "what", *SMALL).err
@@ -266,6 +331,18 @@ def test_out_of_memory(mhaviz, monkeypatch):
     assert "out of memory" in result.err
 
 
+def test_out_of_memory_as_pytorch_says_it(mhaviz, monkeypatch):
+    from mhaviz.sources.random_layer import RandomLayer
+
+    def fail(*_):
+        torch.empty(2**60, dtype=torch.int8)
+
+    monkeypatch.setattr(RandomLayer, "attend", fail)
+    result = mhaviz("heatmap", "a")
+    assert (result.status, result.err.count("\n")) == (1, 1)
+    assert "out of memory" in result.err
+
+
 def run(*arguments, **options):
     return subprocess.run([sys.executable, "-m", "mhaviz", *arguments], capture_output=True, check=False, **options)
 
@@ -289,6 +366,21 @@ def test_a_full_standard_output():
         )
     assert result.returncode == 1
     assert result.stderr == "mhaviz: cannot write the result: No space left on device\n"
+
+
+def test_help_in_ascii():
+    result = run("compare-scaling", "--help", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert result.returncode == 0
+    assert result.stdout.isascii()
+
+
+@pytest.mark.parametrize(("redirect", "status"), [("<&-", 1), (">&-", 0)])
+def test_closed_streams(redirect, status):
+    sentence = "-" if status else "one"
+    command = f"{sys.executable} -m mhaviz heatmap {sentence} {redirect}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == status
+    assert "Traceback" not in result.stderr
 
 
 def test_a_sentence_that_is_not_utf8():

@@ -1,10 +1,13 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.sources import random_layer
-from mhaviz.sources.batch import Batch
 from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 
 SENTENCE = "I wonder what will come next!"
@@ -112,19 +115,50 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
         RandomLayer(2**26, 4, device="cpu").attend([SENTENCE])
 
 
+def test_sizes_that_cannot_be_counted():
+    with pytest.raises(ArgumentError, match=r"below 2\^63 bytes"):
+        RandomLayer(4_000_000_000, 1).trace(["one"])
+
+
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_seeds_out_of_range(seed):
     with pytest.raises(ArgumentError, match="seed: expected a number from 0"):
         RandomLayer(seed=seed)
 
 
-def test_the_estimate_of_memory_is_near_the_truth():
-    """Of what is there at once: parameters, features and two copies of the weights."""
-    sentence = " ".join(f"w{i}" for i in range(600))
-    batch = Batch([sentence], None, causal=False)
-    layer = RandomLayer(64, 8)
-    weights_alone = 4 * 8 * 600 * 600
-    assert weights_alone < layer._bytes_needed(batch) < 3 * weights_alone
+MEASURE = """
+import sys
+from mhaviz.sources import devices, random_layer
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.scaling import compare_scaling
+
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+needs = []
+random_layer.require_memory = lambda needed, device, what: needs.append(needed)
+causal = sys.argv[1] == "causal"
+layer = RandomLayer(64, 8, device="cpu", causal=causal)
+compare_scaling(layer.head_inputs(["warm up"]), [0])
+layer.attend(["warm up"])
+before = peak()
+sentence = " ".join(f"w{i}" for i in range(2000))
+if sys.argv[2] == "attend":
+    layer.attend([sentence])
+else:
+    compare_scaling(layer.head_inputs([sentence], None, 8), range(8))
+print(needs[-1], peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+@pytest.mark.parametrize("causal", ["", "causal"])
+@pytest.mark.parametrize("what", ["attend", "study"])
+def test_the_estimate_of_memory_is_near_what_is_used(causal, what):
+    result = subprocess.run([sys.executable, "-c", MEASURE, causal, what], capture_output=True, text=True, check=True)
+    needed, used = map(int, result.stdout.split())
+    assert 0.5 * needed < used < 1.1 * needed
 
 
 def test_the_worked_example():

@@ -81,6 +81,12 @@ def test_parameters_add_up_to_those_of_the_model():
     assert trace.step("Q").parameters == 8 * 8 + 8
 
 
+def test_parameters_of_a_pair_are_counted_once():
+    trace = RandomLayer(8, 4).trace(["one two three"], target="un deux")
+    layer = sum(p.numel() for p in MultiHeadAttention(8, 4).parameters())
+    assert sum(step.parameters for step in trace.steps) == (5 + 1) * 8 + layer
+
+
 def test_products_count_as_pytorch_counts_them():
     layer = MultiHeadAttention(24, 3).eval()
     x = torch.randn(2, 5, 24)

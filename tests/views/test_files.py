@@ -2,6 +2,7 @@ import errno
 import os
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 from mhaviz.errors import ArgumentError, MhavizError
@@ -106,3 +107,28 @@ def test_an_old_file_is_replaced_whole(random_attention, tmp_path):
     path.write_text("x" * 10**6)
     save_all([path], random_attention(), lambda: None)
     assert path.read_text().startswith('{"mhaviz"')
+
+
+def test_a_link_stays_a_link_and_permissions_stay(random_attention, tmp_path):
+    real = tmp_path / "real.json"
+    real.touch(mode=0o600)
+    (tmp_path / "link.json").symlink_to(real)
+    save_all([tmp_path / "link.json"], random_attention(), lambda: None)
+    assert (tmp_path / "link.json").is_symlink()
+    assert real.read_text().startswith("{")
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_file_under_two_names(tmp_path):
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(ArgumentError, match="named twice"):
+        check_outputs([tmp_path / "a.png", tmp_path / "sub" / ".." / "a.png"], ALL)
+
+
+def test_a_users_matplotlibrc_changes_nothing(random_attention, tmp_path):
+    attention = random_attention(1, ("$x", "a_b"))
+    save_all([tmp_path / "one.png"], attention, lambda: heatmap_figure(attention))
+    ugly = {"text.usetex": True, "savefig.bbox": "tight", "font.size": 30, "axes.facecolor": "red", "savefig.dpi": 30}
+    with matplotlib.rc_context(ugly):
+        save_all([tmp_path / "two.png"], attention, lambda: heatmap_figure(attention))
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.look import Look
 
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 2e-2  # of a row's sum; half precision rounds each weight to 3 digits
@@ -70,7 +71,8 @@ def display_attention(
         weights,
         kind="self" if list(sentence) == list(translation) else "cross",
     )
-    figure = heatmap_figure(Attention(Source(""), (attention_map,)), Look(columns=n_cols))
+    with house_style():
+        figure = heatmap_figure(Attention(Source(""), (attention_map,)), Look(columns=n_cols))
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=2)
     return figure

@@ -143,7 +143,7 @@ def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: B
     lines = 4 if boxes.whole else 2
     ys = [top + boxes.height * (line + 0.62) / (lines + 0.25) for line in range(lines)]
 
-    sheet.write(left, ys[0], step.name, size, bold=True).set_gid(f"step {step.name}")
+    sheet.write(left, ys[0], step.name, size, bold=True).set_label(f"step {step.name}")
     shape = shape_text(step.shape)
     spare = room - text_width(step.name, size, bold=True) - 0.1
     shrunk = min(1.0, spare / text_width(shape, size, bold=True))

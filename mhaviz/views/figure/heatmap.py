@@ -60,7 +60,7 @@ def _decide(
 ) -> tuple[list[MosaicLayout], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
     dpi = look.dpi
-    for _ in range(3):  # another dpi moves the cells to other whole pixels
+    while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         layouts = [decide_mosaic(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
         widths = (text_width(titles(m, lettering)(400), TITLE, lettering.families, True) for m in maps)
         width = 2 * MARGIN + max(
@@ -74,9 +74,7 @@ def _decide(
         size = snap(width, dpi), snap(height, dpi)
         if max(size) * dpi <= MOST_PIXELS:
             return layouts, size, dpi
-        dpi = int(MOST_PIXELS / max(size))
-        if dpi < LEAST_DPI:
-            break
+        dpi = min(int(MOST_PIXELS / max(size)), dpi - 1)
     raise ArgumentError(
         f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(maps)} maps of up to "
         f"{max(len(m.heads) for m in maps)} heads; draw fewer sentences or heads at a time, or save them as data"

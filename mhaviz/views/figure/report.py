@@ -1,6 +1,7 @@
 """Tokens, heads, shapes and scaling on one page of A4."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.patches import FancyBboxPatch
 
@@ -50,11 +51,15 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
 
     below = HEIGHT - MARGIN - 0.3 - y
     flow = decide_flow(report.trace.steps)
-    flow_width, _ = flow.size(COMPACT)
+    flow_width, flow_height = flow.size(COMPACT)
+    shrink = min(1.0, (below - 0.25) / flow_height)
+    boxes = replace(
+        COMPACT, height=COMPACT.height * shrink, below=COMPACT.below * shrink, size=COMPACT.size * (1 + shrink) / 2
+    )
     sizes = {axis: size for step in report.trace.steps for axis, size in zip(step.axes, step.shape, strict=True)}
     remark = ", ".join(f"{axis} {sizes[axis]}" for axis in ("n_heads", "d_key", "q_length"))
     _heading(sheet, MARGIN, y, "The shapes on the way", remark, flow_width)
-    draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, COMPACT)
+    draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, boxes)
 
     left = MARGIN + flow_width + 0.3
     _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(look.cmap))

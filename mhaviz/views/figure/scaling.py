@@ -1,6 +1,7 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,11 +32,24 @@ _SCALE_WIDTH = 0.6
 
 
 def scaling_figure(comparison: ScalingComparison, look: Look | None = None) -> Sheet:
+    """The comparison drawn at the look's dpi, or at as many as a picture of allowed size has.
+
+    See ``_scaling_sheet``.
+    """
+    look = look or Look()
+    sheet = _scaling_sheet(comparison, look)
+    while sheet.dpi < look.dpi:  # the cells were laid out for other pixels
+        notices, look = sheet.notices, replace(look, dpi=int(sheet.dpi))
+        sheet = _scaling_sheet(comparison, look)
+        sheet.notices = notices
+    return sheet
+
+
+def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     """Scores and their softmax, unscaled beside scaled, with a table of numbers.
 
     One head: scores over weights, the table below, no wider than a page. Several: a row for each.
     """
-    look = look or Look()
     c, alone = comparison, len(comparison.heads) == 1
     lettering = Lettering.covering({*c.queries, *c.keys})
     scores, weights = Scale.around_zero(c.unscaled.scores), Scale(look.cmap)

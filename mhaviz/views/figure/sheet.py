@@ -1,10 +1,13 @@
 """A sheet of paper measured in inches from its top left corner, on which everything is placed by its coordinates."""
 
 import io
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,6 +27,9 @@ from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.labels import cut
 from mhaviz.views.panels import Scale
 
+# No dates, and no names of things that change between two runs.
+_METADATA: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
 POINTS = 72  # an inch
 MARGIN = 0.25  # inches around everything
 MOST_PIXELS = 16_384  # a side; many programs open nothing larger
@@ -32,6 +38,14 @@ INK, QUIET, ACCENT = "#1a1a1a", "#6b6b6b", "#c2410c"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """matplotlib as it comes, without what a user's matplotlibrc would do to pictures and to tokens."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
 
 
 class Sheet(Figure):
@@ -60,8 +74,19 @@ class Sheet(Figure):
     def _repr_png_(self) -> bytes:
         """How a notebook shows the figure, whether or not it has heard of pyplot."""
         png = io.BytesIO()
-        self.savefig(png, format="png")
+        self.save(png, "png")
         return png.getvalue()
+
+    def save(self, stream: BinaryIO, suffix: str) -> None:
+        """Write the sheet as png, svg or pdf: the same bytes whenever and wherever, whatever matplotlibrc says."""
+        # Journals ask for TrueType in a PDF; the fonts that other scripts need are often of another kind.
+        pdf_font = 42 if self.lettering.families == (DEFAULT_FAMILY,) else 3
+        with house_style(), warnings.catch_warnings(record=True) as caught:
+            warnings.filterwarnings("always", message="Glyph ")
+            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font})
+            self.savefig(stream, format=suffix, dpi=self.dpi, metadata=_METADATA[suffix])
+        if any(str(warning.message).startswith("Glyph ") for warning in caught):
+            self.notices.append("no installed font can join some of the characters: they are drawn as boxes")
 
     def write(
         self,
@@ -77,21 +102,21 @@ class Sheet(Figure):
         rotation: float = 0.0,
     ) -> Text:
         """Put text, read literally, at a place. It must have gone through the lettering if a user wrote it."""
-        families = (DEFAULT_FAMILY,) if text.isascii() else self.lettering.families
+        families, weight = _face(text, self.lettering.families, bold)
         return self.page.text(
             x,
             y,
             text,
             size=size,
             color=colour,
-            # Most fonts of other scripts have no bold face, and matplotlib complains of each.
-            weight="bold" if bold and families == (DEFAULT_FAMILY,) else "normal",
+            weight=weight,
             family=list(families),
             ha=align,
             va=vertical,
             rotation=rotation,
             rotation_mode="anchor",
             parse_math=False,
+            usetex=False,
         )
 
     def foot(self, footnote: str, remark: str = "") -> None:
@@ -140,7 +165,7 @@ class Sheet(Figure):
                 linewidths=0,
             )
             outlines.set_transform(self.dpi_scale_trans)
-            outlines.set_gid(f"numbers {text}")
+            outlines.set_label(f"numbers {text}")
             self.page.add_collection(outlines, autolim=False)
 
     def plot_axes(self, x: float, y: float, width: float, height: float) -> Axes:
@@ -164,7 +189,8 @@ def _outline(text: str, size: float) -> Any:
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
     """Width of a line of text, in inches."""
-    properties = FontProperties(family=list(families), size=size, weight="bold" if bold else "normal")
+    families, weight = _face(text, families, bold)
+    properties = FontProperties(family=list(families), size=size, weight=weight)
     width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
     return float(width) / _RULER_DPI
 
@@ -173,6 +199,12 @@ def foot_height(width: float, footnote: str, remark: str) -> float:
     """Inches that the foot of a sheet takes: one line or two."""
     both = text_width(footnote, SMALL) + text_width(remark, SMALL) + 2 * MARGIN + 0.3
     return FOOT_LINE if both < width or not remark or not footnote else 2 * FOOT_LINE
+
+
+def _face(text: str, families: tuple[str, ...], bold: bool) -> tuple[tuple[str, ...], Literal["bold", "normal"]]:
+    """The families and the weight for a text: most fonts of other scripts have no bold face."""
+    families = (DEFAULT_FAMILY,) if text.isascii() else families
+    return families, "bold" if bold and families == (DEFAULT_FAMILY,) else "normal"
 
 
 _RULER_DPI = 288  # fine enough that rounding to pixels does not count

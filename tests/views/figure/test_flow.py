@@ -54,7 +54,7 @@ def test_text_stays_in_its_box(name):
     sheet = flow_figure(TRACES[name])
     renderer = sheet.canvas.get_renderer()
     boxes = Boxes()
-    named = [text for text in sheet.page.texts if (text.get_gid() or "").startswith("step ")]
+    named = [text for text in sheet.page.texts if (text.get_label() or "").startswith("step ")]
     for text in sheet.page.texts:
         extent = text.get_window_extent(renderer)
         assert extent.x0 >= 0

@@ -127,10 +127,10 @@ def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
     weights = attention.maps[0].weights
     drawn = {}
     for group in sheet.page.collections:
-        if (group.get_gid() or "").startswith("numbers "):
+        if (group.get_label() or "").startswith("numbers "):
             ink = "black" if group.get_facecolor()[0][0] < 0.5 else "white"
             for place in group.get_offsets():
-                drawn[tuple(np.round(place, 6))] = (group.get_gid().removeprefix("numbers "), ink)
+                drawn[tuple(np.round(place, 6))] = (group.get_label().removeprefix("numbers "), ink)
     assert len(drawn) == weights.size
     for head, tile in enumerate(tiles(sheet)):
         dark = needs_dark_text(colours(weights[head], "bone"))
@@ -163,7 +163,7 @@ def test_no_number_is_written_where_the_mask_hides(random_map):
     causal = np.tri(4, dtype=np.float32)[None]
     masked = AttentionMap(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
     sheet = heatmap_figure(Attention(Source("test"), (masked,)))
-    drawn = sum(len(g.get_offsets()) for g in sheet.page.collections if (g.get_gid() or "").startswith("numbers"))
+    drawn = sum(len(g.get_offsets()) for g in sheet.page.collections if (g.get_label() or "").startswith("numbers"))
     assert drawn == 10
 
 
@@ -235,7 +235,7 @@ def test_hostile_tokens_are_drawn_literally(suffix):
     assert r"two\x0alines" in texts
     assert not any(text.get_parse_math() for text in sheet.page.texts)
     stream = io.BytesIO()
-    sheet.savefig(stream, format=suffix)
+    sheet.save(stream, suffix)
     if suffix == "svg":
         assert b"<script" not in stream.getvalue()
 
@@ -244,7 +244,9 @@ def test_hostile_tokens_are_drawn_literally(suffix):
 @given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
 def test_any_token_can_be_drawn(names):
     weights = np.full((1, len(names), len(names)), 1 / len(names), np.float32)
-    heatmap_figure(Attention(Source("t"), (AttentionMap(tuple(names), tuple(names), weights),))).savefig(io.BytesIO())
+    heatmap_figure(Attention(Source("t"), (AttentionMap(tuple(names), tuple(names), weights),))).save(
+        io.BytesIO(), "png"
+    )
 
 
 def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, random_attention):

@@ -1,13 +1,24 @@
+import dataclasses
 import io
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mhaviz.records import Report
+from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
 from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.following import follow_element
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
+from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure
 from mhaviz.views.figure.scaling import scaling_figure, sweep_figure
+from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
+from mhaviz.views.terminal.report import ReportView
+from mhaviz.views.terminal.scaling import ScalingView
+from mhaviz.views.terminal.trace import TraceView
 
 
 def comparison(sentence="one two three", heads=(0,), **options):
@@ -102,3 +113,54 @@ def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
         assert extent.x1 <= sheet.width * sheet.dpi + 1, text
         assert extent.y0 >= -1, text
     sheet.savefig(io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "target", "causal"),
+    [
+        (" ".join(f"w{i}" for i in range(300)), None, True),
+        (" ".join(f"w{i}" for i in range(60)), " ".join(f"v{i}" for i in range(60)), False),
+    ],
+)
+def test_the_flow_stays_on_the_page(sentence, target, causal):
+    layer = RandomLayer(64, 16, device="cpu", causal=causal)
+    (c,) = compare_scaling(layer.head_inputs([sentence], target), [0])
+    sheet = report_figure(Report(layer.attend([sentence], target), layer.trace([sentence], target), c))
+    lowest = max(patch.get_y() + patch.get_height() for patch in sheet.page.patches if hasattr(patch, "get_height"))
+    (footnote,) = (t for t in sheet.page.texts if t.get_text() == c.source.footnote)
+    assert lowest < footnote.get_position()[1] - 0.1
+
+
+def test_a_picture_with_fewer_pixels_keeps_its_spikes():
+    n = 1000
+    weights = np.zeros((8, n, n), np.float32)
+    weights[:, 500, 123] = 1
+    names = tuple(map(str, range(n)))
+    numbers = ScoreStatistics(1, 0, 1, 1, 1, 0, 0)
+    scaling = Scaling(weights, weights, (numbers,) * 8)
+    c = ScalingComparison(Source("test"), names, names, tuple(range(8)), 64, scaling, scaling)
+    sheet = scaling_figure(c, Look(dpi=900))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    for image in images(sheet):
+        left, right, _, _ = image.get_extent()
+        assert image.get_array().shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
+
+
+@settings(max_examples=8)
+@given(st.lists(st.text(st.characters(), min_size=1, max_size=12), min_size=1, max_size=3))
+def test_any_token_in_every_figure_and_view(show, tokens):
+    layer = RandomLayer(8, 2, device="cpu")
+    sentence = " ".join(f"w{i}" for i in range(len(tokens)))
+    trace = dataclasses.replace(layer.trace([sentence]), tokens=(tuple(tokens),))
+    (c,) = compare_scaling(layer.head_inputs([sentence]), [0])
+    c = dataclasses.replace(c, queries=tuple(tokens), keys=tuple(tokens))
+    (m,) = layer.attend([sentence]).maps
+    attention = Attention(c.source, (dataclasses.replace(m, queries=tuple(tokens), keys=tuple(tokens)),))
+    followed = follow_element(trace, (0, 0, 5))
+    report = Report(attention, trace, c)
+    for sheet in (flow_figure(trace, None, followed), scaling_figure(c), report_figure(report)):
+        sheet.save(io.BytesIO(), "png")
+    for view in (TraceView(trace, followed), ScalingView(c), ReportView(report)):
+        for encoding in ("utf-8", "ascii"):
+            shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor", encoding))
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
