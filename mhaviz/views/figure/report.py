@@ -63,7 +63,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
 
     left = MARGIN + flow_width + 0.3
     _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(look.cmap))
-    sheet.foot(report.attention.source.footnote)
+    sheet.foot(report.attention.source.footnote, "boxes: blue computed, yellow a copy, white a view; dashed strided")
     return sheet
 
 

@@ -180,6 +180,27 @@ def test_labels_of_pooled_maps_do_not_overlap():
     assert layout.pooled == "each cell is the strongest of up to 6 × 6"
 
 
+def test_the_colour_bar_has_its_high_end_on_top(random_attention):
+    sheet = heatmap_figure(random_attention(1, tokens(3)))
+    (bar,) = (image for image in sheet.page.images if image.get_label() == "scale of weight")
+    _, _, bottom, top = bar.get_extent()
+    gradient = np.asarray(bar.get_array())[:, 0]
+    assert (gradient[0], gradient[-1]) == (1, 0)
+    numbers = {t.get_text(): t.get_position()[1] for t in sheet.page.texts if t.get_text() in ("1", "0.5", "0")}
+    assert numbers == {"1": pytest.approx(top), "0.5": pytest.approx((top + bottom) / 2), "0": pytest.approx(bottom)}
+
+
+@pytest.mark.parametrize("n_tokens", [3, 20])
+def test_labels_stand_at_the_middle_of_their_cells(random_attention, n_tokens):
+    names = tokens(n_tokens)
+    sheet = heatmap_figure(random_attention(1, names, [f"key{i}" for i in range(n_tokens)], kind="cross"))
+    left, right, bottom, top = tiles(sheet)[0].get_extent()
+    places = {text.get_text(): text.get_position() for text in sheet.page.texts}
+    for i in range(n_tokens):
+        assert places[f"key{i}"][0] == pytest.approx(left + (i + 0.5) * (right - left) / n_tokens)
+        assert places[names[i]][1] == pytest.approx(top + (i + 0.5) * (bottom - top) / n_tokens)
+
+
 def test_a_pooled_picture_says_so(random_attention):
     texts = [text.get_text() for text in heatmap_figure(random_attention(1, tokens(2000))).page.texts]
     assert any("each cell is the strongest of up to" in text for text in texts)

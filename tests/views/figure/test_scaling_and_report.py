@@ -57,6 +57,31 @@ def test_the_numbers_stand_beside():
     assert c.source.footnote in shown
 
 
+def test_each_number_stands_in_its_row_and_column():
+    c = comparison(heads=(0, 3))
+    sheet = scaling_figure(c)
+    headings = [text for text in sheet.page.texts if text.get_text() in ("unscaled", "/ √16")]
+    columns = {text.get_text(): text.get_position()[0] for text in headings}
+    starts = sorted(text.get_position()[1] for text in headings if text.get_text() == "unscaled")
+    for start, unscaled, scaled in zip(starts, c.unscaled.statistics, c.scaled.statistics, strict=True):
+        for heading, statistics in (("unscaled", unscaled), ("/ √16", scaled)):
+            (number,) = (
+                text
+                for text in sheet.page.texts
+                if text.get_position()[0] == columns[heading] and 0.1 < text.get_position()[1] - start < 0.25
+            )
+            assert number.get_text() == f"{statistics.score_std:.2f}"
+
+
+def test_one_head_has_unscaled_on_the_left_and_scores_on_top():
+    c = comparison()
+    panels = {image.get_label(): image.get_extent() for image in images(scaling_figure(c))}
+    product, scaled = panels["head 0: q·k"], panels["head 0: q·k / √16"]
+    assert product[0] < scaled[0]
+    assert product[2] < panels["softmax(q·k)"][3]
+    assert product[0] == panels["softmax(q·k)"][0]
+
+
 def test_hidden_scores_are_grey():
     panel = images(scaling_figure(comparison(causal=True)))[0]
     assert np.isnan(np.asarray(panel.get_array())[0, 1])

@@ -99,6 +99,20 @@ def test_several_sentences_stand_below_each_other(show, layer):
     assert shown.index("self-attention: one two") < shown.index("self-attention: three")
 
 
+def test_scaled_stands_in_the_column_of_scaled(show, layer):
+    (comparison,) = compare_scaling(layer.head_inputs(["one two three"]), [0])
+    (line,) = (line for line in show(ScalingView(comparison), 100).splitlines() if "standard deviation" in line)
+    unscaled, scaled = comparison.unscaled.statistics[0], comparison.scaled.statistics[0]
+    assert line.split()[-2:] == [f"{unscaled.score_std:.2f}", f"{scaled.score_std:.2f}"]
+
+
+def test_the_sweep_has_both_tables(show):
+    sweep = sweep_scaling(["one", "two"], 0, (2, 1024), draws=2)
+    shown = show(SweepView(sweep), 120)
+    for results in (sweep.unscaled, sweep.scaled):
+        assert f"{results[1].score_min:.1f} to {results[1].score_max:.1f}" in shown
+
+
 def test_hidden_keys_are_a_dash(show):
     (comparison,) = compare_scaling(RandomLayer(16, 2, causal=True).head_inputs(["one two three"]), [0])
     shown = show(ScalingView(comparison), 120)
