@@ -85,8 +85,9 @@ class Sheet(Figure):
             warnings.filterwarnings("always", message="Glyph ")
             matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font})
             self.savefig(stream, format=suffix, dpi=self.dpi, metadata=_METADATA[suffix])
-        if any(str(warning.message).startswith("Glyph ") for warning in caught):
-            self.notices.append("no installed font can join some of the characters: they are drawn as boxes")
+        notice = "no installed font can join some of the characters: they are drawn as boxes"
+        if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
+            self.notices.append(notice)
 
     def write(
         self,
@@ -191,7 +192,9 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     """Width of a line of text, in inches."""
     families, weight = _face(text, families, bold)
     properties = FontProperties(family=list(families), size=size, weight=weight)
-    width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
+        width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
     return float(width) / _RULER_DPI
 
 

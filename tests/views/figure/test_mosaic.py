@@ -291,6 +291,14 @@ def test_an_installed_font_that_has_the_glyph_is_used(monkeypatch):
     assert lettering.shown("Ж") == "Ж"
 
 
+@pytest.mark.parametrize("token", ["@\u0a4b", "\u1a55", "我\u0a4b"])
+def test_characters_that_no_font_can_join_are_a_notice_at_most(random_attention, token):
+    sheet = heatmap_figure(random_attention(1, (token,)))
+    for suffix in ("png", "svg", "pdf"):
+        sheet.save(io.BytesIO(), suffix)
+    assert len(sheet.notices) <= 1
+
+
 def test_the_font_of_last_resort_does_not_count():
     assert not [family for family, _ in lettering_module._installed_fonts() if "resort" in family.lower()]
 
