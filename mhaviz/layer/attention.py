@@ -132,10 +132,15 @@ def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced, overwrit
 
 def _unseen(S: Tensor, step: Step) -> bool:
     """Whether nobody will look at the scores again: no gradient, no trace, no transform such as vmap or compile."""
-    plain = type(S) is Tensor and S.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling()
-    return (
-        plain and step is untraced and not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
-    )
+    untouched = step is untraced and not torch.is_grad_enabled()
+    return untouched and S.device.type in ("cpu", "cuda") and _runs_as_it_is(S)
+
+
+def _runs_as_it_is(tensor: Tensor) -> bool:
+    """Whether this is a tensor with numbers in it, not one that stands for others in vmap, compile or the like."""
+    if type(tensor) is not Tensor or torch.compiler.is_compiling():
+        return False
+    return not torch._C._are_functorch_transforms_active()
 
 
 def check_heads(d_model: int, n_heads: int) -> None:
@@ -176,8 +181,6 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
 
 def _looks_additive(mask: Tensor) -> bool:
     """Whether this is a mask of 0 and −∞, which would be read upside down. Only looked at where that costs nothing."""
-    if not mask.is_floating_point() or type(mask) is not Tensor or mask.device.type != "cpu":
-        return False
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if not mask.is_floating_point() or mask.device.type != "cpu" or not _runs_as_it_is(mask):
         return False
     return bool((mask < 0).any() or mask.isnan().any())

@@ -179,15 +179,17 @@ class RandomLayer:
         return float32 * (parameters + positions + features + matrices) + masks
 
     def _source(self, batch: Batch) -> Source:
-        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
-        footnote = f"random weights, seed {self.seed}, d_model {self.d_model}, {heads}, {self._device}"
+        footnote = f"random weights, seed {self.seed}, {self._size_text}, {self._device}"
         details = {"kind": "random weights", "seed": self.seed, "device": str(self._device)}
         return Source(footnote, details | self._sizes(sentences=list(batch.sentences), target=batch.target))
 
     def _size_source(self, **given: object) -> Source:
-        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
-        footnote = f"an untrained layer, d_model {self.d_model}, {heads}; shapes only, nothing was computed"
+        footnote = f"an untrained layer, {self._size_text}; shapes only, nothing was computed"
         return Source(footnote, {"kind": "shapes only"} | self._sizes(**given))
+
+    @property
+    def _size_text(self) -> str:
+        return f"d_model {self.d_model}, {self.n_heads} head{'s' * (self.n_heads != 1)}"
 
     def _sizes(self, **given: object) -> dict[str, object]:
         mask = "causal" if self.causal else "none"
