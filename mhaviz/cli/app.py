@@ -78,12 +78,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
     except BrokenPipeError:  # who reads us has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_output()
         return DONE
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_output()
         return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)
+
+
+def _silence_output() -> None:
+    """Nobody can read what is left to write: let it not fail a second time at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -67,8 +67,8 @@ def save_all(
             with os.fdopen(handle, "wb") as stream:
                 _write(stream, target.suffix.lower(), record, sheet, whole)
             Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        for part, target in written:
-            part.replace(target)
+        for part, path in written:
+            part.replace(path)
     except OSError as error:
         raise MhavizError(f"cannot write {visible(str(path))}: {error.strerror or error}") from error
     finally:

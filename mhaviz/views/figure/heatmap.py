@@ -1,13 +1,23 @@
 """Attention weights as a figure: a mosaic of heads for every sentence, one scale for all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import READING, pair_title
+from mhaviz.views.captions import READING
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
-from mhaviz.views.figure.sheet import MARGIN, MOST_PIXELS, SMALL, TITLE, Sheet, fit, foot_height, snap, text_width
+from mhaviz.views.figure.sheet import (
+    MARGIN,
+    MOST_PIXELS,
+    SMALL,
+    Sheet,
+    fewer_pixels_notice,
+    foot_height,
+    snap,
+    text_width,
+    title_width,
+)
 from mhaviz.views.look import LEAST_DPI, Look
 from mhaviz.views.panels import head_panels
 
@@ -27,12 +37,11 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     layouts, size, dpi = _decide(attention.maps, lettering, look, attention.source.footnote)
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
-        sheet.notices.append(f"drawn at {dpi} dpi instead of {look.dpi}: no side has more than {MOST_PIXELS:,} pixels")
+        sheet.notices.append(fewer_pixels_notice(dpi, look.dpi))
     scale = look.weight_scale(attention.maps)
     y = MARGIN
     for attention_map, layout in zip(attention.maps, layouts, strict=True):
-        title = fit(titles(attention_map, lettering), 400, sheet.width - 2 * MARGIN, TITLE, lettering.families, True)
-        sheet.write(MARGIN, y + 0.1, title, TITLE, bold=True)
+        sheet.title(y + 0.1, attention_map.kind, attention_map.queries, attention_map.keys)
         y += _TITLE_HEIGHT
         draw_mosaic(sheet, MARGIN, y, layout, head_panels(attention_map, scale))
         _, top = layout.tile(0)
@@ -41,12 +50,6 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         y += layout.height + _BETWEEN
     sheet.foot(attention.source.footnote, _remark(layouts))
     return sheet
-
-
-def titles(attention_map: AttentionMap, lettering: Lettering) -> Callable[[int], str]:
-    """The title of a map in at most so many cells."""
-    m = attention_map
-    return lambda cells: pair_title(m.kind, m.queries, m.keys, cells, shown=lettering.shown)
 
 
 def _remark(layouts: Sequence[MosaicLayout]) -> str:
@@ -60,12 +63,12 @@ def _decide(
 ) -> tuple[list[MosaicLayout], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
     dpi = look.dpi
+    title = max(title_width(m.kind, m.queries, m.keys, lettering) for m in maps)
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         layouts = [decide_mosaic(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
-        widths = (text_width(titles(m, lettering)(400), TITLE, lettering.families, True) for m in maps)
         width = 2 * MARGIN + max(
             max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH,
-            min(max(widths), _WIDEST_TITLE),
+            min(title, _WIDEST_TITLE),
             text_width(footnote, SMALL),
             text_width(_remark(layouts), SMALL),
         )

@@ -9,11 +9,10 @@ from mhaviz.errors import ArgumentError
 from mhaviz.records import Report
 from mhaviz.views.captions import READING
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
-from mhaviz.views.figure.heatmap import titles
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
-from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit, fit_text, text_width
+from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, head_panels, scaling_panels
@@ -32,8 +31,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
     sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
     room = WIDTH - 2 * MARGIN
-    title = fit(titles(attention_map, lettering), 400, room, _TITLE, lettering.families, True)
-    sheet.write(MARGIN, 0.38, title, _TITLE, bold=True)
+    sheet.title(0.38, attention_map.kind, attention_map.queries, attention_map.keys, _TITLE)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):

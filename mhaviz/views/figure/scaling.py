@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mhaviz.records import ScalingComparison, ScalingSweep
-from mhaviz.views.captions import STATISTICS, pair_title
+from mhaviz.views.captions import STATISTICS
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
@@ -17,7 +17,6 @@ from mhaviz.views.figure.sheet import (
     QUIET,
     TITLE,
     Sheet,
-    fit,
     foot_height,
     snap,
     text_width,
@@ -69,15 +68,7 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
     height += TABLE_HEIGHT + 0.2 if alone else 0
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
-    title = fit(
-        lambda cells: pair_title(c.kind, c.queries, c.keys, cells, shown=lettering.shown),
-        400,
-        width - 2 * MARGIN,
-        TITLE,
-        lettering.families,
-        bold=True,
-    )
-    sheet.write(MARGIN, MARGIN + 0.1, title, TITLE, bold=True)
+    sheet.title(MARGIN + 0.1, c.kind, c.queries, c.keys)
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]

@@ -22,6 +22,8 @@ from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
+from mhaviz.records import Kind
+from mhaviz.views.captions import pair_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.labels import cut
@@ -38,6 +40,7 @@ INK, QUIET, ACCENT = "#1a1a1a", "#6b6b6b", "#c2410c"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
+_LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
 
 
 @contextmanager
@@ -66,9 +69,7 @@ class Sheet(Figure):
         self.lettering = lettering or Lettering()
         self.notices: list[str] = [self.lettering.notice] if self.lettering.notice else []
         if dpi > allowed:
-            self.notices.append(
-                f"drawn at {allowed} dpi instead of {dpi:g}: no side has more than {MOST_PIXELS:,} pixels"
-            )
+            self.notices.append(fewer_pixels_notice(allowed, dpi))
         self.width, self.height = width, height
 
     def _repr_png_(self) -> bytes:
@@ -119,6 +120,12 @@ class Sheet(Figure):
             parse_math=False,
             usetex=False,
         )
+
+    def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE) -> None:
+        """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
+        families, room = self.lettering.families, self.width - 2 * MARGIN
+        text = fit(_titles(kind, queries, keys, self.lettering), _LONGEST_TITLE, room, size, families, bold=True)
+        self.write(MARGIN, y, text, size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
@@ -196,6 +203,20 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
         warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
         width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
     return float(width) / _RULER_DPI
+
+
+def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> float:
+    """Inches that a title would take if there were room for all of it."""
+    return text_width(_titles(kind, queries, keys, lettering)(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
+
+
+def _titles(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> Callable[[int], str]:
+    return lambda cells: pair_title(kind, queries, keys, cells, shown=lettering.shown)
+
+
+def fewer_pixels_notice(dpi: float, asked: float) -> str:
+    """What to say of a picture that is drawn more coarsely than it was asked for."""
+    return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: no side has more than {MOST_PIXELS:,} pixels"
 
 
 def foot_height(width: float, footnote: str, remark: str) -> float:
