@@ -1,4 +1,4 @@
-"""What the scores are made of: the queries and keys of each head."""
+"""What scores and outputs are made of: the queries, keys and values of each head."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,13 @@ from mhaviz.records.source import Source
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """The queries and keys of every head, for one sentence or one pair.
+    """The queries, keys and values of every head, for one sentence or one pair.
 
     Attributes:
         query_tokens, key_tokens: the tokens of the rows and columns of the scores.
         query: float32, (n_heads, q_length, d_key).
         key: float32, (n_heads, k_length, d_key).
+        value: float32, (n_heads, k_length, d_key).
         visible: bool, (q_length, k_length); False where the mask hides a key from a query.
         kind, sentence: as in ``AttentionMap``.
     """
@@ -25,6 +26,7 @@ class HeadInputs:
     key_tokens: tuple[str, ...]
     query: NDArray[np.float32]
     key: NDArray[np.float32]
+    value: NDArray[np.float32]
     visible: NDArray[np.bool_]
     kind: Kind = "self"
     sentence: int | None = None
@@ -32,7 +34,7 @@ class HeadInputs:
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """The queries and keys of some sentences, and where they come from."""
+    """The queries, keys and values of some sentences, and where they come from."""
 
     source: Source
     inputs: tuple[HeadInputs, ...]

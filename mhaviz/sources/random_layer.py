@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding
@@ -16,7 +17,6 @@ from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ShapeTrace, Source
 from mhaviz.sources.batch import Batch
-from mhaviz.sources.devices import require_memory, resolve_device
 from mhaviz.sources.recorder import StepRecorder
 
 WORKED_EXAMPLE = (
@@ -84,7 +84,7 @@ class RandomLayer:
     def head_inputs(
         self, sentences: Sequence[str], target: str | None = None, studied_heads: int | None = None
     ) -> LayerInputs:
-        """The queries and keys of every head, for studies of the scores. Raises as ``attend`` does.
+        """The queries, keys and values of every head, for studies of what is made of them. Raises as ``attend`` does.
 
         ``studied_heads``: of how many heads a study will make scores, so that it fits into memory too.
         """
@@ -92,7 +92,7 @@ class RandomLayer:
         matrices = 10 * batch.q_length * batch.k_length * (studied_heads or self.n_heads)  # scores, weights, pictures
         require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
         with torch.no_grad():
-            Q, K = (
+            Q, K, V = (
                 heads.float().cpu().numpy()
                 for heads in self._model(batch).to(self._device).project(batch, self._device)
             )
@@ -102,6 +102,7 @@ class RandomLayer:
                 keys,
                 Q[i, :, : len(queries)],
                 K[i, :, : len(keys)],
+                V[i, :, : len(keys)],
                 causal_mask(len(queries))[0, 0].numpy() if self.causal else _all_visible(len(queries), len(keys)),
                 batch.kind,
                 batch.number(i),
@@ -212,12 +213,11 @@ class Model(nn.Module):
         query_ids = key_ids if batch.query_ids is batch.key_ids else batch.query_ids.to(device)
         return self.attend(query_ids, key_ids, batch.mask(device), step)
 
-    def project(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The queries and keys of every head, (batch_size, n_heads, length, d_key)."""
+    def project(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values of every head, (batch_size, n_heads, length, d_key)."""
         key_ids, query_ids = batch.key_ids.to(device), batch.query_ids.to(device)
         source = self._encode(key_ids, untraced)
-        Q, K, _ = self.attention.project(self._encode(query_ids, untraced), source, source)
-        return Q, K
+        return self.attention.project(self._encode(query_ids, untraced), source, source)
 
     def attend(
         self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced

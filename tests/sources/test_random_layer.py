@@ -91,6 +91,16 @@ def test_head_inputs_make_the_weights():
         np.testing.assert_allclose(torch.softmax(scores, dim=-1).numpy(), expected, atol=1e-6)
 
 
+def test_head_inputs_make_the_output():
+    layer = RandomLayer(64, 4)
+    (inputs,) = layer.head_inputs(["the cat sat"]).inputs
+    heads = torch.nn.functional.scaled_dot_product_attention(
+        *(torch.from_numpy(x) for x in (inputs.query, inputs.key, inputs.value))
+    )
+    concat = torch.from_numpy(layer.trace(["the cat sat"], values=True).step("concat").values)
+    torch.testing.assert_close(heads.transpose(0, 1).flatten(1), concat[0], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize(
     ("sentences", "target", "causal", "message"),
     [
@@ -128,7 +138,8 @@ def test_seeds_out_of_range(seed):
 
 MEASURE = """
 import sys
-from mhaviz.sources import devices, random_layer
+from mhaviz import devices
+from mhaviz.sources import random_layer
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.scaling import compare_scaling
 

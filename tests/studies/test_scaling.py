@@ -71,7 +71,7 @@ def test_known_scores():
         np.array([[[2.0, 0, 0, 0]]], np.float32),
         np.array([[[math.log(3), 0, 0, 0], [0, 1, 0, 0]]], np.float32),
     )
-    inputs = HeadInputs(("q",), ("a", "b"), query, key, np.ones((1, 2), bool), "cross")
+    inputs = HeadInputs(("q",), ("a", "b"), query, key, key, np.ones((1, 2), bool), "cross")
     (comparison,) = compare_scaling(LayerInputs(Source("test"), (inputs,)), [0])
     np.testing.assert_allclose(comparison.unscaled.weights, [[[0.9, 0.1]]], rtol=1e-6)  # e^(2 ln 3) = 9 against 1
     np.testing.assert_allclose(comparison.scaled.weights, [[[0.75, 0.25]]], rtol=1e-6)  # halved by √4: 3 against 1

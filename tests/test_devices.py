@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from mhaviz import devices
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources import devices
 from mhaviz.units import readable_bytes, readable_count
 
 
