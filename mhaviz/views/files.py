@@ -2,13 +2,14 @@
 
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.views.labels import visible
+from mhaviz.whole_files import write_whole
 
 if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
@@ -57,23 +58,7 @@ def save_all(
         MhavizError: a file could not be written; nothing is left behind.
     """
     sheet = _draw(draw) if any(path.suffix.lower() in FIGURE_SUFFIXES for path in paths) else None
-    written: list[tuple[Path, Path]] = []
-    path = Path()
-    try:
-        for path in paths:
-            target = path.resolve()  # a link stays a link
-            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}.", suffix=".part", dir=target.parent)
-            written.append((Path(name), target))
-            with os.fdopen(handle, "wb") as stream:
-                _write(stream, target.suffix.lower(), record, sheet, whole)
-            Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        for part, path in written:
-            part.replace(path)
-    except OSError as error:
-        raise MhavizError(f"cannot write {visible(str(path))}: {error.strerror or error}") from error
-    finally:
-        for part, _ in written:
-            part.unlink(missing_ok=True)
+    write_whole([(path, partial(_write, path.suffix.lower(), record, sheet, whole)) for path in paths])
     return sheet.notices if sheet else []
 
 
@@ -85,7 +70,7 @@ def _draw(draw: Callable[[], "Sheet"]) -> "Sheet":
 
 
 def _write(
-    stream: BinaryIO, suffix: str, record: object, sheet: "Sheet | None", whole: dict[str, object] | None
+    suffix: str, record: object, sheet: "Sheet | None", whole: dict[str, object] | None, stream: BinaryIO
 ) -> None:
     from mhaviz.records import Attention
     from mhaviz.views.data import document, safetensors_bytes, write_json
@@ -101,9 +86,3 @@ def _write(
     else:
         assert sheet is not None
         sheet.save(stream, suffix[1:])
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

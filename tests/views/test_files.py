@@ -73,8 +73,8 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
     old.write_bytes(b"old")
     write = files._write
 
-    def fill_up(stream, suffix, *rest):
-        write(stream, suffix, *rest)
+    def fill_up(suffix, *rest):
+        write(suffix, *rest)
         if suffix == ".json":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
