@@ -14,6 +14,7 @@ from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.trace_shapes import trace_shapes
+from mhaviz.cli.train import train
 from mhaviz.errors import ArgumentError, MhavizError
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
@@ -22,7 +23,7 @@ app = typer.Typer(
     name="mhaviz",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (heatmap, trace_shapes, compare_scaling, report):
+for command in (heatmap, trace_shapes, compare_scaling, report, train):
     app.command()(command)
 
 
@@ -71,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:  # a usage error
         command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
         return _fail(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_COMMAND_LINE)
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        return _fail(str(interrupt) or "interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise

@@ -6,7 +6,8 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import read_sentences, require_one, require_words
+from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ def compare_scaling(
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
+    checkpoint: options.Checkpoint = None,
+    kind: options.KindOption = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -35,7 +38,8 @@ def compare_scaling(
 ) -> None:
     """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
 
-    Without a sentence: the first of the worked example. Unscaled scores spread as √d_key, so that the softmax
+    Without a sentence: the first of the worked example. Of a trained model it is source-target attention that is
+    compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax
     saturates as d_key grows, and its Jacobian, through which gradients pass, vanishes.
 
     Output: a .png, .svg, .pdf or .json file.
@@ -48,9 +52,11 @@ def compare_scaling(
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
     if sweep:
         _check_sweep(context)
+    elif checkpoint:
+        require_some(texts)
 
     from mhaviz.layer.tokens import tokenize
-    from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
+    from mhaviz.sources.random_layer import WORKED_EXAMPLE
     from mhaviz.studies import scaling
     from mhaviz.views.look import Look
 
@@ -72,8 +78,8 @@ def compare_scaling(
         delivery.deliver(swept, draw_sweep, view_sweep)
         return
 
-    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
-    chosen = options.parse_heads(head, heads)
+    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    chosen = options.parse_heads(head, layer.n_heads)
     (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
@@ -91,8 +97,8 @@ def compare_scaling(
 
 def _check_sweep(context: typer.Context) -> None:
     """Raise ArgumentError for options that a sweep would not heed: it goes through d_key with one head of its own."""
-    unheeded = ("target", "head", "d_model", "heads", "device", "mask")
-    given = [name for name in unheeded if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ArgumentError(f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {names}")
+    unheeded = options.given(context, ("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"))
+    if unheeded:
+        raise ArgumentError(
+            f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"
+        )

@@ -6,6 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.sentences import quotes_notice, read_sentences, require_some, require_words
 from mhaviz.views.files import FIGURE_SUFFIXES
 
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 
 
 def heatmap(
+    context: typer.Context,
     sentences: options.Sentences = None,
     file: options.File = None,
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "all",
+    checkpoint: options.Checkpoint = None,
+    kind: options.KindOption = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -37,6 +41,9 @@ def heatmap(
 
     Each row of a map is a query, each column a key, each cell the weight that the query gives to the key.
 
+    With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
+    it; each row of its source-target attention is labelled with the word that is being produced.
+
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
     delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
@@ -44,12 +51,11 @@ def heatmap(
     require_some(texts)
     require_words("--target", target)
 
-    from mhaviz.sources.random_layer import RandomLayer
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
-    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
-    chosen = options.parse_heads(head, heads)
+    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    chosen = options.parse_heads(head, layer.n_heads)
     attention = layer.attend(texts, target).select(chosen)
 
     def draw() -> "Sheet":

@@ -1,5 +1,6 @@
 """The options that commands share."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ import typer
 
 from mhaviz.errors import ArgumentError
 
-_LAYER, _OUTPUT, _LOOK = "The layer", "Output", "Looks"
+_LAYER, _TRAINED, _OUTPUT, _LOOK = "The layer", "A trained model", "Output", "Looks"
 
 
 class Mask(StrEnum):
@@ -16,6 +17,14 @@ class Mask(StrEnum):
 
     none = "none"
     causal = "causal"
+
+
+class AttentionKind(StrEnum):
+    """The attentions of a trained model."""
+
+    self_ = "self"
+    masked = "masked"
+    cross = "cross"
 
 
 Sentences = Annotated[
@@ -37,6 +46,19 @@ Device = Annotated[
     str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the layer runs.", rich_help_panel=_LAYER)
 ]
 MaskOption = Annotated[Mask, typer.Option("--mask", help="causal: a query sees no later key.", rich_help_panel=_LAYER)]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|translation",
+        help="A model that has learnt something, in place of random weights: made by mhaviz train, or the translator "
+        "that comes with mhaviz.",
+        rich_help_panel=_TRAINED,
+    ),
+]
+KindOption = Annotated[
+    AttentionKind | None,
+    typer.Option("--kind", help="Which of a trained model's attentions.", rich_help_panel=_TRAINED),
+]
 Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
@@ -54,6 +76,12 @@ Vmax = Annotated[
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Columns = Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=_LOOK)]
+
+
+def given(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """Those of these parameters that stand on the command line, as options are written."""
+    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in names}
+    return [f"--{name.replace('_', '-')}" for name, source in sources.items() if source == "COMMANDLINE"]
 
 
 def parse_vmax(text: str) -> float | None:

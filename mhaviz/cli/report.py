@@ -1,11 +1,13 @@
 """mhaviz report"""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
 
 
 def report(
+    context: typer.Context,
     sentence: options.OneSentence = None,
     file: options.File = None,
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
+    checkpoint: options.Checkpoint = None,
+    kind: options.KindOption = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -35,7 +40,7 @@ def report(
 ) -> None:
     """Put tokens, heads, shapes and scaling on one page.
 
-    The page is A4.
+    The page is A4. Of a trained model it is about source-target attention, or another --kind.
 
     Output: a .png, .svg, .pdf or .json file.
     """
@@ -46,17 +51,18 @@ def report(
     require_words("--target", target)
 
     from mhaviz.records import Report
-    from mhaviz.sources.random_layer import RandomLayer
     from mhaviz.studies.scaling import compare_scaling
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
-    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
-    chosen = options.parse_heads(head, heads)
+    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
     (comparison,) = compare_scaling(layer.head_inputs(texts, target, 1), chosen)
-    page = Report(layer.attend(texts, target), layer.trace(texts, target), comparison)
+    attention = layer.attend(texts, target)
+    studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
+    page = Report(studied, layer.trace(texts, target), comparison)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.report import report_figure

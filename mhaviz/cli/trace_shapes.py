@@ -6,7 +6,8 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import quotes_notice, read_sentences, require_words
+from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.sentences import quotes_notice, read_sentences, require_some, require_words
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def trace_shapes(
+    context: typer.Context,
     sentences: options.Sentences = None,
     file: options.File = None,
     target: options.Target = None,
@@ -27,6 +29,8 @@ def trace_shapes(
         str | None,
         typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
     ] = None,
+    checkpoint: options.Checkpoint = None,
+    kind: options.KindOption = None,
     d_model: Annotated[
         int | None,
         typer.Option("--d-model", help="Features of each token.  [default: 512; worked example: 8]"),
@@ -46,7 +50,8 @@ def trace_shapes(
 
     Without a sentence: the worked example, three sentences with d_model 8 and 4 heads. Shapes alone are traced without
     computing anything, so any size will do. The bytes are those that a step adds: none for a view. A product and a sum
-    count one operation each, a softmax five a weight.
+    count one operation each, a softmax five a weight. Of a trained model it is the way through source-target attention
+    that is traced, or another --kind.
 
     Output: a .png, .svg, .pdf or .json file.
     """
@@ -55,14 +60,16 @@ def trace_shapes(
     require_words("--target", target)
     element = _parse_element(follow)
     bare_sizes = batch_size is not None or seq_length is not None
-    if bare_sizes and (texts or target or values):
+    if bare_sizes and (texts or target or values or checkpoint):
         raise ArgumentError(
-            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target and --values"
+            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --checkpoint"
         )
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
     if target and not texts:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+    if checkpoint:
+        require_some(texts)
     worked_example = not texts and not bare_sizes
 
     from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
@@ -70,15 +77,18 @@ def trace_shapes(
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = Look(dpi=dpi)
-    layer = RandomLayer(
+    layer = choose_layer(
+        context,
+        checkpoint,
+        kind,
         usual_d_model if d_model is None else d_model,
         usual_heads if heads is None else heads,
         seed,
         device,
-        mask is options.Mask.causal,
+        mask,
     )
     trace: ShapeTrace
-    if seq_length is not None:
+    if seq_length is not None and isinstance(layer, RandomLayer):
         trace = layer.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
         trace = layer.trace(texts or WORKED_EXAMPLE, target, values)

@@ -22,3 +22,24 @@ class Step(Protocol):
 def untraced(definition: str, tensor: Tensor, axes: str) -> Tensor:
     """Nobody listens: hand the tensor back. The default everywhere."""
     return tensor
+
+
+def within(part: str, step: Step) -> Step:
+    """Tell a listener which part of a model a step is of: "Q" of the part "cross" becomes "cross Q"."""
+    if step is untraced:
+        return untraced
+
+    def named(definition: str, tensor: Tensor, axes: str) -> Tensor:
+        return step(f"{part} {definition}", tensor, axes)
+
+    return named
+
+
+def only(part: str, step: Step) -> Step:
+    """Listen to one part of a model, whose steps then have their plain names again: "cross Q" becomes "Q"."""
+
+    def heard(definition: str, tensor: Tensor, axes: str) -> Tensor:
+        whose, _, plain = definition.partition(" ")
+        return step(plain, tensor, axes) if whose == part else tensor
+
+    return heard

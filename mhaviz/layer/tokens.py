@@ -60,6 +60,10 @@ def _character_class(character: str) -> str:
     return "W"
 
 
+START, END = "<start>", "<end>"
+"""Marks of where a sentence that is being written begins and ends. No word looks like them: it would have no < or >."""
+
+
 class Vocabulary:
     """The words of some sentences, numbered in the order in which they first appear.
 
@@ -69,12 +73,15 @@ class Vocabulary:
     PADDING = 0
 
     def __init__(self, sentences: Iterable[Sequence[str]]) -> None:
-        words = dict.fromkeys(word for sentence in sentences for word in sentence)
-        self._ids = {word: number for number, word in enumerate(words, start=self.PADDING + 1)}
+        self.words = tuple(dict.fromkeys(word for sentence in sentences for word in sentence))
+        self._ids = {word: number for number, word in enumerate(self.words, start=self.PADDING + 1)}
 
     def __len__(self) -> int:
         """How many rows an embedding table needs: one a word, and one for the padding."""
-        return len(self._ids) + 1
+        return len(self.words) + 1
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
 
     def ids(self, words: Sequence[str], length: int | None = None) -> list[int]:
         """The numbers of ``words``, filled up with padding to ``length``.
@@ -84,3 +91,7 @@ class Vocabulary:
         """
         padding = [self.PADDING] * ((length or 0) - len(words))
         return [self._ids[word] for word in words] + padding
+
+    def word(self, number: int) -> str:
+        """The word of a number that is not the padding's."""
+        return self.words[number - 1]

@@ -6,14 +6,18 @@ from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, Sco
 from mhaviz.records.scores import HeadInputs, LayerInputs
 from mhaviz.records.source import Source
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
+from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 
 __all__ = [
+    "AlignmentErrors",
     "Attention",
     "AttentionMap",
+    "Evaluation",
     "FollowedElement",
     "HeadInputs",
     "Kind",
     "LayerInputs",
+    "LearningPoint",
     "Report",
     "Scaling",
     "ScalingComparison",
@@ -22,5 +26,6 @@ __all__ = [
     "ShapeTrace",
     "Source",
     "TraceStep",
+    "Training",
     "Visit",
 ]

@@ -3,7 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mhaviz.records import AttentionMap, FollowedElement, Kind, ScoreStatistics, ShapeTrace, TraceStep
+from mhaviz.records import (
+    AttentionMap,
+    Evaluation,
+    FollowedElement,
+    Kind,
+    ScoreStatistics,
+    ShapeTrace,
+    TraceStep,
+    Training,
+)
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import cut, in_ascii, visible
 
@@ -52,6 +61,23 @@ def pair_title(
     head = KINDS[kind] + ": "
     room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
     return cut(head + arrow.join(cut(sentence, max(room, 8), ellipsis) for sentence in sentences), width, ellipsis)
+
+
+def training_text(training: Training) -> str:
+    """ "a translator of 105,213 parameters, trained on 7,500 sentences; 500 held out"."""
+    model = "translator" if training.task == "translation" else "language model"
+    return (
+        f"a {model} of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
+        f"{training.held_out_sentences:,} held out"
+    )
+
+
+def evaluation_text(evaluation: Evaluation) -> str:
+    """What the model gets right, in a line."""
+    return (
+        f"{evaluation.sentences:,} sentence{'s' * (evaluation.sentences != 1)} that it was not trained on: "
+        f"{evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
+    )
 
 
 def shape_text(sizes: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import singledispatch
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.records import (
     Attention,
     AttentionMap,
+    Evaluation,
     FollowedElement,
     Report,
     ScalingComparison,
@@ -22,7 +23,11 @@ from mhaviz.records import (
     ShapeTrace,
     Source,
     TraceStep,
+    Training,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @singledispatch
@@ -80,6 +85,16 @@ def _(record: Report) -> dict[str, Any]:
     return document(record.attention) | {name: _without_head(document(part)) for name, part in parts.items()}
 
 
+@document.register
+def _(record: Training) -> dict[str, Any]:
+    return _head(record.source) | _without_source(record)
+
+
+@document.register
+def _(record: Evaluation) -> dict[str, Any]:
+    return _head(record.source) | _without_source(record)
+
+
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
     """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
 
@@ -133,6 +148,10 @@ def _head(source: Source) -> dict[str, Any]:
 
 def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in whole.items() if name not in ("mhaviz", "source")}
+
+
+def _without_source(record: "DataclassInstance") -> dict[str, Any]:
+    return {name: part for name, part in asdict(record).items() if name != "source"}
 
 
 def _describe(m: AttentionMap) -> dict[str, Any]:

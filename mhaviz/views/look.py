@@ -20,6 +20,7 @@ class Look:
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
         vmax: the weight that has the last colour; None: the largest weight that is drawn.
+        numbers: whether a figure writes them into its cells where there is room.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
@@ -29,6 +30,7 @@ class Look:
     dpi: int = 150
     columns: int | None = None
     vmax: float | None = 1.0
+    numbers: bool = True
 
     def __post_init__(self) -> None:
         if self.cmap != BONE:  # which needs no look at matplotlib's list

@@ -1,6 +1,7 @@
 """Attention weights as a figure: a mosaic of heads for every sentence, one scale for all."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
@@ -65,7 +66,8 @@ def _decide(
     dpi = look.dpi
     title = max(title_width(m.kind, m.queries, m.keys, lettering) for m in maps)
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
-        layouts = [decide_mosaic(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
+        decide = partial(decide_mosaic, stacked=len(maps), numbers=look.numbers)
+        layouts = [decide(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
         width = 2 * MARGIN + max(
             max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH,
             min(title, _WIDEST_TITLE),

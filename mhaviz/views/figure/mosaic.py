@@ -98,11 +98,14 @@ def decide_mosaic(
     most_height: float = math.inf,
     text_length: int = 4,
     least_tile: float = 0.3,
+    stacked: int = 1,
+    numbers: bool = True,
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these tokens, their cells on whole pixels.
 
     The mosaic keeps to ``most_width`` and ``most_height`` inches as long as no side of a tile falls below
-    ``least_tile``. ``text_length``: characters of the longest number in a cell.
+    ``least_tile``. ``text_length``: characters of the longest number in a cell. ``stacked``: how many such mosaics
+    share the page, one above the other. ``numbers``: write them into cells that have room.
     """
     q_length, k_length = len(queries), len(keys)
     query_labels, key_labels = _labels(queries, lettering), _labels(keys, lettering)
@@ -112,7 +115,8 @@ def decide_mosaic(
 
     height, width = _ideal_cell(q_length, k_length)
     if columns is None:
-        columns = _choose_columns(n_tiles, k_length * width + _GAP, q_length * height + _GAP + _TITLE, most_width)
+        tile = k_length * width + _GAP, stacked * (q_length * height + _GAP + _TITLE)
+        columns = _choose_columns(n_tiles, *tile, most_width)
     columns = min(columns, n_tiles)
     rows = -(-n_tiles // columns)
     beside = (most_width - widest(query_labels, _label_size(height)) + _GAP) / columns - _GAP
@@ -126,7 +130,7 @@ def decide_mosaic(
     query_every = every(q_length, int(q_length * query_pitch * POINTS / (size * 1.05)))
     key_every = every(k_length, int(k_length * key_pitch * POINTS / (size * 1.05)))
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
-    with_values = max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
+    with_values = numbers and max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
     key_widest = widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
     return MosaicLayout(

@@ -1,0 +1,68 @@
+"""mhaviz train --evaluate"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mhaviz.cli.corpora import BUILT_IN, read_corpus
+from mhaviz.cli.delivery import Delivery
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from mhaviz.training.checkpoint import Checkpoint
+    from mhaviz.training.corpus import Pair
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, dpi: int) -> None:
+    """Say how much a checkpoint gets right of what it has not been trained on, and deliver that.
+
+    Raises:
+        ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
+        MhavizError: a file that cannot be read.
+    """
+    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.studies.alignment import alignment_errors
+    from mhaviz.training.checkpoint import load_checkpoint
+    from mhaviz.views.look import Look
+
+    look = Look(dpi=dpi)
+    checkpoint = load_checkpoint(name)
+    model = TrainedModel(checkpoint, device)
+    pairs, notice = _not_trained_on(checkpoint, name, corpus)
+    evaluation = model.evaluate(pairs)
+    aligned = [pair for pair in pairs if pair.alignment]
+    if aligned:
+        gold = [pair.alignment or () for pair in aligned]
+        evaluation = replace(evaluation, alignment=alignment_errors(model.source_target_maps(aligned), gold))
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.training import evaluation_figure
+
+        return evaluation_figure(evaluation, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.training import EvaluationView
+
+        return EvaluationView(evaluation)
+
+    delivery.deliver(evaluation, draw, view, notice=notice)
+
+
+def _not_trained_on(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tuple[Sequence[Pair], str | None]":
+    """What is held out of the checkpoint's own corpus, or all of another; and what to tell of it."""
+    from mhaviz.training.grammar import NAME
+
+    if corpus is None and checkpoint.corpus != NAME:
+        raise ArgumentError(
+            f"this checkpoint has learnt from {checkpoint.corpus}; name it: mhaviz train {checkpoint.corpus} "
+            f"--evaluate {name}"
+        )
+    read = read_corpus(corpus or BUILT_IN, checkpoint.task, checkpoint.plan.seed)
+    if read.fingerprint == checkpoint.fingerprint:
+        return read.held_out, None
+    notice = f"the checkpoint has learnt from {checkpoint.corpus} and not from these sentences: all are evaluated"
+    return read.pairs, notice

@@ -1,0 +1,137 @@
+"""What stands around the attention in a Transformer. Vaswani et al. 2017, sections 3.1 and 3.3, with one layer a side.
+
+``Translator`` is the encoder–decoder of figure 1: source words in, target words out, with its three uses of attention.
+``LanguageModel`` is a decoder alone, as in Radford et al. 2018: words in, the next word out.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.layer.embedding import Embeddings, PositionalEncoding
+from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.steps import Step, untraced, within
+
+
+class AttentionBlock(nn.Module):
+    """LayerNorm(X + dropout(MultiHeadAttention(X, memory, memory))). Section 3.1, where the norm comes last."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, n_heads, dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, *, step: Step = untraced
+    ) -> tuple[Tensor, Tensor]:
+        """x (batch_size, q_length, d_model) attends to memory (batch_size, k_length, d_model).
+
+        Returns:
+            What x becomes, in its shape, and the weights, (batch_size, n_heads, q_length, k_length).
+        """
+        output, weights = self.attention(x, memory, memory, mask, step=step)
+        return self.norm(x + self.dropout(output)), weights
+
+
+class FeedForwardBlock(nn.Module):
+    """LayerNorm(X + dropout(max(0, X W1 + b1) W2 + b2)), for each position by itself. Section 3.3."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
+        super().__init__()
+        self.W1, self.W2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (batch_size, length, d_model) → the same shape."""
+        hidden = self.dropout(self.W1(x).relu())
+        after: Tensor = self.norm(x + self.dropout(self.W2(hidden)))
+        return after
+
+
+class Decoded(NamedTuple):
+    """What a decoder says of each position.
+
+    Attributes:
+        logits: of the word that comes next, (batch_size, length, vocab_size).
+        masked: weights of the masked self-attention, (batch_size, n_heads, length, length).
+        cross: weights of the source-target attention, (batch_size, n_heads, length, source_length); None without one.
+    """
+
+    logits: Tensor
+    masked: Tensor
+    cross: Tensor | None = None
+
+
+class Translator(nn.Module):
+    """The encoder–decoder: section 3.1 and figure 1. Each of its three attentions is one ``MultiHeadAttention``.
+
+    Args:
+        source_size, target_size: how many words each vocabulary has, the padding included.
+        d_model, n_heads: as in ``MultiHeadAttention``.
+        d_ff: hidden features of the feed-forward blocks.
+        dropout: the share that is dropped in training.
+    """
+
+    def __init__(
+        self, source_size: int, target_size: int, d_model: int, n_heads: int, d_ff: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.source_embeddings = Embeddings(source_size, d_model)
+        self.target_embeddings = Embeddings(target_size, d_model)
+        self.position = PositionalEncoding(d_model, dropout)
+        self.encoder_self = AttentionBlock(d_model, n_heads, dropout)
+        self.encoder_forward = FeedForwardBlock(d_model, d_ff, dropout)
+        self.decoder_self = AttentionBlock(d_model, n_heads, dropout)
+        self.decoder_source = AttentionBlock(d_model, n_heads, dropout)
+        self.decoder_forward = FeedForwardBlock(d_model, d_ff, dropout)
+        self.output = nn.Linear(d_model, target_size)
+
+    def encode(
+        self, source_ids: Tensor, source_mask: Tensor | None = None, *, step: Step = untraced
+    ) -> tuple[Tensor, Tensor]:
+        """source_ids (batch_size, source_length) → memory, (batch_size, source_length, d_model), and self weights.
+
+        ``source_mask`` hides padding, as in ``MultiHeadAttention.forward``.
+        """
+        in_self, in_cross = within("self", step), within("cross", step)
+        x = self.position(self.source_embeddings(source_ids, step=in_self), step=in_self)
+        x, weights = self.encoder_self(x, x, source_mask, step=in_self)
+        x = self.encoder_forward(x)
+        return in_cross("X source = encoder(source)", x, "batch_size k_length d_model"), weights
+
+    def decode(
+        self, target_ids: Tensor, memory: Tensor, source_mask: Tensor | None = None, *, step: Step = untraced
+    ) -> Decoded:
+        """What comes after each of target_ids, (batch_size, target_length), the first of which is the start mark.
+
+        Padding at the end of a target needs no mask: no real word sees what stands after it.
+        """
+        in_masked, in_cross = within("masked", step), within("cross", step)
+        x = self.position(self.target_embeddings(target_ids, step=in_masked), step=in_masked)
+        mask = causal_mask(target_ids.shape[1], target_ids.device)
+        x, masked = self.decoder_self(x, x, mask, step=in_masked)
+        x = in_cross("X target = decoder so far", x, "batch_size q_length d_model")
+        x, cross = self.decoder_source(x, memory, source_mask, step=in_cross)
+        return Decoded(self.output(self.decoder_forward(x)), masked, cross)
+
+
+class LanguageModel(nn.Module):
+    """A decoder without a source: masked self-attention, feed-forward, output. Arguments as in ``Translator``."""
+
+    def __init__(self, vocab_size: int, d_model: int, n_heads: int, d_ff: int, dropout: float) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(vocab_size, d_model)
+        self.position = PositionalEncoding(d_model, dropout)
+        self.decoder_self = AttentionBlock(d_model, n_heads, dropout)
+        self.decoder_forward = FeedForwardBlock(d_model, d_ff, dropout)
+        self.output = nn.Linear(d_model, vocab_size)
+
+    def decode(self, ids: Tensor, *, step: Step = untraced) -> Decoded:
+        """What comes after each of ids, (batch_size, length)."""
+        in_masked = within("masked", step)
+        x = self.position(self.embeddings(ids, step=in_masked), step=in_masked)
+        x, masked = self.decoder_self(x, x, causal_mask(ids.shape[1], ids.device), step=in_masked)
+        return Decoded(self.output(self.decoder_forward(x)), masked)

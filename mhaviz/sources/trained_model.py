@@ -1,0 +1,316 @@
+"""A model that has learnt something: its attention on sentences of the words that it knows."""
+
+import copy
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mhaviz.devices import require_memory, resolve_device
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.steps import Step, only, untraced
+from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.layer.transformer import Decoded, LanguageModel, Translator
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    Evaluation,
+    HeadInputs,
+    Kind,
+    LayerInputs,
+    LearningPoint,
+    ShapeTrace,
+    Source,
+    Training,
+)
+from mhaviz.sources.batch import words_of
+from mhaviz.sources.random_layer import VALUES_UP_TO
+from mhaviz.sources.recorder import StepRecorder
+from mhaviz.training.batch import PairBatch
+from mhaviz.training.checkpoint import Checkpoint
+from mhaviz.training.corpus import MOST_WORDS, Pair, Task
+from mhaviz.training.evaluation import SCORES, held_out_score, perplexity, translate
+
+KINDS: dict[Task, tuple[Kind, ...]] = {"translation": ("self", "masked", "cross"), "language": ("masked",)}
+"""The attentions of a model for each task, in the order in which a sentence meets them."""
+
+_AT_ONCE = 100  # pairs
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The model of a checkpoint, in place of a layer with random weights.
+
+    Where no target is given, a translator writes one, greedily. Its decoder reads the start mark and the target, and
+    produces the target and the end mark: the rows of source-target attention are named after the word that is being
+    produced, those of masked self-attention after the word that is read.
+
+    Attributes:
+        checkpoint: what has been learnt.
+        device: see ``resolve_device``.
+        kind: which attention ``head_inputs`` and ``trace`` look at, and ``attend`` if it is given; None: the last for
+            the former, all for the latter.
+
+    Raises:
+        ArgumentError: the model has no attention of this kind, a device that has no name.
+        MhavizError: a device that is not there.
+    """
+
+    checkpoint: Checkpoint
+    device: str = "auto"
+    kind: Kind | None = None
+
+    def __post_init__(self) -> None:
+        kinds = KINDS[self.checkpoint.task]
+        if self.kind is not None and self.kind not in kinds:
+            raise ArgumentError(
+                f"expected a kind of attention that a {self.checkpoint.task} model has, {', '.join(kinds)}, "
+                f"got {self.kind}"
+            )
+        _ = self._device
+
+    @property
+    def n_heads(self) -> int:
+        """Of each attention."""
+        return self.checkpoint.sizes.n_heads
+
+    def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
+        """The weights of every attention of the model, or of the one kind, for each sentence.
+
+        Raises:
+            ArgumentError: a sentence without words, with too many, or with words that the model does not know; a
+                target with several sentences, or for a model of a language.
+            MhavizError: the input does not fit into memory.
+        """
+        return self.attend_pairs(self._pairs(sentences, target), target is not None)
+
+    def attend_pairs(self, pairs: Sequence[Pair], target_given: bool = True) -> Attention:
+        """The same for sentences and targets of known words."""
+        kinds = KINDS[self.checkpoint.task] if self.kind is None else (self.kind,)
+        batch = self._batch(pairs)
+        self._require_memory(batch, len(kinds))
+        weights = self._run(batch)
+        maps = []
+        for i, pair in enumerate(pairs):
+            for kind in kinds:
+                queries, keys = _tokens(pair, kind)
+                cut = weights[kind][i, :, : len(queries), : len(keys)].float().cpu().numpy()
+                maps.append(AttentionMap(queries, keys, cut, kind, sentence=i if len(pairs) > 1 else None))
+        return Attention(self._source(pairs, target_given), tuple(maps))
+
+    def head_inputs(
+        self, sentences: Sequence[str], target: str | None = None, studied_heads: int | None = None
+    ) -> LayerInputs:
+        """The queries, keys and values of every head of one attention. Raises as ``attend`` does.
+
+        ``studied_heads`` is not looked at: what a trained model takes in is short.
+        """
+        pairs, kind = self._pairs(sentences, target), self._studied_kind
+        batch = self._batch(pairs)
+        self._require_memory(batch, 1)
+        heads: dict[str, Tensor] = {}
+
+        def keep(definition: str, tensor: Tensor, axes: str) -> Tensor:
+            name, _, _ = definition.partition(" = ")
+            if name in ("Q heads", "K heads", "V heads"):
+                heads[name] = tensor.float().cpu()
+            return tensor
+
+        self._run(batch, only(kind, keep))
+        inputs = []
+        for i, pair in enumerate(pairs):
+            queries, keys = _tokens(pair, kind)
+            hidden_later = causal_mask(len(queries))[0, 0].numpy()
+            inputs.append(
+                HeadInputs(
+                    queries,
+                    keys,
+                    heads["Q heads"][i, :, : len(queries)].numpy(),
+                    heads["K heads"][i, :, : len(keys)].numpy(),
+                    heads["V heads"][i, :, : len(keys)].numpy(),
+                    hidden_later if kind == "masked" else np.ones((len(queries), len(keys)), dtype=np.bool_),
+                    kind,
+                    i if len(pairs) > 1 else None,
+                )
+            )
+        return LayerInputs(self._source(pairs, target is not None), tuple(inputs))
+
+    def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
+        """Every step of the way through one attention, with what leads to it; see ``RandomLayer.trace``."""
+        pairs, kind = self._pairs(sentences, target), self._studied_kind
+        device = self._device if values else torch.device("meta")
+        batch = self._batch(pairs, device)
+        if values:
+            self._require_memory(batch, 3)
+        model = self._model if values else copy.deepcopy(self._model).to(device)
+        recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
+        with recorder:
+            self._run(batch, only(kind, recorder), model)
+        tokens = tuple(_tokens(pair, kind)[0] for pair in pairs)
+        return ShapeTrace(self._source(pairs, target is not None), tuple(recorder.steps), tokens)
+
+    def history(self) -> Training:
+        """How the model learnt."""
+        c = self.checkpoint
+        return Training(
+            source=self._source(),
+            task=c.task,
+            score_name=SCORES[c.task],
+            points=tuple(LearningPoint(m.step, m.loss, m.score) for m in c.milestones),
+            steps=c.plan.steps,
+            training_sentences=c.sentences[0],
+            held_out_sentences=c.sentences[1],
+            parameters=sum(parameter.numel() for parameter in self._model.parameters()),
+        )
+
+    def evaluate(self, pairs: Sequence[Pair]) -> Evaluation:
+        """How much of these sentences it gets right; whether its attention aligns them is a study's question.
+
+        Raises:
+            ArgumentError: words that the model does not know.
+        """
+        c = self.checkpoint
+        self._check([word for pair in pairs for word in pair.target], "target word")
+        self._check([word for pair in pairs for word in pair.source], "source word")
+        return Evaluation(
+            source=self._source(),
+            task=c.task,
+            score_name=SCORES[c.task],
+            score=held_out_score(c, pairs, self._device),
+            perplexity=perplexity(c, pairs, self._device),
+            sentences=len(pairs),
+        )
+
+    def source_target_maps(self, pairs: Sequence[Pair]) -> tuple[AttentionMap, ...]:
+        """Each pair's source-target attention while its own target is read; a row a word, none for the end mark."""
+        maps: list[AttentionMap] = []
+        for first in range(0, len(pairs), _AT_ONCE):
+            some = pairs[first : first + _AT_ONCE]
+            weights = self._run(self._batch(some))["cross"].float().cpu().numpy()
+            for p, a in zip(some, weights, strict=True):
+                cut = a[:, : len(p.target), : len(p.source)]
+                maps.append(AttentionMap(p.target, p.source, cut, "cross", sentence=len(maps)))
+        return tuple(maps)
+
+    @cached_property
+    def _device(self) -> torch.device:
+        return resolve_device(self.device)
+
+    @property
+    def _model(self) -> Translator | LanguageModel:
+        return self.checkpoint.model.to(self._device).eval()
+
+    @property
+    def _studied_kind(self) -> Kind:
+        return self.kind or KINDS[self.checkpoint.task][-1]
+
+    def _pairs(self, sentences: Sequence[str], target: str | None) -> list[Pair]:
+        """The words of each sentence, with those of its target, given or written by the model."""
+        if not sentences:
+            raise ArgumentError("expected at least one sentence, got none")
+        if target is not None and len(sentences) > 1:
+            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
+        texts = [tuple(words_of(sentence)) for sentence in sentences]
+        for words in texts:
+            self._check_length(words)
+            self._check(words, "source word" if self.checkpoint.task == "translation" else "word")
+        if self.checkpoint.task == "language":
+            if target is not None:
+                raise ArgumentError("a model of a language attends to one sentence, got a target as well; leave it out")
+            return [Pair((), words) for words in texts]
+        if target is not None:
+            words = tuple(words_of(target))
+            self._check_length(words)
+            self._check(words, "target word")
+            return [Pair(texts[0], words)]
+        translations = translate(self.checkpoint, texts, self._device)
+        return [Pair(source, words) for source, words in zip(texts, translations, strict=True)]
+
+    def _check_length(self, words: Sequence[str]) -> None:
+        """Raise ArgumentError if a sentence is longer than any that a model is trained on."""
+        if len(words) > MOST_WORDS:
+            raise ArgumentError(
+                f"expected a sentence of at most {MOST_WORDS} words, as a trained model takes them, got {len(words)}; "
+                f"split it"
+            )
+
+    def _check(self, words: Sequence[str], what: Literal["source word", "target word", "word"]) -> None:
+        """Raise ArgumentError, with words that are near, if the model does not know one."""
+        known = self.checkpoint.source_vocabulary if what == "source word" else self.checkpoint.target_vocabulary
+        unknown = [word for word in dict.fromkeys(words) if word not in known]
+        if unknown:
+            named = ", ".join(f'"{word:.40}"{_near(word, known)}' for word in unknown[:8])
+            more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
+            raise ArgumentError(
+                f"expected {what}s that the checkpoint has learnt, {len(known.words):,} of them, got {named}{more}"
+            )
+
+    def _batch(self, pairs: Sequence[Pair], device: torch.device | None = None) -> PairBatch:
+        c = self.checkpoint
+        return PairBatch(pairs, c.source_vocabulary, c.target_vocabulary, device or self._device)
+
+    def _require_memory(self, batch: PairBatch, kinds: int) -> None:
+        float32, copies = 4, 4  # scores, weights, their cut-outs and pictures
+        longest = max(batch.source_ids.shape[1], batch.read_ids.shape[1])
+        weights = copies * kinds * self.n_heads * longest
+        numbers = (
+            len(batch.read_ids)
+            * longest
+            * (weights + self.checkpoint.sizes.d_ff + len(self.checkpoint.target_vocabulary))
+        )
+        require_memory(float32 * numbers, self._device, "the model")
+
+    def _run(
+        self, batch: PairBatch, step: Step = untraced, model: Translator | LanguageModel | None = None
+    ) -> dict[Kind, Tensor]:
+        """The weights of each attention, (batch_size, n_heads, q_length, k_length)."""
+        model = model or self._model
+        with torch.no_grad():
+            if isinstance(model, LanguageModel):
+                return {"masked": model.decode(batch.read_ids, step=step).masked}
+            memory, encoder = model.encode(batch.source_ids, batch.source_mask, step=step)
+            decoded: Decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
+        assert decoded.cross is not None
+        return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
+
+    def _source(self, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
+        c = self.checkpoint
+        score = f", held-out {SCORES[c.task]} {c.milestones[-1].score:.2f}" if c.milestones else ""
+        footnote = (
+            f"{c.task}, learnt in {c.step:,} steps from {c.corpus}{score}; d_model {c.sizes.d_model}, "
+            f"{c.sizes.n_heads} heads, {self._device}"
+        )
+        details: dict[str, object] = {
+            "kind": "checkpoint",
+            "task": c.task,
+            "corpus": c.corpus,
+            "steps": c.step,
+            "seed": c.plan.seed,
+            "d_model": c.sizes.d_model,
+            "n_heads": c.sizes.n_heads,
+            "device": str(self._device),
+        }
+        if pairs:
+            details["sentences"] = [" ".join(pair.source or pair.target) for pair in pairs]
+        if pairs and c.task == "translation":
+            details |= {"translations": [" ".join(pair.target) for pair in pairs], "target_given": target_given}
+        return Source(footnote, details)
+
+
+def _tokens(pair: Pair, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of an attention's rows and columns."""
+    if kind == "self":
+        return pair.source, pair.source
+    read = (START, *pair.target)
+    return (read, read) if kind == "masked" else ((*pair.target, END), pair.source)
+
+
+def _near(word: str, vocabulary: Vocabulary) -> str:
+    near = difflib.get_close_matches(word[:40], vocabulary.words, n=3, cutoff=0.6)
+    return f" (near: {', '.join(near)})" if near else ""

@@ -1,0 +1,1 @@
+"""How a model built from the layer learns: corpora, the training itself, and the checkpoints that it leaves."""

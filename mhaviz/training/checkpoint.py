@@ -1,0 +1,246 @@
+"""A model that has learnt something, as one .safetensors file: its weights, its words and how it came about.
+
+Tensors: ``model.NAME``, and, so that training can go on, Adam's ``adam.exp_avg.NAME`` and ``adam.exp_avg_sq.NAME``.
+Metadata: one key, ``mhaviz``, with JSON. Nothing in a file is ever run, and no size in it is believed before it fits.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mhaviz._version import __version__
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.layer.attention import check_heads
+from mhaviz.layer.embedding import PositionalEncoding
+from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.layer.transformer import LanguageModel, Translator
+from mhaviz.training.corpus import Corpus, Task
+from mhaviz.whole_files import write_whole
+
+FORMAT = 1
+SHIPPED = ("translation",)
+"""The checkpoints that come with mhaviz."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model is built from. ``d_ff``: hidden features of the feed-forward blocks."""
+
+    d_model: int = 64
+    n_heads: int = 4
+    d_ff: int = 128
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads)
+        if self.d_ff < 1:
+            raise ArgumentError(f"d_ff: expected at least 1, got {self.d_ff}")
+        if not 0 <= self.dropout < 1:
+            raise ArgumentError(f"dropout: expected at least 0 and less than 1, got {self.dropout}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model is trained. ``learning_rate``: at its highest, after the warm-up."""
+
+    steps: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, size in (("steps", self.steps), ("batch_size", self.batch_size)):
+            if size < 1:
+                raise ArgumentError(f"{name}: expected at least 1, got {size}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ArgumentError(f"learning_rate: expected a number above 0, got {self.learning_rate}")
+        if not 0 <= self.seed < 2**63:
+            raise ArgumentError(f"seed: expected a number from 0 to 2^63 - 1, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """How far training had come: the loss since the last milestone, and the score on held-out sentences."""
+
+    step: int
+    loss: float
+    score: float
+
+
+@dataclass
+class Checkpoint:
+    """A model, its words, and how far it has come.
+
+    Attributes:
+        task: what it has learnt.
+        source_vocabulary, target_vocabulary: its words; a language has only the latter.
+        corpus: the name of what it learnt from; ``fingerprint``: of its sentences; ``sentences``: how many were
+            trained on, and how many held out.
+        milestones: in order; the last one is where it stands.
+        optimizer: Adam's two averages for each parameter, by "exp_avg.NAME"; empty where training cannot go on.
+    """
+
+    task: Task
+    sizes: Sizes
+    plan: Plan
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    corpus: str
+    fingerprint: str
+    sentences: tuple[int, int]
+    model: Translator | LanguageModel
+    milestones: tuple[Milestone, ...] = ()
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def untrained(cls, corpus: Corpus, sizes: Sizes, plan: Plan) -> "Checkpoint":
+        """A new model for a corpus, its weights drawn from the plan's seed."""
+        source = Vocabulary(pair.source for pair in corpus.pairs)
+        target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(plan.seed)
+            model = build(corpus.task, sizes, len(source), len(target))
+        counts = len(corpus.training), len(corpus.held_out)
+        return cls(corpus.task, sizes, plan, source, target, corpus.name, corpus.fingerprint, counts, model)
+
+    @property
+    def step(self) -> int:
+        """How many steps it has been trained."""
+        return self.milestones[-1].step if self.milestones else 0
+
+    def save(self, path: Path, resumable: bool = True) -> None:
+        """Write the file, whole or not at all; a third as large if training need not go on from it.
+
+        Raises:
+            MhavizError: it cannot be written.
+        """
+        contents = self._bytes(resumable)
+        write_whole([(path, lambda stream: stream.write(contents))])
+
+    def _bytes(self, resumable: bool) -> bytes:
+        tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
+        if resumable:
+            tensors |= {f"adam.{name}": t.cpu().contiguous() for name, t in self.optimizer.items()}
+        about = {
+            "mhaviz": __version__,
+            "checkpoint": FORMAT,
+            "task": self.task,
+            "sizes": asdict(self.sizes),
+            "plan": asdict(self.plan),
+            "source_words": self.source_vocabulary.words,
+            "target_words": self.target_vocabulary.words,
+            "corpus": {"name": self.corpus, "fingerprint": self.fingerprint, "sentences": self.sentences},
+            "milestones": [asdict(milestone) for milestone in self.milestones],
+        }
+        about["sha256"] = _checksum(about, tensors)
+        return save(tensors, {"mhaviz": json.dumps(about)})
+
+
+def build(task: Task, sizes: Sizes, source_size: int, target_size: int) -> Translator | LanguageModel:
+    """A new model with random weights."""
+    shape = sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout
+    return Translator(source_size, target_size, *shape) if task == "translation" else LanguageModel(target_size, *shape)
+
+
+def load_checkpoint(name: str) -> Checkpoint:
+    """Read a checkpoint: a file, or one of those that come with mhaviz. The model is in eval mode, on the CPU.
+
+    Raises:
+        MhavizError: there is none of this name, or the file is no checkpoint, cut off, altered, or of a later format.
+    """
+    path = _find(name)
+    try:
+        path.open("rb").close()
+        with safe_open(path, framework="pt") as file:
+            metadata = (file.metadata() or {}).get("mhaviz")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise MhavizError(
+            f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file ({error}); "
+            f"make one with mhaviz train"
+        ) from error
+    except OSError as error:
+        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
+    about = _parse(path, metadata)
+    if about.pop("sha256", None) != _checksum(about, tensors):
+        raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
+    try:
+        return _restore(about, tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise MhavizError(f"{path} is not understood: its parts do not fit together ({error!r:.200})") from error
+
+
+def _find(name: str) -> Path:
+    path = Path(name)
+    if name in SHIPPED and not path.is_file():
+        return Path(str(resources.files("mhaviz.training") / f"{name}.safetensors"))
+    if not path.exists():
+        raise MhavizError(
+            f"there is no checkpoint {name}: expected a file made by mhaviz train, or one that comes with mhaviz "
+            f"({', '.join(SHIPPED)})"
+        )
+    return path
+
+
+def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
+    try:
+        about = json.loads(metadata or "null")
+    except (ValueError, RecursionError):
+        about = None
+    if isinstance(about, dict) and "maps" in about:
+        raise MhavizError(f"{path} holds attention maps, not a checkpoint; make one with mhaviz train")
+    if not isinstance(about, dict) or "checkpoint" not in about:
+        raise MhavizError(f"{path} is no checkpoint of mhaviz, as its metadata would say; make one with mhaviz train")
+    if about["checkpoint"] != FORMAT:
+        raise MhavizError(
+            f"{path} is a checkpoint of format {about['checkpoint']}, written by mhaviz {about.get('mhaviz')}; this is "
+            f"mhaviz {__version__}, which reads format {FORMAT}: use the other, or train again"
+        )
+    return about
+
+
+def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
+    task, sizes, plan = cast(Task, about["task"]), Sizes(**about["sizes"]), Plan(**about["plan"])
+    source, target = (Vocabulary([tuple(map(str, about[f"{side}_words"]))]) for side in ("source", "target"))
+    target.ids([START, END])
+    weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
+    with torch.device("meta"):  # allocates nothing, so that sizes which the tensors do not have do no harm
+        model = build(task, sizes, len(source), len(target)).eval()
+    model.load_state_dict(weights, assign=True)
+    model.position = PositionalEncoding(sizes.d_model, sizes.dropout).eval()
+    corpus = about["corpus"]
+    return Checkpoint(
+        task,
+        sizes,
+        plan,
+        source,
+        target,
+        str(corpus["name"]),
+        str(corpus["fingerprint"]),
+        tuple(map(int, corpus["sentences"])),  # type: ignore[arg-type]
+        model,
+        tuple(Milestone(**milestone) for milestone in about["milestones"]),
+        optimizer,
+    )
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the metadata and of every number, in the order of their names."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)} ".encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

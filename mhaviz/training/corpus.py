@@ -1,0 +1,172 @@
+"""What a model learns from: sentences, alone or in pairs, of which some are held out."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from mhaviz.errors import MhavizError
+from mhaviz.layer.tokens import tokenize
+
+Task = Literal["translation", "language"]
+
+MOST_WORDS = 200
+"""A longer sentence would make its whole batch slow and large."""
+
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 500
+"""How much of a corpus is kept from training."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|\n\s*\n|(?<=[。！？])")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation; without a source, a sentence of the language that is learnt.
+
+    Attributes:
+        source, target: their words.
+        alignment: (position in source, position in target) of the words that are each other's translation; None where
+            nobody has said.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    alignment: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences to learn from, and sentences that are held out: the two parts share none.
+
+    ``name``: what it is, for people.
+    """
+
+    task: Task
+    name: str
+    training: tuple[Pair, ...]
+    held_out: tuple[Pair, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """All of them."""
+        return self.training + self.held_out
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same sentences in the same two parts, and for no others."""
+        parts = [[(pair.source, pair.target) for pair in part] for part in (self.training, self.held_out)]
+        return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def read_pairs(path: Path, seed: int = 0) -> Corpus:
+    """Read ``source⇥target`` lines, with an optional third column of ``i-j`` links between their words.
+
+    The links count the words as they stand between blanks, from 0, source first, as alignment tools write them.
+
+    Raises:
+        MhavizError: the file cannot be read; a line has another number of columns, a side without words, or a link that
+            cannot be read or leads nowhere (the message names the line); or nothing could be held out.
+    """
+    pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
+    for number, line in enumerate(_read(path).split("\n"), start=1):
+        if line.strip():
+            pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
+            pairs.setdefault((pair.source, pair.target), pair)
+    return _hold_out("translation", path.name, tuple(pairs.values()), seed, f"{path}: expected pairs")
+
+
+def read_text(path: Path, seed: int = 0) -> Corpus:
+    """Read a text and cut it into sentences: at . ! ? and their like, and at empty lines.
+
+    A sentence of more than ``MOST_WORDS`` words becomes several.
+
+    Raises:
+        MhavizError: the file cannot be read, or has too few sentences for one to be held out.
+    """
+    sentences: dict[tuple[str, ...], None] = {}
+    for sentence in _SENTENCE_END.split(_read(path)):
+        words = tokenize(sentence)
+        for start in range(0, len(words), MOST_WORDS):
+            sentences[tuple(words[start : start + MOST_WORDS])] = None
+    pairs = tuple(Pair((), words) for words in sentences)
+    return _hold_out("language", path.name, pairs, seed, f"{path}: expected a text")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise MhavizError(
+            f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} in line {line}; convert it first, for "
+            f"example with iconv"
+        ) from error
+    except OSError as error:
+        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _parse_pair(line: str, where: str) -> Pair:
+    columns = line.split("\t")
+    if len(columns) not in (2, 3):
+        raise MhavizError(
+            f"{where}: expected source and target with a tab between them, and perhaps a third column of i-j links, "
+            f"got {len(columns)} column{'s' * (len(columns) != 1)}"
+        )
+    sides = [[tokenize(part) for part in column.split()] for column in columns[:2]]
+    source, target = (tuple(word for words in side for word in words) for side in sides)
+    for name, words in (("source", source), ("target", target)):
+        if not words:
+            raise MhavizError(f"{where}: expected a {name} with at least one word, got none")
+        if len(words) > MOST_WORDS:
+            raise MhavizError(
+                f"{where}: expected a {name} of at most {MOST_WORDS} words, got {len(words)}; split it into sentences"
+            )
+    alignment = _parse_alignment(columns[2], sides, where) if len(columns) == 3 else None
+    return Pair(source, target, alignment)
+
+
+def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where: str) -> tuple[tuple[int, int], ...]:
+    """The links of a line, from what stands between blanks to the words of it: none for punctuation, maybe several."""
+    words: list[list[range]] = []
+    for side in sides:
+        starts = [0]
+        for part in side:
+            starts.append(starts[-1] + len(part))
+        words.append([range(start, end) for start, end in pairwise(starts)])
+    links: dict[tuple[int, int], None] = {}
+    for link in text.split():
+        match = re.fullmatch(r"(\d{1,9})-(\d{1,9})", link, re.ASCII)
+        if not match:
+            raise MhavizError(f"{where}: expected links such as 0-0 1-2, got {link!r}")
+        ends = int(match[1]), int(match[2])
+        for name, end, side in zip(("source", "target"), ends, sides, strict=True):
+            if end >= len(side):
+                raise MhavizError(
+                    f"{where}: the link {link} leads to word {end} of the {name}, which has words 0 to {len(side) - 1}"
+                )
+        links.update({(i, j): None for i in words[0][ends[0]] for j in words[1][ends[1]]})
+    return tuple(links)
+
+
+def _hold_out(task: Task, name: str, pairs: Sequence[Pair], seed: int, expected: str) -> Corpus:
+    """Keep some sentences from training, with all their translations."""
+    groups: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.source or pair.target, []).append(pair)
+    if len(groups) < 2:
+        got = "one" if groups else "none"
+        raise MhavizError(
+            f"{expected} of at least 2 different sentences, so that one can be held out, got {got}; add more"
+        )
+    order = list(groups)
+    Random(seed).shuffle(order)
+    n_held_out = min(max(int(len(order) * HELD_OUT_SHARE), 1), MOST_HELD_OUT)
+
+    def of(sentences: Iterable[tuple[str, ...]]) -> tuple[Pair, ...]:
+        return tuple(pair for sentence in sentences for pair in groups[sentence])
+
+    return Corpus(task, name, of(order[n_held_out:]), of(order[:n_held_out]))

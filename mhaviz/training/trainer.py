@@ -1,0 +1,155 @@
+"""The training itself: Adam on the cross-entropy of the next word. Vaswani et al. 2017, section 5.
+
+What a step does follows from the seed and its number alone: which sentences it sees, what its dropout drops. So a
+training that was interrupted and resumed ends in the same weights as one that was not.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.layer.tokens import Vocabulary
+from mhaviz.training.batch import PairBatch
+from mhaviz.training.checkpoint import Checkpoint, Milestone
+from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.evaluation import held_out_score, next_word_logits
+
+MILESTONES = 20
+"""How often in a training the held-out score is measured, and the checkpoint written."""
+
+SCORED = 100
+"""How many held-out sentences that score is measured on; ``mhaviz train --evaluate`` takes all of them."""
+
+_WARM_UP = 0.1  # of the steps
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step is done. ``milestone``: set where the score was measured."""
+
+    step: int
+    loss: float
+    milestone: Milestone | None = None
+
+
+class Trainer:
+    """Trains a checkpoint's model in place.
+
+    Args:
+        checkpoint: where to begin; it moves on with every milestone.
+        corpus: the one that it was made for.
+        device: where to compute. The checkpoint's model is moved there.
+
+    Raises:
+        ArgumentError: the corpus is another one, the checkpoint holds nothing to go on from, or has nothing left to do.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
+        _check(checkpoint, corpus)
+        self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
+        self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)
+        self._parameters = dict(checkpoint.model.to(device).named_parameters())
+        self._adam = torch.optim.Adam(
+            self._parameters.values(), betas=(0.9, 0.98), eps=1e-9, fused=device.type in ("cpu", "cuda")
+        )
+        if checkpoint.optimizer:
+            taken = torch.tensor(float(checkpoint.step), device=device)
+            for name, parameter in self._parameters.items():
+                averages = {key: checkpoint.optimizer[f"{key}.{name}"].to(device) for key in _AVERAGES}
+                self._adam.state[parameter] = {"step": taken.clone(), **averages}
+
+    def steps(self) -> Iterator[Progress]:
+        """Take the steps that are left, one at a time. At a milestone ``checkpoint`` is up to date and can be saved.
+
+        Raises:
+            MhavizError: the loss is no longer a number.
+        """
+        total = self.checkpoint.plan.steps
+        every = max(total // MILESTONES, 1)
+        since_last: list[float] = []
+        for step in range(self.checkpoint.step + 1, total + 1):
+            loss = self._take(step)
+            if not math.isfinite(loss):
+                raise MhavizError(
+                    f"the loss is no longer a number ({loss}) at step {step}; use a learning rate smaller than "
+                    f"{self.checkpoint.plan.learning_rate:g}"
+                )
+            since_last.append(loss)
+            if step % every and step < total:
+                yield Progress(step, loss)
+                continue
+            score = held_out_score(self.checkpoint, self._corpus.held_out[:SCORED], self._device)
+            milestone = Milestone(step, sum(since_last) / len(since_last), score)
+            since_last = []
+            self.checkpoint.milestones += (milestone,)
+            self.checkpoint.optimizer = self._averages()
+            yield Progress(step, loss, milestone)
+
+    def _take(self, step: int) -> float:
+        """One step; returns its loss."""
+        self.checkpoint.model.train()
+        for group in self._adam.param_groups:
+            group["lr"] = self._learning_rate(step)
+        gpus = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(self.checkpoint.plan.seed + step)
+            loss = self._loss([self._corpus.training[i] for i in self._order.at(step)])
+        self._adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step()
+        return loss.item()
+
+    def _loss(self, pairs: Sequence[Pair]) -> Tensor:
+        """Mean cross-entropy of every word given those before it, in nats. Padding does not count."""
+        checkpoint = self.checkpoint
+        batch = PairBatch(pairs, checkpoint.source_vocabulary, checkpoint.target_vocabulary, self._device)
+        logits = next_word_logits(checkpoint, batch)
+        return nnf.cross_entropy(logits.flatten(0, 1), batch.expected_ids.flatten(), ignore_index=Vocabulary.PADDING)
+
+    def _learning_rate(self, step: int) -> float:
+        """Up in a straight line to the highest, then down to nearly nothing."""
+        total = self.checkpoint.plan.steps
+        warm_up = max(total * _WARM_UP, 1)
+        return self.checkpoint.plan.learning_rate * min(step / warm_up, (total + 1 - step) / (total + 1 - warm_up))
+
+    def _averages(self) -> dict[str, Tensor]:
+        states = {name: self._adam.state[parameter] for name, parameter in self._parameters.items()}
+        return {f"{key}.{name}": state[key].clone() for name, state in states.items() for key in _AVERAGES}
+
+
+_AVERAGES = ("exp_avg", "exp_avg_sq")  # Adam's, of the gradient and of its square
+
+
+class _Order:
+    """Which sentences each step sees: all of them once an epoch, each epoch in another order."""
+
+    def __init__(self, sentences: int, batch_size: int, seed: int) -> None:
+        self._sentences, self._size, self._seed = sentences, min(batch_size, sentences), seed
+        self._epoch, self._shuffled = -1, [0]
+
+    def at(self, step: int) -> list[int]:
+        """Their numbers; steps count from 1."""
+        epoch, place = divmod(step - 1, self._sentences // self._size)
+        if epoch != self._epoch:
+            generator = torch.Generator().manual_seed(self._seed + epoch)
+            self._epoch, self._shuffled = epoch, torch.randperm(self._sentences, generator=generator).tolist()
+        return self._shuffled[place * self._size : (place + 1) * self._size]
+
+
+def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
+    if corpus.fingerprint != checkpoint.fingerprint:
+        raise ArgumentError(
+            f"this checkpoint has learnt from {checkpoint.corpus}, and its sentences are others than those of "
+            f"{corpus.name} now; resume with what it has learnt from, or train anew"
+        )
+    if checkpoint.step and not checkpoint.optimizer:
+        raise ArgumentError("this checkpoint holds no state of its optimizer, so that it cannot be resumed; train anew")
+    if checkpoint.step >= checkpoint.plan.steps:
+        raise ArgumentError(
+            f"this checkpoint has had all of its {checkpoint.plan.steps} steps; ask for more with --steps"
+        )
