@@ -15,7 +15,10 @@ from mhaviz.errors import MhavizError
 from mhaviz.records import (
     Attention,
     AttentionMap,
+    Explanation,
     FollowedElement,
+    ProjectionComparison,
+    ProjectionStage,
     Report,
     ScalingComparison,
     ScalingSweep,
@@ -78,6 +81,22 @@ def _(record: ScalingSweep) -> dict[str, Any]:
 def _(record: Report) -> dict[str, Any]:
     parts = {"trace": record.trace, "scaling": record.scaling}
     return document(record.attention) | {name: _without_head(document(part)) for name, part in parts.items()}
+
+
+@document.register
+def _(record: ProjectionComparison) -> dict[str, Any]:
+    pair = record.pair and {"positions": list(record.pair), "tokens": [record.tokens[i] for i in record.pair]}
+    about = {"tokens": list(record.tokens), "d_model": record.d_model, "exclude_self": record.exclude_self}
+    stages = [_fields(stage, ProjectionStage) for stage in record.stages]
+    heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
+    return _head(record.source) | about | {"pair": pair, "stages": stages} | heads
+
+
+@document.register
+def _(record: Explanation) -> dict[str, Any]:
+    fields = _fields(record, Explanation)
+    del fields["source"]
+    return _head(record.source) | {"token": record.token, "d_key": record.d_key} | fields
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
@@ -146,7 +165,12 @@ def _describe(m: AttentionMap) -> dict[str, Any]:
 
 
 def _step(step: TraceStep) -> dict[str, Any]:
-    fields = {name: getattr(step, name) for name in TraceStep.__dataclass_fields__}
+    fields = _fields(step, TraceStep)
     if step.values is None:
         del fields["values"]
     return fields
+
+
+def _fields(record: Any, kind: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass by name; its arrays stay what they are."""
+    return {name: getattr(record, name) for name in kind.__dataclass_fields__}
