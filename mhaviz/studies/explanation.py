@@ -32,7 +32,9 @@ def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) ->
     _check("position", position, len(chosen.query_tokens))
 
     visible = torch.from_numpy(chosen.visible[position])  # k_length
-    q, k, v = (torch.from_numpy(x).double() for x in (chosen.query[head, position], chosen.key[head], chosen.value[head]))
+    q, k, v = (
+        torch.from_numpy(x).double() for x in (chosen.query[head, position], chosen.key[head], chosen.value[head])
+    )
     products = q * k  # k_length d_key
     similarities = products.sum(dim=-1)  # k_length
     scores = similarities / math.sqrt(len(q))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,12 +11,11 @@ from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
-from mhaviz.views.labels import cut, every, position_suffixes
+from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
-LABEL_CELLS = 24  # a longer token is cut in its middle
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
@@ -37,6 +36,7 @@ class MosaicLayout:
         left, bottom: room for the labels of the queries and of the keys.
         turned: whether the labels of the keys stand upright.
         query_labels, key_labels: one a token.
+        gap: between two tiles of a row.
     """
 
     columns: int
@@ -54,6 +54,7 @@ class MosaicLayout:
     turned: bool
     query_labels: tuple[str, ...]
     key_labels: tuple[str, ...]
+    gap: float = _GAP
 
     @property
     def tile_width(self) -> float:
@@ -68,7 +69,7 @@ class MosaicLayout:
     @property
     def width(self) -> float:
         """Of all tiles and labels."""
-        return self.left + self.columns * (self.tile_width + _GAP) - _GAP
+        return self.left + self.columns * (self.tile_width + self.gap) - self.gap
 
     @property
     def height(self) -> float:
@@ -83,8 +84,12 @@ class MosaicLayout:
     def tile(self, number: int) -> tuple[float, float]:
         """The top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
-        x = self.left + column * (self.tile_width + _GAP)
+        x = self.left + column * (self.tile_width + self.gap)
         return x, _TITLE + row * (_TITLE + self.tile_height + _GAP)
+
+    def spread(self, pitch: float) -> "MosaicLayout":
+        """The same, but with tiles that begin at least ``pitch`` inches apart in a row: room to write over them."""
+        return replace(self, gap=max(self.gap, pitch - self.tile_width))
 
 
 def decide_mosaic(
@@ -105,7 +110,7 @@ def decide_mosaic(
     ``least_tile``. ``text_length``: characters of the longest number in a cell.
     """
     q_length, k_length = len(queries), len(keys)
-    query_labels, key_labels = _labels(queries, lettering), _labels(keys, lettering)
+    query_labels, key_labels = lettering.labels(queries), lettering.labels(keys)
 
     def widest(labels: Sequence[str], size: float) -> float:
         return max(text_width(label, size, lettering.families) for label in labels) + 0.06
@@ -167,7 +172,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
         image.set_label(panel.title)
-        title, size = _fit_title(panel.title, layout.tile_width + 0.6 * _GAP)
+        title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * _GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     sheet.frames([(left, top, layout.tile_width, layout.tile_height) for left, top in corners])
     if layout.value_size:
@@ -222,11 +227,6 @@ def _choose_columns(n_tiles: int, width: float, height: float, most_width: float
         return shape + 0.3 * too_wide + 6 * (rows * columns - n_tiles) / n_tiles
 
     return min(range(1, n_tiles + 1), key=distance)
-
-
-def _labels(tokens: Sequence[str], lettering: Lettering) -> tuple[str, ...]:
-    suffixes = position_suffixes(tokens)
-    return tuple(cut(lettering.shown(t), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
 
 
 def _write_values(

@@ -255,6 +255,17 @@ def fit(
     return shown
 
 
+def wrap(text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,)) -> list[str]:
+    """The text as lines of at most ``width`` inches, broken between words; a word that is wider is shortened."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and text_width(f"{lines[-1]} {word}", size, families) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(fit_text(word, width, size, families))
+    return lines
+
+
 def snap(inches: float, dpi: float) -> float:
     """To the nearest whole pixel, so that cells are sharp and of equal size."""
     return round(inches * dpi) / dpi

@@ -68,15 +68,23 @@ class GridLayout:
 
 @dataclass(frozen=True)
 class HeatGrid:
-    """Panels of one shape that share the tokens of their rows (queries) and columns (keys)."""
+    """Panels of one shape that share the tokens of their rows (queries) and columns (keys).
+
+    Attributes:
+        with_values: write numbers in the cells while there is room; without, more panels stand side by side.
+        with_legend: say which key stands at which position, where the columns are labelled by positions.
+    """
 
     panels: Sequence[Panel]
     queries: Sequence[str]
     keys: Sequence[str]
+    with_values: bool = True
+    with_legend: bool = True
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
-        return self._decide_values(width, abilities) or self._decide_blocks(width, abilities)
+        values = self._decide_values(width, abilities) if self.with_values else None
+        return values or self._decide_blocks(width, abilities)
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
@@ -184,7 +192,7 @@ class HeatGrid:
         if pooled:
             text = f"{pooled} values; labels are positions"
             yield from _wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
-        for name, tokens in self._legends(layout):
+        for name, tokens in self._legends(layout) if self.with_legend else ():
             labels = zip(token_labels(tokens, 24, ascii_only), position_suffixes(tokens, ascii_only), strict=True)
             entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels)]
             yield from _wrapped([f"{name}:", *entries], width, "  ")
