@@ -78,7 +78,7 @@ def _stage(query: Tensor, key: Tensor, value: Tensor, X: Tensor, visible: Tensor
 def _head_weights(Q: Tensor, K: Tensor, n_heads: int, visible: Tensor) -> NDArray[np.float32]:
     """(n_heads, q_length, k_length)."""
     d_key = Q.shape[1] // n_heads
-    Q, K = (x.unflatten(1, (n_heads, d_key)).transpose(0, 1) for x in (Q, K))  # n_heads length d_key
+    Q, K = (x.view(-1, n_heads, d_key).transpose(0, 1) for x in (Q, K))  # n_heads length d_key
     S = Q @ K.mT / math.sqrt(d_key)  # n_heads q_length k_length
     return weigh(S[None], visible)[0].float().numpy()
 

@@ -123,8 +123,8 @@ def decide_mosaic(
     beside = (most_width - widest(query_labels, _label_size(height)) + _GAP) / columns - _GAP
     below = (most_height - widest(key_labels, _label_size(width))) / rows - _TITLE - _GAP
     shrink = min(1.0, max(beside, least_tile) / (k_length * width), max(below, least_tile) / (q_length * height))
-    q_cells, height = _whole_pixels(q_length, height * shrink, dpi)
-    k_cells, width = _whole_pixels(k_length, width * shrink, dpi)
+    q_cells, height = whole_pixels(q_length, height * shrink, dpi)
+    k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
     size = _label_size(min(query_pitch, key_pitch))
@@ -157,7 +157,7 @@ def _label_size(pitch: float) -> float:
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
 
 
-def _whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
+def whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
     """How many cells, of how many inches: a cell a token, or, where that is less than a pixel, a pixel a cell."""
     pixels = cell * dpi + 1e-6
     if pixels >= 1:
@@ -255,11 +255,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
-        for place, label in _thinned(layout.query_labels, layout.query_every, layout.q_cells):
+        for place, label in thinned(layout.query_labels, layout.query_every, layout.q_cells):
             sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=INK)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
-        for place, label in _thinned(layout.key_labels, layout.key_every, layout.k_cells):
+        for place, label in thinned(layout.key_labels, layout.key_every, layout.k_cells):
             at = left + place * layout.cell_width
             if layout.turned:
                 sheet.write(at, under, label, size, align="right", rotation=90)
@@ -267,7 +267,7 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
                 sheet.write(at, under, label, size, align="center", vertical="top")
 
 
-def _thinned(labels: Sequence[str], step: int, cells: int) -> list[tuple[float, str]]:
+def thinned(labels: Sequence[str], step: int, cells: int) -> list[tuple[float, str]]:
     """(the middle of its cell, counted in cells; the label) of every ``step``-th token."""
     edges = cell_edges(len(labels), cells)
     cell_of = np.searchsorted(edges, np.arange(0, len(labels), step), side="right") - 1

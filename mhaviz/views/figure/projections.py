@@ -14,6 +14,7 @@ from mhaviz.views.figure.sheet import (
     Sheet,
     fit_text,
     foot_height,
+    redraw_coarser,
     snap,
     wrap,
 )
@@ -84,7 +85,10 @@ def _room(stages: MosaicLayout) -> float:
 
 def projections_figure(comparison: ProjectionComparison, look: Look | None = None) -> Sheet:
     """The scores and weights of each stage with its formula and its numbers; below, the heads and their divergence."""
-    look, c = look or Look(), comparison
+    return redraw_coarser(lambda coarser: _projections_sheet(comparison, coarser), look or Look())
+
+
+def _projections_sheet(c: ProjectionComparison, look: Look) -> Sheet:
     lettering = Lettering.covering(c.tokens)
     parts = _decide(c, lettering, look)
     across = parts.heads.width + _GAP + parts.divergence.width + _SCALE_WIDTH

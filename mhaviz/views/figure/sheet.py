@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any, BinaryIO, Literal
 
@@ -27,6 +28,7 @@ from mhaviz.views.captions import pair_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.labels import cut
+from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
 
 # No dates, and no names of things that change between two runs.
@@ -217,6 +219,16 @@ def _titles(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:
     """What to say of a picture that is drawn more coarsely than it was asked for."""
     return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: no side has more than {MOST_PIXELS:,} pixels"
+
+
+def redraw_coarser(draw: Callable[[Look], Sheet], look: Look) -> Sheet:
+    """What ``draw`` makes at the look's dpi, or at as many as a picture of allowed size has."""
+    sheet = draw(look)
+    while sheet.dpi < look.dpi:  # the cells were laid out for other pixels
+        notices, look = sheet.notices, replace(look, dpi=int(sheet.dpi))
+        sheet = draw(look)
+        sheet.notices = notices
+    return sheet
 
 
 def foot_height(width: float, footnote: str, remark: str) -> float:

@@ -72,14 +72,15 @@ class HeatGrid:
 
     Attributes:
         with_values: write numbers in the cells while there is room; without, more panels stand side by side.
-        with_legend: say which key stands at which position, where the columns are labelled by positions.
+        numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
+            pooled the rows keep their labels.
     """
 
     panels: Sequence[Panel]
     queries: Sequence[str]
     keys: Sequence[str]
     with_values: bool = True
-    with_legend: bool = True
+    numbered: bool = False
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -109,7 +110,7 @@ class HeatGrid:
         together = 2 if half else 1  # labels that share a line
         longest = self._longest(self.queries, width, abilities)
         label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
-        by_position = max(q_length, k_length) > width - label_width - 1
+        by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(q_length))
         most = max(width - label_width - 1, 1)
@@ -190,9 +191,9 @@ class HeatGrid:
         ascii_only = not abilities.unicode
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
-            text = f"{pooled} values; labels are positions"
+            text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
             yield from _wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
-        for name, tokens in self._legends(layout) if self.with_legend else ():
+        for name, tokens in () if self.numbered else self._legends(layout):
             labels = zip(token_labels(tokens, 24, ascii_only), position_suffixes(tokens, ascii_only), strict=True)
             entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels)]
             yield from _wrapped([f"{name}:", *entries], width, "  ")

@@ -69,7 +69,7 @@ class ProjectionsView:
         yield Text(plain(divergence_text(c)))
         if n_heads > 1:
             numbers = [str(i) for i in range(n_heads)]
-            yield HeatGrid([divergence_panel(c)], numbers, numbers, with_legend=False)
+            yield HeatGrid([divergence_panel(c)], numbers, numbers, numbered=True)
         yield Segment.line()
         yield ScaleBar(scores, SCORE_REMARK)
         yield ScaleBar(weights, READING)
