@@ -124,9 +124,9 @@ class RandomLayer:
             model = self._model(batch).to(self._device)
             X = model.encode(batch.key_ids.to(self._device))  # 1 length d_model
             projected = (X, model.attention.Wq(X), model.attention.Wk(X), model.attention.Wv(X))
-            arrays = [x[0].float().cpu().numpy() for x in projected]
+            embedded, query, key, value = (x[0].float().cpu().numpy() for x in projected)
         ((tokens, _),) = batch.pairs
-        return ProjectionInputs(self._source(batch), tokens, *arrays, n_heads=self.n_heads)
+        return ProjectionInputs(self._source(batch), tokens, embedded, query, key, value, self.n_heads)
 
     def trace(
         self, sentences: Sequence[str] = WORKED_EXAMPLE, target: str | None = None, values: bool = False

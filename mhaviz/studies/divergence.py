@@ -16,8 +16,7 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> NDArray[np.float64]:
         (…): 0 as well for two rows of zeros, and 1 for a row of zeros and one that is none.
     """
     p, q = np.broadcast_arrays(np.asarray(p, np.float64), np.asarray(q, np.float64))
-    divergence = (_from_middle(p, q) + _from_middle(q, p)) / 2
-    divergence[p.any(axis=-1) != q.any(axis=-1)] = 1.0
+    divergence = np.where(p.any(axis=-1) == q.any(axis=-1), (_from_middle(p, q) + _from_middle(q, p)) / 2, 1.0)
     return np.clip(divergence, 0.0, 1.0)  # weights are rounded, and so are their sums
 
 
