@@ -118,7 +118,7 @@ class RandomLayer:
         """
         batch = Batch([sentence], None, causal=False)
         stages = 4
-        matrices = 14 * batch.q_length * batch.k_length * (self.n_heads + stages)  # of float64, and pictures of them
+        matrices = 10 * batch.q_length * batch.k_length * (self.n_heads + stages)  # in float64
         require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
         with torch.no_grad():
             model = self._model(batch).to(self._device)

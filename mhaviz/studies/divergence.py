@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0
+
 
 def jensen_shannon(p: ArrayLike, q: ArrayLike) -> NDArray[np.float64]:
     """The Jensen–Shannon divergence of each row of p and that of q, in bits: 0 for equal rows, 1 for disjoint ones.
@@ -21,6 +23,6 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> NDArray[np.float64]:
 
 
 def _from_middle(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """KL(p ‖ m), in which 0 log 0 is 0."""
-    ratio = np.divide(2 * p, p + q, out=np.ones_like(p), where=p > 0)
-    return np.asarray((p * np.log2(ratio, where=p > 0, out=np.zeros_like(p))).sum(axis=-1))
+    """KL(p ‖ m)."""
+    ratio = 2 * p / np.maximum(p + q, _TINY)
+    return np.asarray((p * np.log2(np.maximum(ratio, _TINY))).sum(axis=-1))
