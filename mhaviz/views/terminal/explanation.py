@@ -64,6 +64,7 @@ class ExplanationView:
         query, products = Scale.around_zero(e.query), Scale.around_zero(e.products[e.visible])
         yield lines.strips(plain("q"), e.query[None], ["q"], query)
         yield lines.strips(plain("q ∘ k"), visible_products(e)[keys], lines.labels(keys), products)
+        yield Segment.line()
         yield from lines.scores(keys, fits)
         yield Text(plain(strongest_text(e, shown)))
         yield Segment.line()
@@ -71,11 +72,12 @@ class ExplanationView:
         yield Text(plain(output_heading(e)), BOLD)
         contributions = np.concatenate([e.contributions[largest], e.output[None]])
         values = Scale.around_zero(contributions)
-        yield lines.strips(plain("a v"), contributions, [*lines.labels(largest), "= output"], values)
+        yield lines.strips(plain("a v"), contributions, [*lines.labels(largest), plain("Σ a v")], values)
+        yield Segment.line()
         yield from lines.contributions(largest, fits)
         yield Segment.line()
 
-        for scale, name in ((query, "q"), (products, "q ∘ k"), (values, "a v, output")):
+        for scale, name in ((query, "q"), (products, "q ∘ k"), (values, "a v")):
             yield ScaleBar(scale, plain(name))
         yield footnote(e.source.footnote, not in_unicode)
 
