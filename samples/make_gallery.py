@@ -24,6 +24,16 @@ PICTURES: dict[str, list[str]] = {
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
     "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],
+    "compare-projections.png": ["compare-projections", *CPU],
+    "explain.png": [
+        "explain",
+        "I am going to deposit my money at the bank",
+        "--token",
+        "deposit",
+        "--head",
+        "2",
+        *CPU,
+    ],
     "report.png": ["report", SENTENCE, *CPU],
 }
 

@@ -22,6 +22,9 @@ def loaded_after(code):
         ("from mhaviz.cli import main; main(['--help'])", {"torch", "matplotlib", "numpy"}),
         ("from mhaviz.cli import main; main(['--version'])", {"torch", "matplotlib", "numpy"}),
         ("from mhaviz.cli import main; main(['heatmap', '--help'])", {"torch", "matplotlib", "numpy"}),
+        ("from mhaviz.cli import main; main(['explain', 'a b'])", {"torch", "matplotlib"}),
+        ("import mhaviz.views.terminal.projections, mhaviz.views.figure.projections", {"torch"}),
+        ("import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation", {"torch"}),
         ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
         (
             "import mhaviz.records, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from mhaviz._version import __version__
+from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
+from mhaviz.cli.explain import explain
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.trace_shapes import trace_shapes
@@ -23,7 +25,7 @@ app = typer.Typer(
     name="mhaviz",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (heatmap, trace_shapes, compare_scaling, report, train):
+for command in (heatmap, trace_shapes, compare_scaling, compare_projections, explain, report, train):
     app.command()(command)
 
 

@@ -1,6 +1,8 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
 from mhaviz.records.attention import Attention, AttentionMap, Kind
+from mhaviz.records.explanation import Explanation
+from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.scores import HeadInputs, LayerInputs
@@ -13,11 +15,15 @@ __all__ = [
     "Attention",
     "AttentionMap",
     "Evaluation",
+    "Explanation",
     "FollowedElement",
     "HeadInputs",
     "Kind",
     "LayerInputs",
     "LearningPoint",
+    "ProjectionComparison",
+    "ProjectionInputs",
+    "ProjectionStage",
     "Report",
     "Scaling",
     "ScalingComparison",

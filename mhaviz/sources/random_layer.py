@@ -15,7 +15,7 @@ from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ShapeTrace, Source
+from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ProjectionInputs, ShapeTrace, Source
 from mhaviz.sources.batch import Batch
 from mhaviz.sources.recorder import StepRecorder
 
@@ -110,6 +110,23 @@ class RandomLayer:
             for i, (queries, keys) in enumerate(batch.pairs)
         )
         return LayerInputs(self._source(batch), inputs)
+
+    def projection_inputs(self, sentence: str) -> ProjectionInputs:
+        """The embeddings of a sentence and their three projections, for studies of each. Raises as ``attend`` does.
+
+        The weights do not depend on how many heads there are: split, the projections are those of ``head_inputs``.
+        """
+        batch = Batch([sentence], None, causal=False)
+        stages = 4
+        matrices = 10 * batch.q_length * batch.k_length * (self.n_heads + stages)  # in float64
+        require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
+        with torch.no_grad():
+            model = self._model(batch).to(self._device)
+            X = model.encode(batch.key_ids.to(self._device))  # 1 length d_model
+            projected = (X, model.attention.Wq(X), model.attention.Wk(X), model.attention.Wv(X))
+            embedded, query, key, value = (x[0].float().cpu().numpy() for x in projected)
+        ((tokens, _),) = batch.pairs
+        return ProjectionInputs(self._source(batch), tokens, embedded, query, key, value, self.n_heads)
 
     def trace(
         self, sentences: Sequence[str] = WORKED_EXAMPLE, target: str | None = None, values: bool = False
@@ -216,22 +233,23 @@ class Model(nn.Module):
     def project(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """The queries, keys and values of every head, (batch_size, n_heads, length, d_key)."""
         key_ids, query_ids = batch.key_ids.to(device), batch.query_ids.to(device)
-        source = self._encode(key_ids, untraced)
-        return self.attention.project(self._encode(query_ids, untraced), source, source)
+        source = self.encode(key_ids)
+        return self.attention.project(self.encode(query_ids), source, source)
 
     def attend(
         self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced
     ) -> tuple[Tensor, Tensor]:
         """ids, (batch_size, length) → output, (batch_size, q_length, d_model), and the weights of every head."""
         if query_ids is key_ids:
-            source = target = self._encode(key_ids, step)
+            source = target = self.encode(key_ids, step)
         else:
-            target = self._encode(query_ids, _of_side("target", "q_length", step))
-            source = self._encode(key_ids, _of_side("source", "k_length", step))
+            target = self.encode(query_ids, _of_side("target", "q_length", step))
+            source = self.encode(key_ids, _of_side("source", "k_length", step))
         output, weights = self.attention(target, source, source, mask, step=step)
         return output, weights
 
-    def _encode(self, ids: Tensor, step: Step) -> Tensor:
+    def encode(self, ids: Tensor, step: Step = untraced) -> Tensor:
+        """ids, (batch_size, length) → X, the embeddings with positions, (batch_size, length, d_model)."""
         x: Tensor = self.position(self.embeddings(ids, step=step), step=step)
         return x
 

@@ -16,7 +16,10 @@ from mhaviz.records import (
     Attention,
     AttentionMap,
     Evaluation,
+    Explanation,
     FollowedElement,
+    ProjectionComparison,
+    ProjectionStage,
     Report,
     ScalingComparison,
     ScalingSweep,
@@ -95,6 +98,22 @@ def _(record: Evaluation) -> dict[str, Any]:
     return _head(record.source) | _without_source(record)
 
 
+@document.register
+def _(record: ProjectionComparison) -> dict[str, Any]:
+    pair = record.pair and {"positions": list(record.pair), "tokens": [record.tokens[i] for i in record.pair]}
+    about = {"tokens": list(record.tokens), "d_model": record.d_model, "exclude_self": record.exclude_self}
+    stages = [_fields(stage, ProjectionStage) for stage in record.stages]
+    heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
+    return _head(record.source) | about | {"pair": pair, "stages": stages} | heads
+
+
+@document.register
+def _(record: Explanation) -> dict[str, Any]:
+    fields = _fields(record, Explanation)
+    del fields["source"]
+    return _head(record.source) | {"token": record.token, "d_key": record.d_key} | fields
+
+
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
     """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
 
@@ -165,7 +184,12 @@ def _describe(m: AttentionMap) -> dict[str, Any]:
 
 
 def _step(step: TraceStep) -> dict[str, Any]:
-    fields = {name: getattr(step, name) for name in TraceStep.__dataclass_fields__}
+    fields = _fields(step, TraceStep)
     if step.values is None:
         del fields["values"]
     return fields
+
+
+def _fields(record: Any, kind: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass by name; its arrays stay what they are."""
+    return {name: getattr(record, name) for name in kind.__dataclass_fields__}

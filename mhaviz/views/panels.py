@@ -47,7 +47,8 @@ class Panel:
     @property
     def text_length(self) -> int:
         """Characters of the longest number in a cell."""
-        ends = (np.nanmin(self.values), np.nanmax(self.values))
+        values = self.values[~np.isnan(self.values)]
+        ends = (values.min(), values.max()) if values.size else (np.nan,)
         return max(len(self.scale.text(float(end))) for end in ends)
 
 

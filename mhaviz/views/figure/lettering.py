@@ -1,16 +1,17 @@
 """Fonts that have what the tokens need, and escapes for what no font has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mhaviz.views.labels import escape, visible
+from mhaviz.views.labels import cut, escape, position_suffixes, visible
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
+LABEL_CELLS = 24  # a longer token is cut in its middle
 _VARIATION_SELECTORS = range(
     0xFE00, 0xFE10
 )  # they choose a form of the character before them and have none of their own
@@ -51,6 +52,11 @@ class Lettering:
         return "".join(
             escape(c) if c in self.missing else "" if ord(c) in _VARIATION_SELECTORS else c for c in visible(text)
         )
+
+    def labels(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """One label a token: fit to be shown, cut where it is long, repeated ones told apart by their position."""
+        suffixes = position_suffixes(tokens)
+        return tuple(cut(self.shown(t), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
 
     @property
     def notice(self) -> str | None:

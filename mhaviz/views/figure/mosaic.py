@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,12 +11,11 @@ from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
-from mhaviz.views.labels import cut, every, position_suffixes
+from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
-LABEL_CELLS = 24  # a longer token is cut in its middle
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
@@ -37,6 +36,7 @@ class MosaicLayout:
         left, bottom: room for the labels of the queries and of the keys.
         turned: whether the labels of the keys stand upright.
         query_labels, key_labels: one a token.
+        gap: between two tiles of a row.
     """
 
     columns: int
@@ -54,6 +54,7 @@ class MosaicLayout:
     turned: bool
     query_labels: tuple[str, ...]
     key_labels: tuple[str, ...]
+    gap: float = _GAP
 
     @property
     def tile_width(self) -> float:
@@ -68,7 +69,7 @@ class MosaicLayout:
     @property
     def width(self) -> float:
         """Of all tiles and labels."""
-        return self.left + self.columns * (self.tile_width + _GAP) - _GAP
+        return self.left + self.columns * (self.tile_width + self.gap) - self.gap
 
     @property
     def height(self) -> float:
@@ -83,8 +84,12 @@ class MosaicLayout:
     def tile(self, number: int) -> tuple[float, float]:
         """The top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
-        x = self.left + column * (self.tile_width + _GAP)
+        x = self.left + column * (self.tile_width + self.gap)
         return x, _TITLE + row * (_TITLE + self.tile_height + _GAP)
+
+    def spread(self, pitch: float) -> "MosaicLayout":
+        """The same, but with tiles that begin at least ``pitch`` inches apart in a row: room to write over them."""
+        return replace(self, gap=max(self.gap, pitch - self.tile_width))
 
 
 def decide_mosaic(
@@ -108,7 +113,7 @@ def decide_mosaic(
     share the page, one above the other. ``numbers``: write them into cells that have room.
     """
     q_length, k_length = len(queries), len(keys)
-    query_labels, key_labels = _labels(queries, lettering), _labels(keys, lettering)
+    query_labels, key_labels = lettering.labels(queries), lettering.labels(keys)
 
     def widest(labels: Sequence[str], size: float) -> float:
         return max(text_width(label, size, lettering.families) for label in labels) + 0.06
@@ -122,8 +127,8 @@ def decide_mosaic(
     beside = (most_width - widest(query_labels, _label_size(height)) + _GAP) / columns - _GAP
     below = (most_height - widest(key_labels, _label_size(width))) / rows - _TITLE - _GAP
     shrink = min(1.0, max(beside, least_tile) / (k_length * width), max(below, least_tile) / (q_length * height))
-    q_cells, height = _whole_pixels(q_length, height * shrink, dpi)
-    k_cells, width = _whole_pixels(k_length, width * shrink, dpi)
+    q_cells, height = whole_pixels(q_length, height * shrink, dpi)
+    k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
     size = _label_size(min(query_pitch, key_pitch))
@@ -156,7 +161,7 @@ def _label_size(pitch: float) -> float:
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
 
 
-def _whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
+def whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
     """How many cells, of how many inches: a cell a token, or, where that is less than a pixel, a pixel a cell."""
     pixels = cell * dpi + 1e-6
     if pixels >= 1:
@@ -171,7 +176,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
         image.set_label(panel.title)
-        title, size = _fit_title(panel.title, layout.tile_width + 0.6 * _GAP)
+        title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * _GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     sheet.frames([(left, top, layout.tile_width, layout.tile_height) for left, top in corners])
     if layout.value_size:
@@ -228,11 +233,6 @@ def _choose_columns(n_tiles: int, width: float, height: float, most_width: float
     return min(range(1, n_tiles + 1), key=distance)
 
 
-def _labels(tokens: Sequence[str], lettering: Lettering) -> tuple[str, ...]:
-    suffixes = position_suffixes(tokens)
-    return tuple(cut(lettering.shown(t), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
-
-
 def _write_values(
     sheet: Sheet,
     layout: MosaicLayout,
@@ -259,11 +259,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
-        for place, label in _thinned(layout.query_labels, layout.query_every, layout.q_cells):
+        for place, label in thinned(layout.query_labels, layout.query_every, layout.q_cells):
             sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=INK)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
-        for place, label in _thinned(layout.key_labels, layout.key_every, layout.k_cells):
+        for place, label in thinned(layout.key_labels, layout.key_every, layout.k_cells):
             at = left + place * layout.cell_width
             if layout.turned:
                 sheet.write(at, under, label, size, align="right", rotation=90)
@@ -271,7 +271,7 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
                 sheet.write(at, under, label, size, align="center", vertical="top")
 
 
-def _thinned(labels: Sequence[str], step: int, cells: int) -> list[tuple[float, str]]:
+def thinned(labels: Sequence[str], step: int, cells: int) -> list[tuple[float, str]]:
     """(the middle of its cell, counted in cells; the label) of every ``step``-th token."""
     edges = cell_edges(len(labels), cells)
     cell_of = np.searchsorted(edges, np.arange(0, len(labels), step), side="right") - 1

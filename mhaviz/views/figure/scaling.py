@@ -1,7 +1,6 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from mhaviz.views.figure.sheet import (
     TITLE,
     Sheet,
     foot_height,
+    redraw_coarser,
     snap,
     text_width,
 )
@@ -35,13 +35,7 @@ def scaling_figure(comparison: ScalingComparison, look: Look | None = None) -> S
 
     See ``_scaling_sheet``.
     """
-    look = look or Look()
-    sheet = _scaling_sheet(comparison, look)
-    while sheet.dpi < look.dpi:  # the cells were laid out for other pixels
-        notices, look = sheet.notices, replace(look, dpi=int(sheet.dpi))
-        sheet = _scaling_sheet(comparison, look)
-        sheet.notices = notices
-    return sheet
+    return redraw_coarser(lambda coarser: _scaling_sheet(comparison, coarser), look or Look())
 
 
 def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:

@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any, BinaryIO, Literal
 
@@ -27,6 +28,7 @@ from mhaviz.views.captions import pair_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.labels import cut
+from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
 
 # No dates, and no names of things that change between two runs.
@@ -219,6 +221,16 @@ def fewer_pixels_notice(dpi: float, asked: float) -> str:
     return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: no side has more than {MOST_PIXELS:,} pixels"
 
 
+def redraw_coarser(draw: Callable[[Look], Sheet], look: Look) -> Sheet:
+    """What ``draw`` makes at the look's dpi, or at as many as a picture of allowed size has."""
+    sheet = draw(look)
+    while sheet.dpi < look.dpi:  # the cells were laid out for other pixels
+        notices, look = sheet.notices, replace(look, dpi=int(sheet.dpi))
+        sheet = draw(look)
+        sheet.notices = notices
+    return sheet
+
+
 def foot_height(width: float, footnote: str, remark: str) -> float:
     """Inches that the foot of a sheet takes: one line or two."""
     both = text_width(footnote, SMALL) + text_width(remark, SMALL) + 2 * MARGIN + 0.3
@@ -253,6 +265,17 @@ def fit(
     while text_width(shown := shorten(cells), size, families, bold) > width and cells > 1:
         cells = max(int(cells * 0.95), 1) if cells > 20 else cells - 1
     return shown
+
+
+def wrap(text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,)) -> list[str]:
+    """The text as lines of at most ``width`` inches, broken between words; a word that is wider is shortened."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and text_width(f"{lines[-1]} {word}", size, families) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(fit_text(word, width, size, families))
+    return lines
 
 
 def snap(inches: float, dpi: float) -> float:

@@ -68,15 +68,24 @@ class GridLayout:
 
 @dataclass(frozen=True)
 class HeatGrid:
-    """Panels of one shape that share the tokens of their rows (queries) and columns (keys)."""
+    """Panels of one shape that share the tokens of their rows (queries) and columns (keys).
+
+    Attributes:
+        with_values: write numbers in the cells while there is room; without, more panels stand side by side.
+        numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
+            pooled the rows keep their labels.
+    """
 
     panels: Sequence[Panel]
     queries: Sequence[str]
     keys: Sequence[str]
+    with_values: bool = True
+    numbered: bool = False
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
-        return self._decide_values(width, abilities) or self._decide_blocks(width, abilities)
+        values = self._decide_values(width, abilities) if self.with_values else None
+        return values or self._decide_blocks(width, abilities)
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
@@ -101,7 +110,7 @@ class HeatGrid:
         together = 2 if half else 1  # labels that share a line
         longest = self._longest(self.queries, width, abilities)
         label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
-        by_position = max(q_length, k_length) > width - label_width - 1
+        by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(q_length))
         most = max(width - label_width - 1, 1)
@@ -182,9 +191,9 @@ class HeatGrid:
         ascii_only = not abilities.unicode
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
-            text = f"{pooled} values; labels are positions"
+            text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
             yield from _wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
-        for name, tokens in self._legends(layout):
+        for name, tokens in () if self.numbered else self._legends(layout):
             labels = zip(token_labels(tokens, 24, ascii_only), position_suffixes(tokens, ascii_only), strict=True)
             entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels)]
             yield from _wrapped([f"{name}:", *entries], width, "  ")

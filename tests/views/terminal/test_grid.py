@@ -78,6 +78,25 @@ def test_long_maps_are_pooled_to_the_width():
     assert layout.rows == layout.columns
 
 
+def test_small_maps_without_numbers_stand_side_by_side():
+    heat = grid(8, 6)
+    assert heat.decide(80, COLOUR).cells == "values"
+    small = HeatGrid(heat.panels, heat.queries, heat.keys, with_values=False)
+    assert small.decide(80, COLOUR).cells == "half-blocks"
+    assert small.decide(80, COLOUR).per_line > heat.decide(80, COLOUR).per_line
+
+
+def test_numbered_columns_are_pooled_alone_and_have_no_legend(show):
+    heat = grid(1, 3, 200)
+    numbered = HeatGrid(heat.panels, heat.queries, heat.keys, numbered=True)
+    layout = numbered.decide(80, PLAIN)
+    assert (layout.by_position, layout.rows, layout.columns) == (False, 3, 80 - 2 - 1)
+    shown = show(numbered, 80)
+    assert [line[:2] for line in shown.splitlines()[2:5]] == ["q0", "q1", "q2"]
+    assert "each cell is the strongest of up to 1 × 3 values\n" in shown
+    assert "k0" not in shown
+
+
 @given(
     q_length=st.integers(1, 40),
     k_length=st.integers(1, 100),

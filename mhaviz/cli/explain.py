@@ -1,0 +1,80 @@
+"""mhaviz explain"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
+from mhaviz.cli.token_choice import choose_token
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def explain(
+    sentence: options.OneSentence = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD|POSITION",
+            help="The query: a word of the sentence (of the target, if there is one) or its position, from 0. A number "
+            "that is also a word is the word; #3 is always a position.",
+        ),
+    ] = None,
+    file: options.File = None,
+    target: options.Target = None,
+    head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
+    d_model: options.DModel = 512,
+    heads: options.Heads = 8,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    mask: options.MaskOption = options.Mask.none,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    dpi: options.Dpi = 150,
+) -> None:
+    """Explain one query of one head, feature by feature and key by key.
+
+    Each score is the sum of d_key products of a query's and a key's features; divided by √d_key, the softmax makes
+    weights of the scores; the output is the sum of the value rows, each times its weight.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery(output or (), quiet, json)
+    texts = read_sentences(sentence, file)
+    require_some(texts)
+    require_one("explain", texts)
+    require_words("--target", target)
+
+    from mhaviz.layer.tokens import tokenize
+    from mhaviz.views.look import Look
+
+    look = Look(dpi=dpi)
+    position = choose_token(token, tokenize(texts[0] if target is None else target))
+    chosen = options.parse_heads(head, heads)
+    if len(chosen) != 1:
+        raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
+
+    from mhaviz.sources.random_layer import RandomLayer
+    from mhaviz.studies import explanation
+
+    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
+    explained = explanation.explain(layer.head_inputs(texts, target, 1), position, chosen[0])
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.explanation import explanation_figure
+
+        return explanation_figure(explained, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.explanation import ExplanationView
+
+        return ExplanationView(explained)
+
+    delivery.deliver(explained, draw, view)

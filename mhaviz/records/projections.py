@@ -1,0 +1,75 @@
+"""How one head comes about: what is projected, what each projection adds, and how several heads differ."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.records.source import Source
+
+
+@dataclass(frozen=True)
+class ProjectionInputs:
+    """The layer's input for one sentence, and its three projections before they are split into heads.
+
+    Attributes:
+        tokens: the sentence's.
+        embedded: float32, (length, d_model): X, the embeddings with positions.
+        query, key, value: float32, (length, d_model): X Wq, X Wk and X Wv, with biases.
+        n_heads: into how many heads the layer splits d_model.
+    """
+
+    source: Source
+    tokens: tuple[str, ...]
+    embedded: NDArray[np.float32]
+    query: NDArray[np.float32]
+    key: NDArray[np.float32]
+    value: NDArray[np.float32]
+    n_heads: int
+
+
+@dataclass(frozen=True)
+class ProjectionStage:
+    """Attention with so many of the projections in place.
+
+    Attributes:
+        scores: float32, (q_length, k_length); NaN where a query leaves itself out.
+        weights: float32, the same shape, the softmax of the scores over the keys.
+        outputs: float32, (q_length, d_model): the weighted sums.
+        asymmetry: ‖S − Sᵀ‖ / ‖S‖, Frobenius norms; 0 when every two words score each other alike. None for 0 / 0.
+        self_weight: the mean weight that a query gives to itself.
+        departure: ‖O − A X‖ / ‖A X‖; 0 when the outputs are weighted averages of the inputs. None for 0 / 0.
+    """
+
+    scores: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    outputs: NDArray[np.float32]
+    asymmetry: float | None
+    self_weight: float
+    departure: float | None
+
+
+@dataclass(frozen=True)
+class ProjectionComparison:
+    """Four stages from plain self-attention to a whole head, and the same matrices split into several heads.
+
+    Attributes:
+        tokens: of the rows and of the columns.
+        d_model: features of the one head of the stages.
+        exclude_self: whether a query is left out of its own sum.
+        stages: plain; one projection shared by queries and keys; two of them; values projected as well.
+        pair: the positions of the two words that score each other most unlike in the third stage; None for one word.
+        heads: float32, (n_heads, q_length, k_length): the weights of each head.
+        divergence: float64, (n_heads, n_heads): the mean Jensen–Shannon divergence of two heads' rows, 0 to 1.
+        mean_divergence: over all pairs of different heads; None for one head.
+    """
+
+    source: Source
+    tokens: tuple[str, ...]
+    d_model: int
+    exclude_self: bool
+    stages: tuple[ProjectionStage, ProjectionStage, ProjectionStage, ProjectionStage]
+    pair: tuple[int, int] | None
+    heads: NDArray[np.float32]
+    divergence: NDArray[np.float64]
+    mean_divergence: float | None

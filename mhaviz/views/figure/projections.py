@@ -1,0 +1,179 @@
+"""How a head comes about, as a figure: four stages side by side, then the heads and how unlike they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mhaviz.records import ProjectionComparison
+from mhaviz.views.captions import READING
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.sheet import (
+    BODY,
+    MARGIN,
+    QUIET,
+    Sheet,
+    fit_text,
+    foot_height,
+    redraw_coarser,
+    snap,
+    wrap,
+)
+from mhaviz.views.look import Look
+from mhaviz.views.panels import Scale
+from mhaviz.views.stages import (
+    StageText,
+    divergence_panel,
+    divergence_text,
+    head_weight_panels,
+    score_panel,
+    score_scale,
+    split_text,
+    stage_texts,
+    weight_panel,
+    weight_scale,
+)
+
+_HEADING = 10.0  # font size in points
+_LINE = 0.16  # inches, of body text
+_PITCH, _BESIDE = 2.95, 0.3  # inches: the least for a stage, and between two of them
+_MOST_STAGE = 3.3  # inches, width of a stage's map
+_LEAST_HEADS, _MOST_HEADS = 6.0, 6.2  # inches, least width and most height of all the heads' maps
+_MOST_COLUMNS = 32
+_SCALE_WIDTH = 0.7
+_GAP = 0.3
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What was decided: the texts, broken into lines, and the three mosaics."""
+
+    texts: Sequence[StageText]
+    remarks: Sequence[Sequence[str]]
+    stages: MosaicLayout
+    heads: MosaicLayout
+    divergence: MosaicLayout
+
+    @property
+    def room(self) -> float:
+        """Inches for the text of a stage."""
+        return _room(self.stages)
+
+    @property
+    def right(self) -> float:
+        """Inches from the left edge of the stages to the end of the last one's text."""
+        return self.stages.tile(3)[0] + self.room
+
+    @property
+    def over(self) -> float:
+        """Inches that names, formulas and remarks take over the stages."""
+        return 0.5 + _LINE * max(map(len, self.remarks))
+
+    @property
+    def under(self) -> float:
+        """Inches that the numbers take under the stages."""
+        return 0.12 + _LINE * max(len(text.numbers) for text in self.texts)
+
+    @property
+    def below(self) -> float:
+        """Inches that the heads and their divergence take."""
+        return max(self.heads.height, self.divergence.height)
+
+
+def _room(stages: MosaicLayout) -> float:
+    return stages.tile_width + stages.gap - _BESIDE
+
+
+def projections_figure(comparison: ProjectionComparison, look: Look | None = None) -> Sheet:
+    """The scores and weights of each stage with its formula and its numbers; below, the heads and their divergence."""
+    return redraw_coarser(lambda coarser: _projections_sheet(comparison, coarser), look or Look())
+
+
+def _projections_sheet(c: ProjectionComparison, look: Look) -> Sheet:
+    lettering = Lettering.covering(c.tokens)
+    parts = _decide(c, lettering, look)
+    across = parts.heads.width + _GAP + parts.divergence.width + _SCALE_WIDTH
+    width = 2 * MARGIN + max(parts.right + 0.2 + _SCALE_WIDTH, across)
+    remark = _remark(parts)
+    foot = foot_height(width, c.source.footnote, remark)
+    height = 2 * MARGIN + 0.4 + parts.over + parts.stages.height + parts.under + 0.75 + parts.below + 0.3 + foot
+    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+    sheet.title(MARGIN + 0.1, "self", c.tokens, c.tokens)
+    y = _draw_stages(sheet, MARGIN + 0.4, c, parts, weight_scale(c, look))
+    _draw_heads(sheet, y + 0.3, c, parts, weight_scale(c, look))
+    sheet.foot(c.source.footnote, remark)
+    return sheet
+
+
+def _decide(c: ProjectionComparison, lettering: Lettering, look: Look) -> _Parts:
+    panels = [score_panel(stage, score_scale(c)) for stage in c.stages]
+    stages = decide_mosaic(
+        8,
+        c.tokens,
+        c.tokens,
+        lettering,
+        look.dpi,
+        4,
+        4 * _MOST_STAGE,
+        text_length=max(panel.text_length for panel in panels),
+    )
+    stages = stages.spread(max(_PITCH, stages.tile_width + _BESIDE))
+    texts = stage_texts(c, lettering.shown)
+    remarks = [wrap(text.remark, _room(stages), BODY, lettering.families) for text in texts]
+    numbers = [str(i) for i in range(len(c.heads))]
+    divergence = decide_mosaic(1, numbers, numbers, lettering, look.dpi, most_width=4.0, most_height=4.0)
+    beside = stages.tile(3)[0] + _room(stages) - divergence.width - _GAP
+    heads = _largest(len(c.heads), c, lettering, look.dpi, max(beside, _LEAST_HEADS))
+    return _Parts(texts, remarks, stages, heads, divergence)
+
+
+def _largest(n_heads: int, c: ProjectionComparison, lettering: Lettering, dpi: float, width: float) -> MosaicLayout:
+    """The mosaic of the heads with the largest tiles that is no larger than its part of the sheet."""
+    layouts = [
+        decide_mosaic(n_heads, c.tokens, c.tokens, lettering, dpi, columns, width, _MOST_HEADS)
+        for columns in range(1, min(n_heads, _MOST_COLUMNS) + 1)
+    ]
+    fitting = [layout for layout in layouts if layout.height <= _MOST_HEADS + 0.2 and layout.width <= width + 0.2]
+    return max(fitting or layouts[-1:], key=lambda layout: (layout.tile_width, -layout.columns * layout.rows))
+
+
+def _remark(parts: _Parts) -> str:
+    pooled = parts.stages.pooled or parts.heads.pooled
+    return f"rows are queries, columns keys; {pooled} values" if pooled else READING
+
+
+def _draw_stages(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts, weights: Scale) -> float:
+    """All that belongs to the four stages. Returns the y below it."""
+    layout, scores = parts.stages, score_scale(c)
+    top = y + parts.over
+    panels = [score_panel(stage, scores) for stage in c.stages] + [weight_panel(stage, weights) for stage in c.stages]
+    draw_mosaic(sheet, MARGIN, top, layout, panels)
+    under = top + layout.height + 0.12
+    for i, (text, lines) in enumerate(zip(parts.texts, parts.remarks, strict=True)):
+        x = MARGIN + layout.tile(i)[0]
+        sheet.write(x, y + 0.08, text.name, _HEADING, bold=True)
+        sheet.write(x, y + 0.28, fit_text(text.formula, parts.room, BODY), BODY)
+        for row, line in enumerate(lines):
+            sheet.write(x, y + 0.5 + row * _LINE, line, BODY, colour=QUIET)
+        for row, (name, number) in enumerate(text.numbers):
+            middle = under + (row + 0.5) * _LINE
+            sheet.write(x, middle, name, BODY)
+            sheet.write(x + min(parts.room, _PITCH - _BESIDE), middle, number, BODY, align="right")
+    x, bar = MARGIN + parts.right + 0.2, min(max(layout.tile_height, 0.6), 2.5)
+    draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score")
+    draw_scale(sheet, x, top + layout.tile(4)[1], bar, weights, "weight")
+    return top + layout.height + parts.under
+
+
+def _draw_heads(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts, weights: Scale) -> None:
+    left, right = MARGIN, MARGIN + parts.heads.width + _GAP
+    sheet.write(left + parts.heads.left, y, split_text(c), _HEADING, bold=True)
+    sheet.write(left + parts.heads.left, y + 0.2, divergence_text(c), BODY, colour=QUIET)
+    y += 0.35
+    draw_mosaic(sheet, left, y, parts.heads, head_weight_panels(c, weights))
+    if len(c.heads) == 1:
+        return
+    panel = divergence_panel(c)
+    draw_mosaic(sheet, right, y, parts.divergence, [panel])
+    bar = max(parts.divergence.tile_height, 0.6)
+    x, top = right + parts.divergence.width + 0.15, y + parts.divergence.tile(0)[1]
+    draw_scale(sheet, x, top, bar, panel.scale, "divergence")

@@ -1,0 +1,88 @@
+"""How a head comes about, in the terminal: a paragraph and two maps for each stage, then the heads."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from mhaviz.records import ProjectionComparison
+from mhaviz.views.captions import READING, pair_title
+from mhaviz.views.labels import cut, in_ascii, mathematics_in_ascii, visible
+from mhaviz.views.look import Look
+from mhaviz.views.stages import (
+    SCORE_REMARK,
+    StageText,
+    divergence_panel,
+    divergence_text,
+    head_weight_panels,
+    score_panel,
+    score_scale,
+    split_text,
+    stage_texts,
+    weight_panel,
+    weight_scale,
+)
+from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
+from mhaviz.views.terminal.legend import ScaleBar, footnote
+
+_Plain = Callable[[str], str]
+_BESIDE_PAIR = 23  # cells that a line about two words takes without them
+
+
+@dataclass(frozen=True)
+class ProjectionsView:
+    """The four stages one below the other, the heads side by side, and how unlike they are."""
+
+    comparison: ProjectionComparison
+    look: Look = field(default_factory=Look)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        c = self.comparison
+        ascii_only = not Abilities.of(console, options).unicode
+        scores, weights = score_scale(c), weight_scale(c, self.look)
+
+        def plain(text: str) -> str:
+            return mathematics_in_ascii(text) if ascii_only else text
+
+        room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
+
+        def shown(token: str) -> str:
+            label = in_ascii(visible(token)) if ascii_only else visible(token)
+            return cut(label, room, "..." if ascii_only else "…")
+
+        yield Text(pair_title("self", c.tokens, c.tokens, options.max_width, ascii_only), BOLD, no_wrap=True)
+        *with_maps, last = stage_texts(c, shown)
+        for text, stage in zip(with_maps, c.stages, strict=False):
+            yield from _words(text, plain)
+            panels = [score_panel(stage, scores, "S"), weight_panel(stage, weights, "A = softmax(S)")]
+            yield HeatGrid(panels, c.tokens, c.tokens)
+            yield Segment.line()
+        yield from _words(last, plain)  # its maps are those of the stage before
+        yield Segment.line()
+        n_heads = len(c.heads)
+        yield Text(split_text(c), BOLD)
+        yield HeatGrid(head_weight_panels(c, weights), c.tokens, c.tokens, with_values=False)
+        yield Segment.line()
+        yield Text(plain(divergence_text(c)))
+        if n_heads > 1:
+            numbers = [str(i) for i in range(n_heads)]
+            yield HeatGrid([divergence_panel(c)], numbers, numbers, numbered=True)
+        yield Segment.line()
+        yield ScaleBar(scores, SCORE_REMARK)
+        yield ScaleBar(weights, READING)
+        if n_heads > 1:
+            yield ScaleBar(divergence_panel(c).scale, "divergence")
+        yield footnote(c.source.footnote, ascii_only)
+
+
+def _words(text: StageText, plain: _Plain) -> Iterator[Text]:
+    yield Text(plain(text.name), BOLD)
+    yield Text(plain(text.formula))
+    yield Text(plain(text.remark))
+    names = [plain(name) for name, _ in text.numbers]
+    width = max(map(cell_len, names))
+    for name, (_, number) in zip(names, text.numbers, strict=True):
+        yield Text(f"  {set_cell_size(name, width)}  {plain(number):>5}")

@@ -1,0 +1,93 @@
+"""mhaviz compare-projections as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import mhaviz as package
+
+SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+
+
+def test_help(mhaviz):
+    result = mhaviz("compare-projections", "--help")
+    assert (result.status, result.err) == (0, "")
+    assert "--exclude-self" in result.out
+
+
+def test_the_sample_sentence(mhaviz):
+    result = mhaviz("compare-projections", "--device", "cpu")
+    assert result.status == 0
+    assert result.out.startswith("self-attention: i am going to deposit my money at the bank\n")
+    for part in ("1  plain self-attention", "2  one projection", "3  queries and keys", "4  values", "head 7"):
+        assert part in result.out
+    assert "random weights, seed 0, d_model 512, 8 heads, cpu" in result.out
+    assert not result.err
+
+
+def test_everything_in_numbers(mhaviz):
+    data = json.loads(mhaviz("compare-projections", "one two three", "--json", *SMALL).out)
+    assert (data["tokens"], data["d_model"], data["exclude_self"]) == (["one", "two", "three"], 16, False)
+    assert [np.shape(stage["scores"]) for stage in data["stages"]] == [(3, 3)] * 4
+    assert [np.shape(stage["outputs"]) for stage in data["stages"]] == [(3, 16)] * 4
+    assert [stage["asymmetry"] > 1e-9 for stage in data["stages"]] == [False, False, True, True]
+    assert [stage["departure"] > 1e-9 for stage in data["stages"]] == [False, False, False, True]
+    assert np.shape(data["divergence"]) == (2, 2)
+    assert data["mean_divergence"] == pytest.approx(data["divergence"][0][1])
+    maps = json.loads(mhaviz("heatmap", "one two three", "--json", *SMALL).out)["maps"]
+    np.testing.assert_allclose(data["heads"], maps[0]["weights"], atol=1e-6)
+
+
+def test_a_ratio_of_nothing_to_nothing_is_null(mhaviz):
+    data = json.loads(mhaviz("compare-projections", "one", "--exclude-self", "--json", *SMALL).out)
+    assert [stage["asymmetry"] for stage in data["stages"]] == [None] * 4
+    assert data["stages"][0]["scores"] == [[None]]
+    assert data["stages"][0]["weights"] == [[0]]
+    assert data["pair"] is None
+
+
+def test_files(mhaviz, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
+        outputs = [part for name in names for part in ("-o", name)]
+        result = mhaviz("compare-projections", "one two", *SMALL, *outputs)
+        assert result.status == 0
+        assert result.err.splitlines() == [f"mhaviz: saved {name}" for name in names]
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+    assert json.loads((tmp_path / "one" / "a.json").read_text())["mhaviz"] == package.__version__
+
+
+OPTIONS = ("", "--exclude-self", "--d-model 32", "--heads 4", "--seed 1", "--cmap viridis", "--vmax 0.5", "--dpi 100")
+
+
+def test_every_option_changes_the_picture(mhaviz, tmp_path):
+    for i, option in enumerate(OPTIONS):
+        path = tmp_path / f"{i}.png"
+        assert mhaviz("compare-projections", "a b", *SMALL, *option.split(), "-q", "-o", str(path)).status == 0
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["I", "deposit"], 2, "takes one sentence, got 2; put it in quotes"),
+        (["?!"], 2, 'at least one word, got "?!"'),
+        (["a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+        (["a", "--vmax", "2"], 2, "vmax: expected a weight above 0"),
+        (["a", "--mask", "causal"], 2, "--mask"),
+        (["a", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
+        (["a", "--d-model", "16777216", "--device", "cpu"], 1, "PiB of memory on cpu, where"),
+        (["--file", "nothing.txt"], 1, "cannot read nothing.txt"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatch, arguments, status, message):
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("compare-projections", *arguments)
+    assert (result.status, result.out) == (status, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("mhaviz: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())

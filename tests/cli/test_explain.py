@@ -1,0 +1,96 @@
+"""mhaviz explain as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+SENTENCE = "I am going to deposit my money at the bank"
+SMALL = ("--d-model", "16", "--heads", "4", "--device", "cpu")
+
+
+def test_help_says_how_a_number_is_read(mhaviz):
+    result = mhaviz("explain", "--help")
+    assert (result.status, result.err) == (0, "")
+    assert "#3 is always a" in result.out
+
+
+@pytest.mark.parametrize("token", ["deposit", "Deposit!", "4", "#4"])
+def test_a_word_or_its_position(mhaviz, token):
+    result = mhaviz("explain", SENTENCE, "--token", token, "--head", "2", *SMALL)
+    assert (result.status, result.err) == (0, "")
+    assert "head 2, query “deposit” at position 4" in result.out
+    assert "random weights, seed 0, d_model 16, 4 heads, cpu" in result.out
+
+
+def test_everything_in_numbers(mhaviz):
+    data = json.loads(
+        mhaviz("explain", SENTENCE, "--token", "to", "--head", "1", "--mask", "causal", "--json", *SMALL).out
+    )
+    assert (data["token"], data["position"], data["head"], data["kind"]) == ("to", 3, 1, "masked")
+    assert (data["d_key"], data["keys"]) == (4, data["queries"])
+    assert data["visible"] == [True] * 4 + [False] * 6
+    assert data["scores"][4:] == [None] * 6
+    np.testing.assert_allclose(np.sum(data["products"], axis=1), data["similarities"], atol=1e-5)
+    np.testing.assert_allclose(np.sum(data["contributions"], axis=0), data["output"], atol=1e-5)
+    (attention_map,) = json.loads(mhaviz("heatmap", SENTENCE, "--mask", "causal", "--json", *SMALL).out)["maps"]
+    np.testing.assert_allclose(data["weights"], attention_map["weights"][1][3], atol=1e-6)
+
+
+def test_the_token_is_of_the_target(mhaviz):
+    data = json.loads(mhaviz("explain", "a b c", "--target", "le chat", "--token", "chat", "--json", *SMALL).out)
+    assert (data["token"], data["position"], data["keys"]) == ("chat", 1, ["a", "b", "c"])
+    assert "“b” is not in the sentence" in mhaviz("explain", "a b", "--target", "le chat", "--token", "b", *SMALL).err
+
+
+def test_files(mhaviz, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
+        outputs = [part for name in names for part in ("-o", name)]
+        assert mhaviz("explain", "one two", "--token", "one", *SMALL, *outputs, "-q").status == 0
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+    assert len(list((tmp_path / "two").iterdir())) == 4
+
+
+OPTIONS = (
+    *("", "--token c", "--head 1", "--target b,d", "--d-model 32", "--heads 2", "--seed 1"),
+    *("--mask causal", "--dpi 100"),
+)
+
+
+def test_every_option_changes_the_picture(mhaviz, tmp_path):
+    for i, option in enumerate(OPTIONS):
+        path = tmp_path / f"{i}.png"
+        words = ["explain", "a b c", "--token", "b", *SMALL, *option.split(), "-q", "-o", str(path)]
+        assert mhaviz(*words).status == 0
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "no sentence"),
+        (["a b"], 2, "--token: expected a word of the sentence or its position; it has #0 a, #1 b"),
+        (["a b a", "--token", "a"], 2, "“a” occurs 2 times; give one of its positions, #0, #2"),
+        (["a b", "--token", "2"], 2, "expected a position from 0 to 1, got 2"),
+        (["deposit", "--token", "depost"], 2, "try deposit"),
+        (["a b", "--token", "a", "--head", "0,1"], 2, "--head: explain takes one head, got 2"),
+        (["a b", "--token", "a", "--head", "8"], 2, "there is no head 8"),
+        (["a", "b", "--token", "a"], 2, "takes one sentence, got 2; put it in quotes"),
+        (["a", "--target", "b", "--token", "b", "--mask", "causal"], 2, "a causal mask is for self-attention"),
+        (["a", "--target", "?", "--token", "b"], 2, "--target: expected a sentence"),
+        (["a", "--token", "a", "--dpi", "3"], 2, "dpi: expected at least 20"),
+        (["a", "--token", "a", "-o", "a.gif"], 2, "expected a name ending in .png"),
+        (["a", "--token", "a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatch, arguments, status, message):
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("explain", *arguments)
+    assert (result.status, result.out) == (status, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("mhaviz: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())

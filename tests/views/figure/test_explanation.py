@@ -1,0 +1,127 @@
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.explanation import explain
+from mhaviz.views.explaining import MOST_KEYS
+from mhaviz.views.figure.explanation import explanation_figure
+from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.look import Look
+
+
+def explanation(sentence="one two three two", position=2, d_model=16, n_heads=2, **options):
+    return explain(RandomLayer(d_model, n_heads, device="cpu", **options).head_inputs([sentence]), position, 0)
+
+
+def strips(sheet):
+    """(label, values) from top to bottom."""
+    found = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
+    found.sort(key=lambda image: image.get_extent()[3])
+    return [(image.get_label(), np.asarray(image.get_array(), float).ravel()) for image in found]
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def test_strips_read_like_the_equation():
+    e = explanation()
+    found = strips(explanation_figure(e))
+    largest = np.argsort(-e.sizes)
+    names = ("one", "two₁", "three", "two₃")
+    assert [name for name, _ in found] == ["q", *names, *(names[key] for key in largest), "= output"]
+    expected = [e.query, *e.products, *e.contributions[largest], e.output]
+    for (_, values), row in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(values, row.astype(float))
+
+
+def test_zero_is_in_the_middle_of_every_scale():
+    e = explanation()
+    sheet = explanation_figure(e)
+    limits = {image.get_clim() for image in sheet.page.images}
+    assert all(low == -high for low, high in limits)
+    contributions = max(np.abs(e.contributions).max(), np.abs(e.output).max())
+    assert {high for _, high in limits} == {np.abs(e.query).max(), np.abs(e.products).max(), contributions}
+
+
+def test_bars_are_as_long_as_weights_and_shares():
+    e = explanation()
+    sheet = explanation_figure(e)
+    bars = [patch for patch in sheet.page.patches if patch.get_facecolor()[:3] == _rgb(ACCENT)]
+    widths = np.array([patch.get_width() for patch in sorted(bars, key=lambda patch: patch.get_y())])
+    expected = np.array([*e.weights, *np.sort(e.shares)[::-1]])
+    np.testing.assert_allclose(widths / widths.max(), expected / expected.max(), rtol=1e-5)
+
+
+def _rgb(colour):
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def test_numbers_and_words():
+    e = explanation()
+    shown = texts(explanation_figure(e))
+    for key in range(4):
+        for number in (f"{e.similarities[key]:z.2f}", f"{e.scores[key]:z.2f}", f"{e.sizes[key]:.2f}"):
+            assert number in shown
+    key = int(np.argmax(e.weights))
+    assert f"at position {key} weighs most" in " ".join(shown)
+    assert "head 0, query “three” at position 2" in shown
+    assert "/ √8" in shown
+    assert e.source.footnote in shown
+
+
+def test_hidden_keys():
+    sheet = explanation_figure(explanation(causal=True, position=1))
+    assert texts(sheet).count("hidden") == 2
+    found = strips(sheet)
+    assert [bool(np.isnan(values).all()) for _, values in found[1:5]] == [False, False, True, True]
+    assert [name for name, _ in found[5:]] in (["one", "two₁", "= output"], ["two₁", "one", "= output"])
+
+
+def test_of_many_keys_the_heaviest():
+    e = explanation(" ".join(f"w{i}" for i in range(300)), 7)
+    sheet = explanation_figure(e)
+    heaviest = sorted(np.argsort(-e.weights)[:MOST_KEYS])
+    assert [name for name, _ in strips(sheet)[1 : MOST_KEYS + 1]] == [f"w{key}" for key in heaviest]
+    together = 1 - e.weights[heaviest].sum()
+    assert f"and {300 - MOST_KEYS} more, together {together:.2f}" in texts(sheet)
+    name, rest = strips(sheet)[-2]
+    shown = np.argsort(-e.sizes)[:MOST_KEYS]
+    assert name == f"{300 - MOST_KEYS} more"
+    np.testing.assert_allclose(rest + e.contributions[shown].sum(0), e.output, atol=1e-5)
+
+
+@pytest.mark.parametrize("d_key", [1, 2, 64, 512])
+@pytest.mark.parametrize("length", [1, 17])
+@pytest.mark.parametrize("dpi", [20, 150])
+def test_any_size_stays_on_the_sheet(d_key, length, dpi):
+    e = explanation(" ".join(f"w{i}" for i in range(length)), 0, d_key, 1)
+    sheet = explanation_figure(e, Look(dpi=dpi))
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 2, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 2, text
+    pooled = d_key == 512 and dpi == 20
+    assert any("strongest of up to" in text for text in texts(sheet)) == pooled
+    for image in sheet.page.images:
+        left, right, _, _ = image.get_extent()
+        assert image.get_array().shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
+
+
+def test_no_more_pixels_than_programs_open():
+    sheet = explanation_figure(explanation(), Look(dpi=5000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    assert len(sheet.notices) == 1
+
+
+def test_hostile_tokens():
+    e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
+    for position in (0, 6, 13):
+        sheet = explanation_figure(dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position))
+        sheet.save(io.BytesIO(), "png")

@@ -1,0 +1,128 @@
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.projections import compare_projections
+from mhaviz.views.figure.projections import projections_figure
+from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
+
+
+def comparison(sentence="one two three", n_heads=2, exclude_self=False):
+    return compare_projections(RandomLayer(16, n_heads, device="cpu").projection_inputs(sentence), exclude_self)
+
+
+def images(sheet, prefix):
+    return [image for image in sheet.page.images if image.get_label().startswith(prefix)]
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def inside(sheet):
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.y0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+
+
+def test_scores_and_weights_of_each_stage_on_one_scale_each():
+    c = comparison()
+    sheet = projections_figure(c)
+    scores, weights = images(sheet, "scores S"), images(sheet, "weights A")
+    for stage, score, weight in zip(c.stages, scores, weights, strict=True):
+        assert np.array_equal(score.get_array(), stage.scores)
+        assert np.array_equal(weight.get_array(), stage.weights)
+        assert score.get_extent()[0] == weight.get_extent()[0], "one below the other"
+    largest = max(np.abs(stage.scores[~np.eye(3, dtype=bool)]).max() for stage in c.stages)
+    assert {score.get_clim() for score in scores} == {(-largest, largest)}
+    assert {weight.get_clim() for weight in weights} == {(0, 1)}
+    assert sorted(image.get_extent()[0] for image in scores) == [image.get_extent()[0] for image in scores]
+
+
+def test_heads_and_their_divergence():
+    c = comparison(n_heads=4)
+    sheet = projections_figure(c, Look(vmax=None))
+    for i, image in enumerate(images(sheet, "head ")):
+        assert np.array_equal(image.get_array(), c.heads[i])
+    (divergence,) = images(sheet, "divergence of heads")
+    np.testing.assert_allclose(divergence.get_array(), c.divergence, atol=1e-7)
+    assert divergence.get_clim() == (0, c.divergence.max())
+    drawn = {artist.get_label() for artist in sheet.page.collections}
+    assert f"numbers {c.divergence[1, 0]:.2f}" in drawn
+
+
+def test_numbers_in_the_divergence_up_to_12_heads():
+    drawn = []
+    for n_heads in (12, 16):
+        inputs = RandomLayer(48, n_heads, device="cpu").projection_inputs(" ".join(f"w{i}" for i in range(20)))
+        sheet = projections_figure(compare_projections(inputs))
+        drawn.append(any(artist.get_label() == "numbers 0.00" for artist in sheet.page.collections))
+    assert drawn == [True, False]
+
+
+def test_the_numbers_stand_under_their_stage():
+    c = comparison()
+    sheet = projections_figure(c)
+    starts = [image.get_extent()[0] for image in images(sheet, "scores S")]
+    for name, attribute in (("asymmetry ", "asymmetry"), ("from averages ", "departure")):
+        found = [text for text in sheet.page.texts if text.get_text().startswith(name)]
+        for text, start, stage in zip(found, starts, c.stages, strict=True):
+            x, y = text.get_position()
+            assert x == pytest.approx(start, abs=0.02)
+            (number,) = (
+                other.get_text()
+                for other in sheet.page.texts
+                if other.get_position()[1] == y and x + 1 < other.get_position()[0] < x + 2.9
+            )
+            assert number == f"{getattr(stage, attribute):.2f}"
+
+
+def test_words():
+    c = comparison()
+    shown = texts(projections_figure(c))
+    assert "S = Wq x·Wk x / √16,  O = A V,  V = X Wv" in shown
+    first, second = (c.tokens[i] for i in c.pair)
+    assert f"“{first} {second}” and “{second} {first}” look alike." in " ".join(shown)
+    assert c.source.footnote in shown
+    assert any(f"{c.mean_divergence:.2f} on average" in text for text in shown)
+
+
+def test_left_out_is_grey():
+    sheet = projections_figure(comparison(exclude_self=True))
+    for image in (*images(sheet, "scores"), *images(sheet, "weights"), *images(sheet, "head")):
+        assert np.array_equal(np.isnan(np.asarray(image.get_array())), np.eye(3, dtype=bool))
+
+
+@pytest.mark.parametrize(("length", "n_heads"), [(1, 1), (1, 16), (12, 8), (60, 2), (300, 1)])
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_any_size_stays_on_the_sheet(length, n_heads, exclude_self):
+    c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, exclude_self)
+    sheet = projections_figure(c, Look(dpi=72))
+    inside(sheet)
+    assert bool(images(sheet, "divergence of")) == (n_heads > 1)
+    if length == 300:
+        assert any("strongest of up to" in text for text in texts(sheet))
+
+
+def test_no_more_pixels_than_programs_open():
+    sheet = projections_figure(comparison(), Look(dpi=3000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    (notice,) = sheet.notices
+    assert "instead of 3000" in notice
+
+
+def test_hostile_tokens():
+    tokens = HOSTILE[:14]
+    c = comparison(" ".join(f"w{i}" for i in range(14)))
+    sheet = projections_figure(dataclasses.replace(c, tokens=tokens, pair=(6, 13)))
+    sheet.save(io.BytesIO(), "png")
+    inside(sheet)

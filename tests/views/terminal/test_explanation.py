@@ -1,0 +1,109 @@
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from rich.cells import cell_len
+
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.explanation import explain
+from mhaviz.views.explaining import MOST_KEYS
+from mhaviz.views.terminal.bars import bar
+from mhaviz.views.terminal.explanation import ExplanationView
+
+
+def explanation(sentence="one two three two", position=2, n_heads=2, **options):
+    d_model = options.pop("d_model", 16)
+    return explain(RandomLayer(d_model, n_heads, device="cpu", **options).head_inputs([sentence]), position, 0)
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def rows(shown, part):
+    """The rows of the first or the second table: cells by key."""
+    lines = [re.split(r"\s{2,}|\s*\|\s*", line.strip()) for line in shown.split("output: ")[part].splitlines()]
+    keys = [cells for cells in lines if len(cells) > 3 and cells[0].isdecimal() and not cells[1].isdecimal()]
+    return {int(cells[0]): cells[1:] for cells in keys}
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_every_number_is_there(show, width, encoding):
+    e = explanation()
+    shown = plain(show(ExplanationView(e), width, None, encoding))
+    assert max(cell_len(line) for line in shown.split("\n")) <= width
+    scores, contributions = rows(shown, 0), rows(shown, 1)
+    assert list(scores) == [0, 1, 2, 3]
+    assert list(contributions) == np.argsort(-e.sizes).tolist()
+    for key in range(4):
+        assert f"{e.scores[key]:z.2f}" in scores[key]
+        assert f"{e.weights[key]:.2f}" in scores[key]
+        assert (f"{e.similarities[key]:z.2f}" in scores[key]) == (width > 40)
+        assert f"{e.sizes[key]:.2f}" in contributions[key]
+        assert f"{e.shares[key]:.0%}" in contributions[key]
+        strongest = np.argsort(-np.abs(e.products[key]))[:3]
+        assert ", ".join(f"{i} {e.products[key, i]:+.1f}" for i in strongest) in shown
+    assert f"{np.linalg.norm(e.output):.2f}" in shown.split("= output")[-1]
+    assert e.source.footnote in " ".join(shown.split())
+
+
+def test_the_strongest_key_and_its_features(show):
+    e = explanation()
+    key = int(np.argmax(e.weights))
+    feature = int(np.argmax(np.abs(e.products[key])))
+    shown = show(ExplanationView(e), 200)
+    assert f"“{e.keys[key]}” at position {key} weighs most, {e.weights[key]:.2f}: features {feature} (" in shown
+    assert "head 0, query “three” at position 2" in shown
+
+
+def test_hidden_keys_are_said_to_be_hidden(show):
+    shown = plain(show(ExplanationView(explanation(causal=True, position=1)), 100))
+    scores, contributions = rows(shown, 0), rows(shown, 1)
+    assert ["hidden" in scores[key] for key in range(4)] == [False, False, True, True]
+    assert sorted(contributions) == [0, 1]
+
+
+def test_nothing_to_see(show):
+    e = explanation()
+    zeros = {
+        name: np.zeros_like(getattr(e, name)) for name in ("weights", "contributions", "sizes", "shares", "output")
+    }
+    blind = dataclasses.replace(e, visible=np.zeros(4, bool), scores=np.full(4, np.nan, np.float32), **zeros)
+    assert "Every key is hidden" in show(ExplanationView(blind), 80)
+
+
+@pytest.mark.parametrize("d_key", [1, 3, 512])
+@pytest.mark.parametrize("length", [1, 16, 17, 300])
+def test_any_size(show, d_key, length):
+    e = explanation(" ".join(f"w{i}" for i in range(length)), 0, 1, d_model=d_key)
+    for width in (40, 160):
+        shown = plain(show(ExplanationView(e), width, "truecolor"))
+        assert max(cell_len(line) for line in shown.split("\n")) <= width
+        assert len(rows(shown, 0)) == min(length, MOST_KEYS)
+        assert ("strongest of up to" in shown) == (d_key == 512)
+        rest = length - MOST_KEYS
+        if rest > 0:
+            heaviest = np.sort(e.weights)[::-1]
+            assert f"and {rest} more, together {heaviest[MOST_KEYS:].sum():.2f}" in shown
+            assert f"{rest} more" in shown.split("output: ")[1]
+        else:
+            assert " more" not in shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 120])
+def test_hostile_tokens(show, width, encoding):
+    e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
+    for position in range(0, len(HOSTILE), 5):
+        e = dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position)
+        shown = plain(show(ExplanationView(e), width, "truecolor", encoding))
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
+        assert max(cell_len(line) for line in shown.split("\n")) <= width
+
+
+def test_bars():
+    assert [bar(share, 4, True) for share in (0, 0.01, 0.5, 0.53, 1)] == ["", "", "██", "██▏", "████"]
+    assert [bar(share, 4, False) for share in (0, 0.5, 0.99, 1)] == ["", "##", "###", "####"]

@@ -1,0 +1,99 @@
+import dataclasses
+import re
+
+import pytest
+from hostile import HOSTILE
+from rich.cells import cell_len
+
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.projections import compare_projections
+from mhaviz.views.look import Look
+from mhaviz.views.terminal.projections import ProjectionsView
+
+
+def comparison(sentence="one two three", n_heads=2, exclude_self=False):
+    return compare_projections(RandomLayer(16, n_heads, device="cpu").projection_inputs(sentence), exclude_self)
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def widest(text):
+    return max(cell_len(line) for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("colour", [None, "truecolor"])
+def test_every_number_is_there(show, width, encoding, colour):
+    c = comparison()
+    shown = plain(show(ProjectionsView(c), width, colour, encoding))
+    assert widest(shown) <= width
+    for stage in c.stages:
+        assert f"{stage.asymmetry:.2f}" in shown
+        assert f"{stage.departure:.2f}" in shown
+        for number in (*stage.scores.ravel(), stage.scores[c.pair]):
+            assert f"{number:z.1f}" in shown
+        for number in stage.weights.ravel():
+            assert f"{number:.2f}" in shown
+    assert f"{c.divergence[0, 1]:.2f} on average" in " ".join(shown.split())
+    assert c.source.footnote in " ".join(shown.split())
+
+
+def test_each_number_stands_under_its_stage(show):
+    c = comparison()
+    shown = show(ProjectionsView(c), 100)
+    parts = re.split(r"^[1-4]  ", shown, flags=re.MULTILINE)[1:]
+    for part, stage in zip(parts, c.stages, strict=True):
+        (asymmetry,) = re.findall(r"^  asymmetry .* (\S+)$", part, re.MULTILINE)
+        (departure,) = re.findall(r"^  from averages .* (\S+)$", part, re.MULTILINE)
+        assert (asymmetry, departure) == (f"{stage.asymmetry:.2f}", f"{stage.departure:.2f}")
+
+
+def test_the_two_words_that_look_alike_until_the_symmetry_breaks(show):
+    c = comparison()
+    shown = show(ProjectionsView(c), 100)
+    first, second = (c.tokens[i] for i in c.pair)
+    assert f"“{first} {second}” and “{second} {first}” look alike" in shown
+    there = re.findall(rf"score of {first} → {second} +(\S+)", shown)
+    back = re.findall(rf"score of {second} → {first} +(\S+)", shown)
+    assert there[:2] == back[:2]
+    assert there[2] != back[2]
+
+
+def test_what_a_word_gives_itself(show):
+    c = comparison()
+    assert f"gives itself {c.stages[0].self_weight:.0%} of its weight" in show(ProjectionsView(c), 200)
+    assert "not with itself" in show(ProjectionsView(comparison(exclude_self=True)), 200)
+
+
+def test_nothing_to_divide_is_a_dash(show):
+    shown = show(ProjectionsView(comparison("one", 1, exclude_self=True)), 80)
+    assert len(re.findall(r"‖ +–$", shown, re.MULTILINE)) == 8
+    assert "nan" not in shown.lower()
+    assert "One head" in shown
+    ascii_only = show(ProjectionsView(comparison("one", 1, exclude_self=True)), 80, encoding="ascii")
+    assert len(re.findall(r"\| +-$", ascii_only, re.MULTILINE)) == 8
+
+
+@pytest.mark.parametrize("length", [1, 12, 60])
+@pytest.mark.parametrize("n_heads", [1, 16])
+def test_any_size(show, length, n_heads):
+    c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads)
+    for width in (40, 160):
+        shown = plain(show(ProjectionsView(c, Look(vmax=None)), width, "truecolor"))
+        assert widest(shown) <= width
+        assert f"head {n_heads - 1}" in shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 120])
+def test_hostile_tokens(show, width, encoding):
+    for first in range(0, len(HOSTILE), 7):
+        tokens = HOSTILE[first : first + 7]
+        c = dataclasses.replace(comparison(" ".join(f"w{i}" for i in range(len(tokens)))), tokens=tokens)
+        for pair in ((0, len(tokens) - 1), (1, 2)):
+            shown = plain(show(ProjectionsView(dataclasses.replace(c, pair=pair)), width, "truecolor", encoding))
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
+            assert widest(shown) <= width
