@@ -6,6 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.cli.token_choice import choose_token
 from mhaviz.errors import ArgumentError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain(
+    context: typer.Context,
     sentence: options.OneSentence = None,
     token: Annotated[
         str | None,
@@ -29,6 +31,8 @@ def explain(
     file: options.File = None,
     target: options.Target = None,
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
+    checkpoint: options.Checkpoint = None,
+    kind: options.KindOption = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -44,6 +48,9 @@ def explain(
     Each score is the sum of d_key products of a query's and a key's features; divided by √d_key, the softmax makes
     weights of the scores; the output is the sum of the value rows, each times its weight.
 
+    Of a trained translator it is the source-target attention that is explained, for the word that is being produced,
+    or another --kind.
+
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
@@ -52,20 +59,18 @@ def explain(
     require_one("explain", texts)
     require_words("--target", target)
 
-    from mhaviz.layer.tokens import tokenize
+    from mhaviz.studies import explanation
     from mhaviz.views.look import Look
 
     look = Look(dpi=dpi)
-    position = choose_token(token, tokenize(texts[0] if target is None else target))
-    chosen = options.parse_heads(head, heads)
+    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
-    from mhaviz.sources.random_layer import RandomLayer
-    from mhaviz.studies import explanation
-
-    layer = RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
-    explained = explanation.explain(layer.head_inputs(texts, target, 1), position, chosen[0])
+    inputs = layer.head_inputs(texts, target, 1)
+    position = choose_token(token, inputs.inputs[0].query_tokens)
+    explained = explanation.explain(inputs, position, chosen[0])
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.explanation import explanation_figure

@@ -20,7 +20,6 @@ from torch import Tensor
 from mhaviz._version import __version__
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import check_heads
-from mhaviz.layer.embedding import PositionalEncoding
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import LanguageModel, Translator
 from mhaviz.training.corpus import Corpus, Task
@@ -213,10 +212,10 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     source, target = (Vocabulary([tuple(map(str, about[f"{side}_words"]))]) for side in ("source", "target"))
     target.ids([START, END])
     weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
-    with torch.device("meta"):  # allocates nothing, so that sizes which the tensors do not have do no harm
+    _check_sizes(task, sizes, len(source), len(target), weights)
+    with torch.random.fork_rng(devices=[]):
         model = build(task, sizes, len(source), len(target)).eval()
-    model.load_state_dict(weights, assign=True)
-    model.position = PositionalEncoding(sizes.d_model, sizes.dropout).eval()
+    model.load_state_dict(weights)
     corpus = about["corpus"]
     return Checkpoint(
         task,
@@ -231,6 +230,20 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
         tuple(Milestone(**milestone) for milestone in about["milestones"]),
         optimizer,
     )
+
+
+def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless the file's own tensors are of these sizes, so that no more is allocated than they take."""
+    expected = {
+        "decoder_self.attention.Wq.weight": (sizes.d_model, sizes.d_model),
+        "decoder_forward.W1.weight": (sizes.d_ff, sizes.d_model),
+        "output.weight": (target_size, sizes.d_model),
+    }
+    if task == "translation":
+        expected["source_embeddings.lookup.weight"] = (source_size, sizes.d_model)
+    for name, shape in expected.items():
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(f"{name} is {tuple(weights[name].shape)}, not {shape}")
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from functools import singledispatch
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from mhaviz.records import (
     Explanation,
     FollowedElement,
     ProjectionComparison,
-    ProjectionStage,
     Report,
     ScalingComparison,
     ScalingSweep,
@@ -102,16 +101,15 @@ def _(record: Evaluation) -> dict[str, Any]:
 def _(record: ProjectionComparison) -> dict[str, Any]:
     pair = record.pair and {"positions": list(record.pair), "tokens": [record.tokens[i] for i in record.pair]}
     about = {"tokens": list(record.tokens), "d_model": record.d_model, "exclude_self": record.exclude_self}
-    stages = [_fields(stage, ProjectionStage) for stage in record.stages]
+    stages = [_fields(stage) for stage in record.stages]
     heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
     return _head(record.source) | about | {"pair": pair, "stages": stages} | heads
 
 
 @document.register
 def _(record: Explanation) -> dict[str, Any]:
-    fields = _fields(record, Explanation)
-    del fields["source"]
-    return _head(record.source) | {"token": record.token, "d_key": record.d_key} | fields
+    about = {"token": record.token, "d_key": record.d_key}
+    return _head(record.source) | about | _without_source(record)
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
@@ -169,10 +167,6 @@ def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in whole.items() if name not in ("mhaviz", "source")}
 
 
-def _without_source(record: "DataclassInstance") -> dict[str, Any]:
-    return {name: part for name, part in asdict(record).items() if name != "source"}
-
-
 def _describe(m: AttentionMap) -> dict[str, Any]:
     """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …"""
     description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
@@ -184,12 +178,23 @@ def _describe(m: AttentionMap) -> dict[str, Any]:
 
 
 def _step(step: TraceStep) -> dict[str, Any]:
-    fields = _fields(step, TraceStep)
+    described = _fields(step)
     if step.values is None:
-        del fields["values"]
-    return fields
+        del described["values"]
+    return described
 
 
-def _fields(record: Any, kind: type[Any]) -> dict[str, Any]:
+def _fields(record: "DataclassInstance") -> dict[str, Any]:
     """The fields of a dataclass by name; its arrays stay what they are."""
-    return {name: getattr(record, name) for name in kind.__dataclass_fields__}
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _without_source(record: "DataclassInstance") -> dict[str, Any]:
+    """The same, with dataclasses inside it as plain values."""
+    return {name: _plain(part) for name, part in _fields(record).items() if name != "source"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
