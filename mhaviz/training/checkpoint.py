@@ -233,7 +233,7 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
 
 
 def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless the file's own tensors are of these sizes, so that no more is allocated than they take."""
+    """Raise ValueError unless the file has tensors of these sizes, so that no more is allocated than they take."""
     expected = {
         "decoder_self.attention.Wq.weight": (sizes.d_model, sizes.d_model),
         "decoder_forward.W1.weight": (sizes.d_ff, sizes.d_model),

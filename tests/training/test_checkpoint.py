@@ -1,0 +1,226 @@
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, _checksum, load_checkpoint
+from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.views.data import safetensors_bytes
+
+
+@pytest.fixture
+def saved(train, corpus, tmp_path):
+    checkpoint = train(corpus)
+    checkpoint.save(tmp_path / "c.safetensors")
+    return tmp_path / "c.safetensors"
+
+
+def rewritten(path, change):
+    """The same file with other metadata and tensors, its checksum made to fit."""
+    with safe_open(path, framework="pt") as file:
+        about = json.loads(file.metadata()["mhaviz"])
+    tensors = load_file(path)
+    change(about, tensors)
+    about.pop("sha256", None)
+    about["sha256"] = _checksum(about, tensors)
+    save_file(tensors, path, {"mhaviz": json.dumps(about)})
+
+
+def test_what_is_saved_comes_back(train, corpus, tmp_path):
+    checkpoint = train(corpus)
+    checkpoint.save(tmp_path / "c.safetensors")
+    loaded = load_checkpoint(str(tmp_path / "c.safetensors"))
+    for name in ("task", "sizes", "plan", "corpus", "fingerprint", "sentences", "milestones", "step"):
+        assert getattr(loaded, name) == getattr(checkpoint, name), name
+    assert loaded.source_vocabulary.words == checkpoint.source_vocabulary.words
+    assert loaded.target_vocabulary.words[:2] == ("<start>", "<end>")
+    for name, tensor in checkpoint.model.state_dict().items():
+        assert torch.equal(tensor, loaded.model.state_dict()[name]), name
+    for name, tensor in checkpoint.optimizer.items():
+        assert torch.equal(tensor, loaded.optimizer[name]), name
+    assert not loaded.model.training
+
+
+def test_a_checkpoint_to_look_at_is_a_third_as_large(saved, train, corpus, tmp_path):
+    checkpoint = load_checkpoint(str(saved))
+    checkpoint.save(tmp_path / "small.safetensors", resumable=False)
+    small = load_file(tmp_path / "small.safetensors")
+    assert {name.split(".")[0] for name in small} == {"model"}
+    assert 3 * sum(t.numel() for t in small.values()) == sum(t.numel() for t in load_file(saved).values())
+
+
+def test_the_same_training_writes_the_same_bytes(train, corpus, tmp_path):
+    for name in ("a", "b"):
+        train(corpus).save(tmp_path / f"{name}.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_the_checksum_is_sha256_of_everything(saved):
+    with safe_open(saved, framework="numpy") as file:
+        about = json.loads(file.metadata()["mhaviz"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    checksum = about.pop("sha256")
+    content = json.dumps(about, sort_keys=True).encode()
+    for name in sorted(tensors):
+        content += f"{name} torch.float32 {tensors[name].shape} ".encode() + tensors[name].astype("<f4").tobytes()
+    assert hashlib.sha256(content).hexdigest() == checksum
+
+
+@given(st.data())
+def test_an_altered_byte_is_noticed(saved, data):
+    """Wherever it is. In the header it may also lead to a file that says the same in other characters."""
+    content = bytearray(saved.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    altered = saved.with_name("altered.safetensors")
+    altered.write_bytes(content)
+    (header,) = struct.unpack("<Q", saved.read_bytes()[:8])
+    try:
+        loaded = load_checkpoint(str(altered))
+    except MhavizError:
+        return
+    assert place < 8 + header
+    for name, tensor in load_checkpoint(str(saved)).model.state_dict().items():
+        assert torch.equal(tensor, loaded.model.state_dict()[name])
+
+
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_file_is_noticed(saved, share):
+    content = saved.read_bytes()
+    cut = saved.with_name("cut.safetensors")
+    cut.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(MhavizError, match=r"cut\.safetensors is no checkpoint, or is cut off"):
+        load_checkpoint(str(cut))
+
+
+def test_a_number_that_was_altered(saved):
+    content = bytearray(saved.read_bytes())
+    content[-1] ^= 1
+    saved.write_bytes(content)
+    with pytest.raises(MhavizError, match="has been altered or damaged: its checksum does not fit"):
+        load_checkpoint(str(saved))
+
+
+def test_another_format(saved):
+    rewritten(saved, lambda about, _: about.update(checkpoint=2, mhaviz="9.0"))
+    with pytest.raises(MhavizError, match=r"of format 2, written by mhaviz 9\.0; this is mhaviz .* reads format 1"):
+        load_checkpoint(str(saved))
+
+
+def test_attention_maps_are_no_checkpoint(random_attention, tmp_path):
+    path = tmp_path / "maps.safetensors"
+    path.write_bytes(safetensors_bytes(random_attention()))
+    with pytest.raises(MhavizError, match="holds attention maps, not a checkpoint"):
+        load_checkpoint(str(path))
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"format": "pt"}, {"mhaviz": "{"}, {"mhaviz": "[]"}, {"mhaviz": "[" * 10**5}]
+)
+def test_the_tensors_of_others_are_no_checkpoint(tmp_path, metadata):
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors", metadata)
+    with pytest.raises(MhavizError, match="is no checkpoint of mhaviz"):
+        load_checkpoint(str(tmp_path / "other.safetensors"))
+
+
+def test_pickles_are_not_read(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (exec, ("raise SystemExit('unpickled')",))
+
+    torch.save({"model": Bomb()}, tmp_path / "bomb.safetensors")
+    with pytest.raises(MhavizError, match="is no checkpoint, or is cut off"):
+        load_checkpoint(str(tmp_path / "bomb.safetensors"))
+
+
+def resize(field, value):
+    return lambda about, _: about["sizes"].update({field: value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        resize("d_model", 2**20),
+        resize("d_ff", 2**40),
+        resize("n_heads", 3),
+        resize("d_model", "wide"),
+        lambda about, _: about.pop("plan"),
+        lambda about, _: about["sizes"].update(more=1),
+        lambda about, _: about.update(source_words=["a"]),
+        lambda about, _: about.update(target_words=about["target_words"][2:]),
+        lambda about, _: about.update(task="painting"),
+        lambda _, tensors: tensors.pop("model.output.weight"),
+        lambda _, tensors: tensors.update({"model.more": torch.zeros(2)}),
+        lambda _, tensors: tensors.update({"model.output.weight": torch.zeros(())}),
+    ],
+)
+def test_parts_that_do_not_fit_together(saved, change):
+    """Even if the checksum fits. The sizes are believed only if the tensors have them: nothing large is allocated."""
+    rewritten(saved, change)
+    with pytest.raises(MhavizError, match="is not understood: its parts do not fit together") as caught:
+        load_checkpoint(str(saved))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MhavizError, match=r"there is no checkpoint nothing: .* that comes with mhaviz \(translation\)"):
+        load_checkpoint("nothing")
+    with pytest.raises(MhavizError, match=r"cannot read .*: Is a directory"):
+        load_checkpoint(str(tmp_path))
+
+
+def test_the_one_that_comes_with_mhaviz_is_small():
+    checkpoint = load_checkpoint("translation")
+    assert not checkpoint.optimizer
+    assert checkpoint.step == checkpoint.plan.steps == Plan().steps
+    parameters = sum(p.numel() for p in checkpoint.model.parameters())
+    assert parameters * 4 < 1_000_000
+
+
+def test_a_file_of_the_same_name_comes_first(train, corpus, tmp_path, monkeypatch):
+    train(corpus).save(tmp_path / "translation")
+    monkeypatch.chdir(tmp_path)
+    assert load_checkpoint("translation").corpus == "a test"
+
+
+def test_hostile_words_come_back(tmp_path):
+    words = ("a\x1b", "b\n", "\u202e", "$x$")
+    corpus = Corpus("translation", "c\x1b", (Pair(words, words),), (Pair(words[:1], words[:1]),))
+    Checkpoint.untrained(corpus, Sizes(8, 2, 8), Plan()).save(tmp_path / "c.safetensors")
+    assert load_checkpoint(str(tmp_path / "c.safetensors")).source_vocabulary.words == words
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sizes(d_model=10, n_heads=4), "expected heads that divide d_model"),
+        (lambda: Sizes(d_ff=0), "d_ff: expected at least 1, got 0"),
+        (lambda: Sizes(dropout=1.0), "dropout: expected at least 0 and less than 1"),
+        (lambda: Sizes(dropout=float("nan")), "dropout"),
+        (lambda: Plan(steps=0), "steps: expected at least 1"),
+        (lambda: Plan(batch_size=-1), "batch_size: expected at least 1"),
+        (lambda: Plan(learning_rate=0), "learning_rate: expected a number above 0"),
+        (lambda: Plan(learning_rate=float("nan")), "learning_rate"),
+        (lambda: Plan(seed=-1), "seed: expected a number from 0"),
+    ],
+)
+def test_sizes_and_plans_that_cannot_be(make, message):
+    with pytest.raises(ArgumentError, match=message):
+        make()
+
+
+def test_a_language_has_one_vocabulary(train, language, tmp_path):
+    train(language).save(tmp_path / "l.safetensors")
+    loaded = load_checkpoint(str(tmp_path / "l.safetensors"))
+    assert loaded.task == "language"
+    assert loaded.source_vocabulary.words == ()
+    assert np.isfinite(loaded.milestones[-1].loss)

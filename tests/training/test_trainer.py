@@ -1,0 +1,128 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as nnf
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.training.checkpoint import Checkpoint, Plan, load_checkpoint
+from mhaviz.training.trainer import Trainer, _Order
+
+from .conftest import SIZES
+
+CPU = torch.device("cpu")
+
+
+def weights(checkpoint):
+    return torch.cat([p.detach().flatten() for p in checkpoint.model.parameters()])
+
+
+def test_it_learns_what_it_has_not_seen(train, corpus):
+    checkpoint = train(corpus, steps=300, learning_rate=1e-2)
+    assert checkpoint.milestones[-1].score > 0.2  # a guess among 49 translations would be right one time in 49
+    assert checkpoint.milestones[-1].loss < 0.2 < checkpoint.milestones[0].loss
+
+
+def test_a_language_is_learnt(train, language):
+    checkpoint = train(language, steps=200, learning_rate=1e-2)
+    assert checkpoint.milestones[-1].score > 0.5  # the first two words of four, and the end mark, cannot all be known
+    assert checkpoint.milestones[-1].loss < checkpoint.milestones[0].loss / 2
+
+
+def test_training_is_repeatable_and_depends_on_the_seed(train, corpus):
+    one, again, other = (weights(train(corpus, seed=seed)) for seed in (0, 0, 1))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+def test_other_random_numbers_do_not_matter(train, corpus):
+    one = weights(train(corpus))
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    assert torch.equal(one, weights(train(corpus)))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_resumed_is_as_if_it_had_never_stopped(train, corpus, tmp_path):
+    whole = train(corpus, steps=12)
+    train(corpus, steps=12, until=5).save(tmp_path / "c.safetensors")
+    resumed = load_checkpoint(str(tmp_path / "c.safetensors"))
+    assert resumed.step == 5
+    list(Trainer(resumed, corpus, CPU).steps())
+    assert torch.equal(weights(whole), weights(resumed))
+    assert resumed.milestones == whole.milestones
+    assert resumed.optimizer.keys() == whole.optimizer.keys()
+
+
+def test_the_first_step_is_adams(corpus):
+    """θ − α·sign(gradient) in the limit, with the gradient of a loss that PyTorch has computed word by word."""
+    checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=1, batch_size=100))
+    sizes = SIZES.__class__(SIZES.d_model, SIZES.n_heads, SIZES.d_ff, dropout=0.0)
+    checkpoint = Checkpoint.untrained(corpus, sizes, Plan(steps=1, batch_size=100))
+    model = checkpoint.model
+    losses = []
+    for pair in corpus.training:
+        source = torch.tensor([checkpoint.source_vocabulary.ids(pair.source)])
+        target = checkpoint.target_vocabulary.ids(["<start>", *pair.target, "<end>"])
+        memory, _ = model.encode(source)
+        logits = model.decode(torch.tensor([target[:-1]]), memory).logits[0]
+        losses += [-nnf.log_softmax(row, dim=-1)[word] for row, word in zip(logits, target[1:], strict=True)]
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    (progress,) = Trainer(checkpoint, corpus, CPU).steps()
+    assert progress.loss == pytest.approx(loss.item(), rel=1e-5)
+    for name, parameter in model.named_parameters():
+        large = gradients[name].abs() > 1e-4
+        step = (before[name] - parameter)[large]
+        expected = checkpoint.plan.learning_rate * gradients[name].sign()[large]
+        torch.testing.assert_close(step, expected, rtol=0.02, atol=1e-6, msg=name)
+
+
+def test_every_sentence_comes_once_an_epoch():
+    order = _Order(10, 3, seed=0)
+    first, second = ([order.at(step) for step in steps] for steps in ((1, 2, 3), (4, 5, 6)))
+    for epoch in (first, second):
+        seen = [i for batch in epoch for i in batch]
+        assert len(seen) == len(set(seen)) == 9
+    assert first != second
+    assert _Order(10, 3, seed=0).at(5) == second[1]
+
+
+def test_a_batch_is_no_larger_than_the_corpus():
+    assert sorted(_Order(3, 64, seed=0).at(2)) == [0, 1, 2]
+
+
+def test_a_loss_that_is_no_number_stops(corpus):
+    checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=5, batch_size=8, learning_rate=1e30))
+    with pytest.raises(MhavizError, match=r"the loss is no longer a number \(nan\) at step \d; .* smaller than 1e\+30"):
+        list(Trainer(checkpoint, corpus, CPU).steps())
+
+
+def test_the_learning_rate_goes_up_and_down(corpus):
+    trainer = Trainer(Checkpoint.untrained(corpus, SIZES, Plan(steps=100, learning_rate=1.0)), corpus, CPU)
+    rates = [trainer._learning_rate(step) for step in range(1, 101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == 1
+    assert rates[-1] == pytest.approx(1 / 91)
+    assert Trainer(Checkpoint.untrained(corpus, SIZES, Plan(steps=1)), corpus, CPU)._learning_rate(1) == 3e-3
+
+
+def test_milestones(train, corpus):
+    checkpoint = train(corpus, steps=50)
+    assert [m.step for m in checkpoint.milestones] == list(range(2, 51, 2))
+    assert all(math.isfinite(m.loss) and 0 <= m.score <= 1 for m in checkpoint.milestones)
+    assert [m.step for m in train(corpus, steps=3).milestones] == [1, 2, 3]
+
+
+def test_what_cannot_be_resumed(train, corpus, language, tmp_path):
+    done = train(corpus)
+    with pytest.raises(ArgumentError, match="has had all of its 4 steps; ask for more with --steps"):
+        Trainer(done, corpus, CPU)
+    half = train(corpus, until=2)
+    with pytest.raises(ArgumentError, match="its sentences are others than those of a test now"):
+        Trainer(half, language, CPU)
+    half.save(tmp_path / "c.safetensors", resumable=False)
+    with pytest.raises(ArgumentError, match="holds no state of its optimizer"):
+        Trainer(load_checkpoint(str(tmp_path / "c.safetensors")), corpus, CPU)
