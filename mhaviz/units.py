@@ -42,6 +42,6 @@ def readable_factor(factor: float) -> str:
 
 
 def _rounded(number: float, digits: int) -> str:
-    """With so many significant digits, and in full: 1234 → "1,230", 12.3 → "12.3", 12.0 → "12"."""
+    """With so many significant digits, and in full: 1234 → "1,230", 12.3 → "12.3", 1 → "1.00"."""
     rounded = float(f"{number:.{digits - 1}e}")
-    return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+    return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from mhaviz._version import __version__
+from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_scaling import compare_scaling
+from mhaviz.cli.complexity import complexity
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.trace_shapes import trace_shapes
@@ -22,7 +24,7 @@ app = typer.Typer(
     name="mhaviz",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (heatmap, trace_shapes, compare_scaling, report):
+for command in (heatmap, trace_shapes, compare_scaling, compare_implementations, complexity, report):
     app.command()(command)
 
 

@@ -61,6 +61,7 @@ class Complexity:
         equal_operations: the length at which the matrix products of both parts have as many operations.
         equal_times: the length at which both parts take as long, between two that were measured; None where that lies
             not within the lengths.
+        equal_seconds: the time that they take there.
         longest: for each device that was asked about.
         most_seconds: what would have taken longer than this, once, was skipped.
     """
@@ -77,6 +78,7 @@ class Complexity:
     equal_terms: int
     equal_operations: int
     equal_times: float | None
+    equal_seconds: float | None
     longest: tuple[LongestInput, ...]
     most_seconds: float
 

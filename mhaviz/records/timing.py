@@ -11,7 +11,7 @@ class Timing:
         seconds: median time of one run; None: skipped.
         rounds: the runs that this is the median of.
         peak_bytes: the most memory held at once above the weights and the input, the output included; None where the
-            device does not tell.
+            device does not tell, or where there are too many allocations to be watched.
         would_take: of what was skipped because it takes too long, about how many seconds a run would take.
         would_need: of what was skipped because it does not fit into memory, about how many bytes it would need.
     """

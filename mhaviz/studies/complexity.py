@@ -7,6 +7,7 @@ token meets every other. Vaswani et al. 2017, "Attention Is All You Need", secti
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -15,9 +16,6 @@ from mhaviz.layer.attention import MultiHeadAttention, weigh
 from mhaviz.records import Complexity, CostTerm, LongestInput, Part, Timing
 from mhaviz.studies.bench import Bench
 from mhaviz.studies.timing import Laboratory, Work, check_lengths
-
-LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
-"""Tokens of the inputs, unless others are asked for."""
 
 FLOAT32 = 4  # bytes
 
@@ -42,7 +40,7 @@ _TERMS = (
         "projections",
         "6·N·d_model² + 3·N·d_model",
         lambda N, d_model, n_heads: 6 * N * d_model**2 + 3 * N * d_model,  # the second term: adding the biases
-        "4 · 3·N·d_model",
+        "12·N·d_model",
         lambda N, d_model, n_heads: FLOAT32 * 3 * N * d_model,
     ),
     _Term(
@@ -60,7 +58,7 @@ _TERMS = (
         "attention",
         "5·n_heads·N²",  # a weight: compare, subtract, exponentiate, add, divide
         lambda N, d_model, n_heads: 5 * n_heads * N**2,
-        "4 · n_heads·N²",
+        "4·n_heads·N²",
         lambda N, d_model, n_heads: FLOAT32 * n_heads * N**2,
     ),
     _Term(
@@ -69,7 +67,7 @@ _TERMS = (
         "attention",
         "2·N²·d_model",
         lambda N, d_model, n_heads: 2 * N**2 * d_model,
-        "4 · N·d_model",
+        "4·N·d_model",
         lambda N, d_model, n_heads: FLOAT32 * N * d_model,
     ),
     _Term(
@@ -78,7 +76,7 @@ _TERMS = (
         "projections",
         "2·N·d_model² + N·d_model",
         lambda N, d_model, n_heads: 2 * N * d_model**2 + N * d_model,
-        "4 · N·d_model",
+        "4·N·d_model",
         lambda N, d_model, n_heads: FLOAT32 * N * d_model,
     ),
 )
@@ -101,7 +99,7 @@ def predict(lengths: Sequence[int], d_model: int, n_heads: int) -> tuple[CostTer
 
 
 def measure_complexity(
-    bench: Bench, laboratory: Laboratory, free: Mapping[str, int | None], lengths: Sequence[int] = LENGTHS
+    bench: Bench, laboratory: Laboratory, free: Mapping[str, int | None], lengths: Sequence[int]
 ) -> Complexity:
     """The costs predicted at every length, and the times measured wherever the layer can finish in time.
 
@@ -123,6 +121,7 @@ def measure_complexity(
 
     with torch.no_grad():
         projections, attention, whole = laboratory.measure(rising, ("projections", "attention", "whole"), works_at)
+    equal_times, equal_seconds = crossover(rising, projections, attention) or (None, None)
     return Complexity(
         source=bench.source,
         d_model=bench.d_model,
@@ -135,7 +134,8 @@ def measure_complexity(
         whole=whole,
         equal_terms=bench.d_model,  # N²·d_model = N·d_model²
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
-        equal_times=crossover(rising, projections, attention),
+        equal_times=equal_times,
+        equal_seconds=equal_seconds,
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
         most_seconds=laboratory.most_seconds,
     )
@@ -155,20 +155,23 @@ def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     return H
 
 
-def crossover(lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]) -> float | None:
-    """The length from which on attention takes longer than the projections, or None if that is not between two lengths.
+def crossover(
+    lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]
+) -> tuple[float, float] | None:
+    """The length from which on attention takes longer than the projections, and the seconds that both take there.
 
-    Between two lengths, the logarithm of the ratio of the times is taken to grow evenly with the logarithm of N.
+    Between two lengths, both are taken to be straight lines on logarithmic axes. None if they do not cross there.
     """
-    ratios = [
-        (math.log(N), math.log(a.seconds / p.seconds))
+    points = [
+        (math.log(N), math.log(p.seconds), math.log(a.seconds))
         for N, p, a in zip(lengths, projections, attention, strict=True)
         if a.seconds and p.seconds
     ]
     found = None
-    for (x0, y0), (x1, y1) in zip(ratios, ratios[1:], strict=False):
-        if y0 < 0 <= y1:
-            found = math.exp(x0 - y0 * (x1 - x0) / (y1 - y0))
+    for (x0, p0, a0), (x1, p1, a1) in pairwise(points):
+        if a0 < p0 and a1 >= p1:
+            share = (p0 - a0) / ((p0 - a0) + (a1 - p1))
+            found = math.exp(x0 + share * (x1 - x0)), math.exp(p0 + share * (p1 - p0))
     return found
 
 

@@ -11,17 +11,15 @@ from mhaviz.devices import free_memory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.records import Implementation, ImplementationComparison, Timing
 from mhaviz.studies.bench import Bench
+from mhaviz.studies.memory import Peak
 from mhaviz.studies.timing import Known, Laboratory, Work, check_lengths
 from mhaviz.studies.ways import WAYS, torch_twin
-
-LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Tokens of the inputs, unless others are asked for."""
 
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 
 
 def compare_implementations(
-    bench: Bench, laboratory: Laboratory, lengths: Sequence[int] = LENGTHS
+    bench: Bench, laboratory: Laboratory, lengths: Sequence[int]
 ) -> ImplementationComparison:
     """Run every way on the same input with the same weights, at every length that it can finish in time.
 
@@ -83,7 +81,7 @@ class _Reference:
         start = time.perf_counter()
         self._output, _ = self._exact(exact, exact, exact, need_weights=False)
         copies = 10  # X, Q, K, V, each also split into heads, H and O
-        self._known.learn(length, time.perf_counter() - start, copies * exact.nbytes)
+        self._known.learn(length, time.perf_counter() - start, Peak(copies * exact.nbytes))
 
     def difference(self, output: Tensor) -> float | None:
         """The largest absolute difference of an output, (1, N, d_model)."""

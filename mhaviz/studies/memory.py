@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch._C._profiler import RecordScope
@@ -11,12 +12,29 @@ from torch.autograd.profiler import MEMORY_EVENT_NAME, profile
 # The library below PyTorch's profiler announces on standard error that it begins and ends; 6 is above all it says.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
+MOST_NOTES = 1_000_000
+"""Work that allocates and releases more often than this should not be watched: the notes take 2 KiB each."""
 
-def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """The most bytes of tensors that the work holds at once, above what is there before it; its result included.
+
+@dataclass(frozen=True)
+class Peak:
+    """What watching a piece of work has told.
+
+    Attributes:
+        bytes: the most bytes of tensors that it held at once, above what was there before it, its result included;
+            None on devices that do not tell.
+        notes: how many allocations and releases were noted.
+    """
+
+    bytes: int | None
+    notes: int = 0
+
+
+def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
+    """Watch the work's memory on the device.
 
     To the byte on the CPU and on CUDA, where PyTorch hands out all memory but what libraries below it keep for
-    themselves. None on devices that do not tell.
+    themselves.
     """
     if device.type == "cpu":
         return _peak_on_cpu(work)
@@ -26,15 +44,15 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
         before = torch.cuda.memory_allocated(device)
         work()
         torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
-    return None
+        return Peak(torch.cuda.max_memory_allocated(device) - before)
+    return Peak(None)
 
 
-def _peak_on_cpu(work: Callable[[], object]) -> int:
+def _peak_on_cpu(work: Callable[[], object]) -> Peak:
     """The highest running sum of all allocations (bytes above 0) and releases (below 0) that the profiler saw.
 
     ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
-    ten times as long and gigabytes of notes. So the profiler is asked for the scope of which there is nothing.
+    ten times as long. So the profiler is asked for the scope of which there is nothing.
     """
     profiler = profile(profile_memory=True, use_kineto=True)
     config = profiler.config()
@@ -45,9 +63,10 @@ def _peak_on_cpu(work: Callable[[], object]) -> int:
     finally:
         recorded = _disable_profiler()
     del result
-    held = peak = 0
+    held = peak = notes = 0
     for event in recorded.events():
         if event.name() == MEMORY_EVENT_NAME:
             held += event.nbytes()
             peak = max(peak, held)
-    return peak
+            notes += 1
+    return Peak(peak, notes)

@@ -14,10 +14,7 @@ import torch
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Timing
-from mhaviz.studies.memory import peak_bytes
-
-MOST_SECONDS = 5.0
-"""What would take longer than this, once, is skipped."""
+from mhaviz.studies.memory import MOST_NOTES, Peak, measure_peak
 
 LONGEST = 10**12
 """Tokens; whatever runs at such a length is no computer of today."""
@@ -72,7 +69,7 @@ class Laboratory:
     """
 
     device: torch.device
-    most_seconds: float = MOST_SECONDS
+    most_seconds: float
     told: Told = untold
     seconds: Stopwatch | None = None
 
@@ -103,19 +100,21 @@ class Laboratory:
             skipped = [piece.skip(rung, asked, self.most_seconds, free) for piece in pieces]
             running = [i for i, reason in enumerate(skipped) if reason is None]
             works = works_at(rung) if running else ()
-            firsts = {}
+            firsts: dict[int, float] = {}
+            peaks: dict[int, int | None] = {}
             for turn, i in enumerate(running):
                 done = sum(length < rung for length in lengths) + wanted * turn / len(running)
                 self.told(done / len(lengths), f"{rung:,} tokens: {names[i]}")
                 firsts[i] = self._first_run(works[i], lambda result, i=i: look(rung, i, result))
-                worth_it = wanted or firsts[i] < _ENOUGH_SECONDS
-                peak = peak_bytes(works[i], self.device) if worth_it else pieces[i].expected_bytes(rung)
+                peak, peaks[i] = pieces[i].expected(rung), None
+                if peak.notes <= MOST_NOTES:
+                    peak = measure_peak(works[i], self.device)
+                    peaks[i] = peak.bytes
                 pieces[i].learn(rung, firsts[i], peak)
             if wanted:
                 medians = self._take_turns({i: works[i] for i in running}, firsts)
-                for i, piece in enumerate(pieces):
-                    reason = skipped[i]
-                    timings[i].append(reason or Timing(*medians[i], peak_bytes=piece.bytes))
+                for i, reason in enumerate(skipped):
+                    timings[i].append(reason or Timing(*medians[i], peak_bytes=peaks[i]))
         self.told(1, "")
         return [tuple(of_one) for of_one in timings]
 
@@ -148,15 +147,11 @@ class Known:
 
     length: int = 0
     seconds: float = 0.0
-    bytes: int | None = None
+    peak: Peak = Peak(None)
 
-    def learn(self, length: int, seconds: float, peak: int | None) -> None:
+    def learn(self, length: int, seconds: float, peak: Peak) -> None:
         """Take note of a run."""
-        self.length, self.seconds, self.bytes = length, seconds, peak
-
-    def expected_bytes(self, length: int) -> int | None:
-        """At a longer input. Nothing in attention grows faster than with the square of the length."""
-        return None if self.bytes is None else int(self.bytes * self._growth(length) ** 2)
+        self.length, self.seconds, self.peak = length, seconds, peak
 
     def skip(self, length: int, asked: int, most_seconds: float, free: int | None) -> Timing | None:
         """Why an input of this length is not tried; None if it is.
@@ -168,8 +163,14 @@ class Known:
         hopeless = self.length >= _TELLING and self.seconds * self._growth(asked) > 4 * most_seconds
         if seconds > most_seconds or hopeless:
             return Timing(would_take=seconds)
-        needed = self.expected_bytes(length)
+        needed = self.expected(length).bytes
         return Timing(would_need=needed) if needed and free is not None and needed > free else None
+
+    def expected(self, length: int) -> Peak:
+        """At a longer input. Nothing in attention grows faster than with the square of the length."""
+        growth = self._growth(length) ** 2
+        size = None if self.peak.bytes is None else int(self.peak.bytes * growth)
+        return Peak(size, int(self.peak.notes * growth))
 
     def _growth(self, length: int) -> float:
         return length / self.length if self.length else 0.0
