@@ -54,9 +54,7 @@ Vmax = Annotated[
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
-MostSeconds = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")
-]
+MostSeconds = Annotated[float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")]
 Columns = Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=_LOOK)]
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,9 +19,7 @@ from mhaviz.studies.ways import WAYS, torch_twin
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 
 
-def compare_implementations(
-    bench: Bench, laboratory: Laboratory, lengths: Sequence[int]
-) -> ImplementationComparison:
+def compare_implementations(bench: Bench, laboratory: Laboratory, lengths: Sequence[int]) -> ImplementationComparison:
     """Run every way on the same input with the same weights, at every length that it can finish in time.
 
     Raises:
@@ -34,7 +33,7 @@ def compare_implementations(
     def works_at(length: int) -> list[Work]:
         X = bench.input(length)
         reference.compute(X)
-        return [lambda function=function: function(X) for function in functions]
+        return [partial(function, X) for function in functions]
 
     def look(length: int, i: int, output: object) -> None:
         assert isinstance(output, Tensor)

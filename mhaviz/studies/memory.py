@@ -3,11 +3,14 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._C._profiler import RecordScope
-from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
-from torch.autograd.profiler import MEMORY_EVENT_NAME, profile
+from torch.autograd.profiler import profile
+from torch.autograd.profiler_util import MEMORY_EVENT_NAME
+
+_autograd: Any = torch.autograd  # its stubs know less of the profiler than there is
 
 # The library below PyTorch's profiler announces on standard error that it begins and ends; 6 is above all it says.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -30,6 +33,9 @@ class Peak:
     notes: int = 0
 
 
+UNWATCHED = Peak(None)
+
+
 def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
     """Watch the work's memory on the device.
 
@@ -45,7 +51,7 @@ def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
         work()
         torch.cuda.synchronize(device)
         return Peak(torch.cuda.max_memory_allocated(device) - before)
-    return Peak(None)
+    return UNWATCHED
 
 
 def _peak_on_cpu(work: Callable[[], object]) -> Peak:
@@ -54,14 +60,14 @@ def _peak_on_cpu(work: Callable[[], object]) -> Peak:
     ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
     ten times as long. So the profiler is asked for the scope of which there is nothing.
     """
-    profiler = profile(profile_memory=True, use_kineto=True)
-    config = profiler.config()
-    _prepare_profiler(config, profiler.kineto_activities)
-    _enable_profiler(config, profiler.kineto_activities, {RecordScope.USER_SCOPE})
+    profiler: Any = profile(profile_memory=True, use_kineto=True)
+    config, activities = profiler.config(), profiler.kineto_activities
+    _autograd._prepare_profiler(config, activities)
+    _autograd._enable_profiler(config, activities, {RecordScope.USER_SCOPE})
     try:
         result = work()
     finally:
-        recorded = _disable_profiler()
+        recorded = _autograd._disable_profiler()
     del result
     held = peak = notes = 0
     for event in recorded.events():

@@ -8,13 +8,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Timing
-from mhaviz.studies.memory import MOST_NOTES, Peak, measure_peak
+from mhaviz.studies.memory import MOST_NOTES, UNWATCHED, Peak, measure_peak
 
 LONGEST = 10**12
 """Tokens; whatever runs at such a length is no computer of today."""
@@ -105,7 +106,7 @@ class Laboratory:
             for turn, i in enumerate(running):
                 done = sum(length < rung for length in lengths) + wanted * turn / len(running)
                 self.told(done / len(lengths), f"{rung:,} tokens: {names[i]}")
-                firsts[i] = self._first_run(works[i], lambda result, i=i: look(rung, i, result))
+                firsts[i] = self._first_run(works[i], partial(look, rung, i))
                 peak, peaks[i] = pieces[i].expected(rung), None
                 if peak.notes <= MOST_NOTES:
                     peak = measure_peak(works[i], self.device)
@@ -147,7 +148,7 @@ class Known:
 
     length: int = 0
     seconds: float = 0.0
-    peak: Peak = Peak(None)
+    peak: Peak = UNWATCHED
 
     def learn(self, length: int, seconds: float, peak: Peak) -> None:
         """Take note of a run."""

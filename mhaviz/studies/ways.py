@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mhaviz.layer.attention import MultiHeadAttention
 
@@ -50,14 +50,14 @@ def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
 
 def mhaviz_layer(layer: MultiHeadAttention, X: Tensor) -> Tensor:
     """H = softmax(Q Kᵀ / √d_key) V, all heads at once: see ``mhaviz.layer.attention``."""
-    O, A = layer(X, X, X)
-    return O  # type: ignore[no-any-return]
+    O: Tensor = layer(X, X, X)[0]  # [1]: the weights, 1 n_heads N N
+    return O
 
 
 def torch_layer(layer: nn.MultiheadAttention, X: Tensor) -> Tensor:
-    """The same, as PyTorch has it. Its weights are ``layer``'s own; see ``torch_twin``."""
-    O, A = layer(X, X, X, need_weights=True, average_attn_weights=False)
-    return O  # type: ignore[no-any-return]
+    """The same, as PyTorch has it, with the weights of every head too. ``layer``: see ``torch_twin``."""
+    O: Tensor = layer(X, X, X, need_weights=True, average_attn_weights=False)[0]
+    return O
 
 
 def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
     Dao et al. 2022, "FlashAttention", arXiv 2205.14135; which kernel runs is PyTorch's choice.
     """
     Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
-    H = F.scaled_dot_product_attention(Q, K, V)  # 1 n_heads N d_key
+    H = functional.scaled_dot_product_attention(Q, K, V)  # 1 n_heads N d_key
     O: Tensor = layer.Wo(H.transpose(1, 2).flatten(2))  # 1 N d_model
     return O
 
@@ -101,7 +101,7 @@ class Way:
 
 
 WAYS = (
-    Way("loop over queries and keys", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a)),
+    Way("nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a)),
     Way("loop over heads", "for head: softmax(q @ k.mT / √d_key) @ v", lambda a: partial(loop_over_heads, a)),
     Way("mhaviz's layer", "mhaviz.MultiHeadAttention", lambda a: partial(mhaviz_layer, a)),
     Way("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),

@@ -68,7 +68,7 @@ def implementations_text(comparison: ImplementationComparison) -> tuple[str, ...
     """How the numbers of the comparison are meant."""
     return (
         f"difference: the largest of the output from {comparison.reference}",
-        f"time: the median of one run; speed-up: against the {comparison.implementations[0].name}",
+        f"N: tokens; time: the median of one run; speed-up: against the {comparison.implementations[0].name}",
         "memory: the peak above the weights and the input",
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mhaviz.records import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, Plot, draw_curves, mark, names_width
-from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, foot_height
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, foot_height
 from mhaviz.views.look import Look
 from mhaviz.views.measured import (
     PARAMETERS,
@@ -41,7 +41,7 @@ def complexity_figure(complexity: Complexity, look: Look | None = None) -> Sheet
     plot = _draw(sheet, left, below, "memory, predicted", sizes, c.lengths, readable_bytes, base=2)
     for longest in c.longest:
         if longest.tokens and longest.free_bytes:
-            mark(sheet, plot, longest.tokens, longest.free_bytes, f"N = {longest.tokens:,} on {longest.device}")
+            mark(sheet, plot, longest.tokens, longest.free_bytes, f"N = {longest.tokens:,}")
     _write_terms(sheet, right - _LEFT, below - 0.1, c)
     sheet.foot(c.source.footnote)
     return sheet
@@ -74,9 +74,10 @@ def _times(c: Complexity) -> list[Curve]:
     measured = [[timing.seconds for timing in part] for part in (c.projections, c.attention, c.whole)]
     if not (rate := best_rate(c)):
         return _parts(c, measured)
+    predicted = ((_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention")))
     ideal = [
-        Curve("", c.lengths, [flops / rate for flops in c.flops(part)], COLOURS[i], style=_DOTTED)
-        for i, part in ((_PROJECTIONS, "projections"), (_ATTENTION, "attention"))
+        Curve("", c.lengths, [flops / rate for flops in at_lengths], COLOURS[i], style=_DOTTED)
+        for i, at_lengths in predicted
     ]
     return ideal + _parts(c, measured)
 
@@ -110,8 +111,8 @@ def _sizes(c: Complexity) -> list[Curve]:
 
 def _mark_equal_operations(sheet: Sheet, plot: Plot, c: Complexity) -> None:
     d_model = c.d_model
-    mark(sheet, plot, c.equal_terms, d_model**3, f"N = d_model = {c.equal_terms:,}")
-    mark(sheet, plot, c.equal_operations, 16 * d_model**3, f"N = 2·d_model = {c.equal_operations:,}")
+    mark(sheet, plot, c.equal_terms, d_model**3, f"N = {c.equal_terms:,}")
+    mark(sheet, plot, c.equal_operations, 16 * d_model**3, f"N = {c.equal_operations:,}")
 
 
 def _mark_equal_times(sheet: Sheet, plot: Plot, c: Complexity) -> None:
@@ -121,7 +122,7 @@ def _mark_equal_times(sheet: Sheet, plot: Plot, c: Complexity) -> None:
 
 def _write_terms(sheet: Sheet, left: float, top: float, c: Complexity) -> None:
     """The terms as a table, and what follows from them, a line each."""
-    columns = (left, left + 0.6, left + 1.6, left + 3.1)
+    columns = (left, left + 0.6, left + 1.6, left + 3.2)
     rows = [("result", "equation", "operations", "bytes"), *map(term_texts, c.terms), PARAMETERS]
     y = top
     for n, row in enumerate(rows):

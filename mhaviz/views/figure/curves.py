@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -100,7 +101,7 @@ def draw_curves(
     axes.set_ylim(plot.y_limits)
     axes.set_title(title, size=BODY, color=INK, loc="left")
     axes.set_xlabel("N, tokens", size=SMALL, labelpad=2)
-    _label_x(axes, [x for x in ticks if plot.x_limits[0] <= x <= plot.x_limits[1]], width)
+    _label_x(axes, plot, [x for x in ticks if plot.x_limits[0] <= x <= plot.x_limits[1]])
     _label_y(axes, plot.y_limits, unit, base)
     axes.grid(True, color=_GRID, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -120,24 +121,32 @@ def draw_curves(
 
 
 def mark(sheet: Sheet, plot: Plot, x: float, y: float, text: str) -> None:
-    """A ring around a point, a thin line down from it to its x, and a remark along that; nothing outside of the plot."""
+    """A ring around a point, a thin line from it down to its x, and a remark beside that; nothing outside the plot."""
     if not (plot.x_limits[0] <= x <= plot.x_limits[1] and plot.y_limits[0] <= y <= plot.y_limits[1]):
         return
     across, down = plot.place(x, y)
     bottom = plot.top + plot.height
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
-    sheet.page.plot([across], [down], "o", markersize=8, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.8)
-    sheet.write(across + 0.09, bottom - 0.05, text, SMALL, rotation=90, vertical="center")
+    sheet.page.plot([across], [down], "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
+    beside = 0.09 if across + 0.2 < plot.left + plot.width else -0.09
+    sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
 
 
 def _around(low: float, high: float, factor: float) -> tuple[float, float]:
     return low / factor, high * factor
 
 
-def _label_x(axes: Axes, ticks: Sequence[float], width: float) -> None:
+def _label_x(axes: Axes, plot: Plot, ticks: Sequence[float]) -> None:
+    """As many of the lengths as fit beside each other."""
     labels = [f"{tick:,.0f}" for tick in ticks]
-    widest = max((text_width(label, SMALL) for label in labels), default=0.1)
-    step = every(len(ticks), int(width / (widest + 0.08)))
+    places = [plot.place(tick, plot.y_limits[0])[0] for tick in ticks]
+    fitting = 0
+    for fitting in range(len(ticks), 0, -1):
+        step = every(len(ticks), fitting)
+        ends = [(place, text_width(label, SMALL) / 2) for place, label in zip(places, labels, strict=True)][::step]
+        if all(place - half > before + other + 0.06 for (before, other), (place, half) in pairwise(ends)):
+            break
+    step = every(len(ticks), fitting)
     axes.set_xticks(ticks[::step], labels[::step])
     axes.xaxis.minorticks_off()
 

@@ -47,7 +47,7 @@ class ImplementationsView:
                     difference_text(way.differences[n]),
                 )
                 rows.append(tuple(map(plain, texts)))
-        headings = ("tokens", "way", "time", "speed-up", "memory", "difference")
+        headings = ("N", "way", "time", "speed-up", "memory", "difference")
         yield Text("the same attention, five ways", BOLD)
         yield from fitting_tables(headings, rows, console, options, keys=2, left=(1,))
         for way in c.implementations:
