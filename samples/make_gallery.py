@@ -24,6 +24,8 @@ PICTURES: dict[str, list[str]] = {
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
     "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],
+    "compare-implementations.png": ["compare-implementations", *CPU],
+    "complexity.png": ["complexity", *CPU],
     "report.png": ["report", SENTENCE, *CPU],
 }
 

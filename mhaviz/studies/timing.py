@@ -105,7 +105,7 @@ class Laboratory:
             peaks: dict[int, int | None] = {}
             for turn, i in enumerate(running):
                 done = sum(length < rung for length in lengths) + wanted * turn / len(running)
-                self.told(done / len(lengths), f"{rung:,} tokens: {names[i]}")
+                self.told(done / len(lengths), f"N = {rung:,}: {names[i]}")
                 firsts[i] = self._first_run(works[i], partial(look, rung, i))
                 peak, peaks[i] = pieces[i].expected(rung), None
                 if peak.notes <= MOST_NOTES:

@@ -40,11 +40,17 @@ def skip_text(timing: Timing) -> str:
 def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """At which lengths a piece of work was skipped, and why; empty if it was not."""
     reasons = [
-        f"{length:,} tokens {skip_text(timing)}"
-        for length, timing in zip(lengths, timings, strict=True)
-        if timing.skipped
+        f"N = {length:,} {skip_text(timing)}" for length, timing in zip(lengths, timings, strict=True) if timing.skipped
     ]
     return f"{name}, skipped: {'; '.join(reasons)}" if reasons else ""
+
+
+def skipped_from_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
+    """The same in few words: from which length on, and why there."""
+    for length, timing in zip(lengths, timings, strict=True):
+        if timing.skipped:
+            return f"skipped from N = {length:,}, which {skip_text(timing)}"
+    return ""
 
 
 def way_text(comparison: ImplementationComparison, i: int) -> str:
@@ -57,11 +63,8 @@ def way_text(comparison: ImplementationComparison, i: int) -> str:
     compared = [n for n, speedup in enumerate(way.speedups) if speedup is not None]
     if i and compared:
         speedup, length = way.speedups[compared[-1]], c.lengths[compared[-1]]
-        parts.append(f"speed-up {factor_text(speedup)} at {length:,} tokens")
-    first = next((n for n, timing in enumerate(way.timings) if timing.skipped), None)
-    if first is not None:
-        parts.append(f"skipped from {c.lengths[first]:,} tokens ({skip_text(way.timings[first])})")
-    return "; ".join(parts)
+        parts.append(f"speed-up {factor_text(speedup)} at N = {length:,}")
+    return "; ".join(filter(None, [*parts, skipped_from_text(c.lengths, way.timings)]))
 
 
 def implementations_text(comparison: ImplementationComparison) -> tuple[str, ...]:
@@ -114,11 +117,13 @@ def longest_text(c: Complexity) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def skipped_texts(c: Complexity) -> tuple[str, ...]:
-    """What was not measured, a line a part."""
-    parts = {"projections": c.projections, "scores, softmax, mix": c.attention, "whole layer": c.whole}
-    lines = [skipped_text(name, c.lengths, timings) for name, timings in parts.items()]
-    return tuple(filter(None, lines))
+PARTS = ("projections", "scores, softmax, mix", "whole layer")
+"""What is measured of the cost."""
+
+
+def part_timings(c: Complexity) -> dict[str, tuple[Timing, ...]]:
+    """What was measured of each of them, one a length."""
+    return dict(zip(PARTS, (c.projections, c.attention, c.whole), strict=True))
 
 
 def rate_text(c: Complexity) -> str:

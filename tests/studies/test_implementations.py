@@ -105,10 +105,7 @@ def test_slow_ways_are_skipped_and_have_no_speedup(monkeypatch):
     monkeypatch.setattr(
         implementations,
         "WAYS",
-        [
-            dataclasses.replace(way, of=lambda layer, name=way.name: lambda X: slowly(layer, X, name))
-            for way in WAYS
-        ],
+        [dataclasses.replace(way, of=lambda layer, name=way.name: lambda X: slowly(layer, X, name)) for way in WAYS],
     )
     comparison = compare([8, 16, 32], seconds=lambda work: (work(), taken[-1])[1])
     loops, *others = comparison.implementations

@@ -1,5 +1,7 @@
 """The laboratory, with a clock that the test sets: what is skipped, how often the rest runs, and who takes turns."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -96,7 +98,7 @@ def test_results_are_shown_and_progress_is_told():
     object.__setattr__(pieces.laboratory, "told", lambda done, what: told.append((done, what)))
     pieces.measure(1, 2, look=lambda length, i, result: seen.append((length, i, result)))
     assert seen == [(1, 0, (0, 1)), (1, 1, (1, 1)), (2, 0, (0, 2)), (2, 1, (1, 2))]
-    assert told == [(0, "1 tokens: a"), (0.25, "1 tokens: b"), (0.5, "2 tokens: a"), (0.75, "2 tokens: b"), (1, "")]
+    assert told == [(0, "N = 1: a"), (0.25, "N = 1: b"), (0.5, "N = 2: a"), (0.75, "N = 2: b"), (1, "")]
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=5))
@@ -104,7 +106,7 @@ def test_no_step_is_more_than_a_doubling(lengths):
     steps = rungs(check_lengths(lengths))
     assert set(lengths) <= set(steps)
     assert steps[0] == 1
-    assert all(low < high <= 2 * low for low, high in zip(steps, steps[1:], strict=False))
+    assert all(low < high <= 2 * low for low, high in pairwise(steps))
 
 
 def test_lengths_rise_and_come_once():

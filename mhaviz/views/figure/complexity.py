@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from mhaviz.records import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, Plot, draw_curves, mark, names_width
-from mhaviz.views.figure.sheet import FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, foot_height
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, foot_height
 from mhaviz.views.look import Look
 from mhaviz.views.measured import (
     PARAMETERS,
+    PARTS,
     best_rate,
     crossover_text,
     longest_text,
+    part_timings,
     rate_text,
-    skipped_texts,
+    skipped_from_text,
     term_texts,
 )
 
@@ -71,7 +73,7 @@ def _operations(c: Complexity) -> list[Curve]:
 
 def _times(c: Complexity) -> list[Curve]:
     """Measured, and dotted what the predicted operations would take at the whole's best rate."""
-    measured = [[timing.seconds for timing in part] for part in (c.projections, c.attention, c.whole)]
+    measured = [[timing.seconds for timing in timings] for timings in part_timings(c).values()]
     if not (rate := best_rate(c)):
         return _parts(c, measured)
     predicted = ((_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention")))
@@ -83,10 +85,9 @@ def _times(c: Complexity) -> list[Curve]:
 
 
 def _parts(c: Complexity, values: Sequence[Sequence[float | None]]) -> list[Curve]:
-    names = ("projections", "scores, softmax, mix", "whole layer")
     return [
         Curve(name, c.lengths, ys, COLOURS[i], MARKERS[i])
-        for name, i, ys in zip(names, (_PROJECTIONS, _ATTENTION, _WHOLE), values, strict=True)
+        for name, i, ys in zip(PARTS, (_PROJECTIONS, _ATTENTION, _WHOLE), values, strict=True)
     ]
 
 
@@ -132,11 +133,12 @@ def _write_terms(sheet: Sheet, left: float, top: float, c: Complexity) -> None:
     for group in (crossover_text(c), longest_text(c), _measured_text(c)):
         y += FOOT_LINE / 2
         for line in group:
-            sheet.write(left, y, line, SMALL)
+            sheet.write(left, y, fit_text(line, sheet.width - MARGIN - left, SMALL), SMALL)
             y += FOOT_LINE
 
 
 def _measured_text(c: Complexity) -> list[str]:
     rate = rate_text(c)
     dotted = [f"dotted: the predicted operations at {rate}, the whole layer's best"] if rate else []
-    return dotted + list(skipped_texts(c))
+    skipped = {name: skipped_from_text(c.lengths, timings) for name, timings in part_timings(c).items()}
+    return dotted + [f"{name}: {text}" for name, text in skipped.items() if text]

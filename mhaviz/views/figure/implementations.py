@@ -3,7 +3,7 @@
 from mhaviz.records import ImplementationComparison
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, STYLES, Curve, draw_curves, names_width
-from mhaviz.views.figure.sheet import FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, foot_height
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, foot_height
 from mhaviz.views.look import Look
 from mhaviz.views.measured import implementations_text, way_text
 
@@ -32,7 +32,8 @@ def implementations_figure(comparison: ImplementationComparison, look: Look | No
     for i, (head, text) in enumerate(remarks):
         y = plots_bottom + FOOT_LINE * (i + 0.5)
         sheet.write(MARGIN, y, head, SMALL, colour=COLOURS[i % len(COLOURS)])
-        sheet.write(MARGIN + names + (0.1 if head else -names), y, text, SMALL, colour=INK if head else QUIET)
+        left = MARGIN + names + 0.1 if head else MARGIN
+        sheet.write(left, y, fit_text(text, width - MARGIN - left, SMALL), SMALL, colour=INK if head else QUIET)
     sheet.foot(c.source.footnote)
     return sheet
 

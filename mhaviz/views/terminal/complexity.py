@@ -12,8 +12,9 @@ from mhaviz.views.measured import (
     PARAMETERS,
     crossover_text,
     longest_text,
+    part_timings,
     rate_text,
-    skipped_texts,
+    skipped_text,
     term_texts,
     time_text,
 )
@@ -56,6 +57,7 @@ class ComplexityView:
         yield Text("proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured")
         parameters = f"parameters: {readable_bytes(c.parameter_bytes)}"
         rate = f"the whole layer does up to {rate_text(c)}" if rate_text(c) else ""
-        for line in filter(None, [*skipped_texts(c), parameters, rate, *crossover_text(c), *longest_text(c)]):
+        skipped = [skipped_text(name, c.lengths, timings) for name, timings in part_timings(c).items()]
+        for line in filter(None, [*skipped, parameters, rate, *crossover_text(c), *longest_text(c)]):
             yield Text(plain(line))
         yield footnote(c.source.footnote, ascii_only)
