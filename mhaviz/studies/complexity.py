@@ -119,8 +119,13 @@ def measure_complexity(
         Q, K, V = layer.project(X, X, X)
         return [lambda: project(layer, X), lambda: attend(Q, K, V), lambda: layer(X, X, X)]
 
+    def needed(length: int) -> list[int]:
+        weights = FLOAT32 * bench.n_heads * length**2
+        return [0, weights, weights]
+
     with torch.no_grad():
-        projections, attention, whole = laboratory.measure(rising, ("projections", "attention", "whole"), works_at)
+        parts = ("projections", "attention", "whole")
+        projections, attention, whole = laboratory.measure(rising, parts, works_at, needed=needed)
     equal_times, equal_seconds = crossover(rising, projections, attention) or (None, None)
     return Complexity(
         source=bench.source,

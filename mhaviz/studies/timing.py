@@ -84,6 +84,7 @@ class Laboratory:
         names: Sequence[str],
         works_at: Callable[[int], Sequence[Work]],
         look: Callable[[int, int, object], None] = lambda length, i, result: None,
+        needed: Callable[[int], Sequence[int]] | None = None,
     ) -> list[tuple[Timing, ...]]:
         """For each of several pieces of work, its timing at each length.
 
@@ -92,13 +93,18 @@ class Laboratory:
             names: of the pieces.
             works_at: makes all pieces for an input of this length; asked only for lengths at which one of them runs.
             look: is shown the length, the number of the piece, and what it gave.
+            needed: bytes that each piece needs at least at a length, for devices that do not tell what was needed.
         """
         pieces = [Known() for _ in names]
         free = free_memory(self.device)
         timings: list[list[Timing]] = [[] for _ in names]
         for rung in rungs(lengths):
             wanted, asked = rung in lengths, next(length for length in lengths if length >= rung)
-            skipped = [piece.skip(rung, asked, self.most_seconds, free) for piece in pieces]
+            least = needed(rung) if needed else [0] * len(pieces)
+            skipped = [
+                piece.skip(rung, asked, self.most_seconds, free, size)
+                for piece, size in zip(pieces, least, strict=True)
+            ]
             running = [i for i, reason in enumerate(skipped) if reason is None]
             works = works_at(rung) if running else ()
             firsts: dict[int, float] = {}
@@ -154,18 +160,18 @@ class Known:
         """Take note of a run."""
         self.length, self.seconds, self.peak = length, seconds, peak
 
-    def skip(self, length: int, asked: int, most_seconds: float, free: int | None) -> Timing | None:
+    def skip(self, length: int, asked: int, most_seconds: float, free: int | None, least: int = 0) -> Timing | None:
         """Why an input of this length is not tried; None if it is.
 
         ``asked``: the length that somebody wants to know of, if this one is only on the way to it. Nothing grows more
-        slowly than with the length: where even that takes far too long, there is no use in going on.
+        slowly than with the length: where even that takes far too long, there is no use in going on. ``least``: bytes.
         """
         seconds = self.seconds * self._growth(length) ** 2
         hopeless = self.length >= _TELLING and self.seconds * self._growth(asked) > 4 * most_seconds
         if seconds > most_seconds or hopeless:
             return Timing(would_take=seconds)
-        needed = self.expected(length).bytes
-        return Timing(would_need=needed) if needed and free is not None and needed > free else None
+        needed = max(self.expected(length).bytes or 0, least)
+        return Timing(would_need=needed) if free is not None and needed > free else None
 
     def expected(self, length: int) -> Peak:
         """At a longer input. Nothing in attention grows faster than with the square of the length."""

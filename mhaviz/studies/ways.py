@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -92,19 +93,28 @@ class Way:
         of: makes the function from X to O of a layer; what is made beforehand, such as a copy of the weights, is not
             part of what is measured.
         gives_weights: whether the weights can be looked at.
+        weights: of how many heads the weights are in memory at once.
     """
 
     name: str
     code: str
     of: Callable[[MultiHeadAttention], Callable[[Tensor], Tensor]]
     gives_weights: bool = True
+    weights: Literal["none", "one head", "all heads"] = "all heads"
 
 
 WAYS = (
-    Way("nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a)),
-    Way("loop over heads", "for head: softmax(q @ k.mT / √d_key) @ v", lambda a: partial(loop_over_heads, a)),
+    Way(
+        "nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a), weights="none"
+    ),
+    Way(
+        "loop over heads",
+        "for head: softmax(q @ k.mT / √d_key) @ v",
+        lambda a: partial(loop_over_heads, a),
+        weights="one head",
+    ),
     Way("mhaviz's layer", "mhaviz.MultiHeadAttention", lambda a: partial(mhaviz_layer, a)),
     Way("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),
-    Way("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), gives_weights=False),
+    Way("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), False, "none"),
 )
 """From the plainest to the fastest."""

@@ -69,10 +69,13 @@ def way_text(comparison: ImplementationComparison, i: int) -> str:
 
 def implementations_text(comparison: ImplementationComparison) -> tuple[str, ...]:
     """How the numbers of the comparison are meant."""
+    measured = [timing for way in comparison.implementations for timing in way.timings if not timing.skipped]
+    unwatched = f"; {NOTHING} where it cannot be watched, as in a run of very many allocations"
+    unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
     return (
         f"difference: the largest of the output from {comparison.reference}",
         f"N: tokens; time: the median of one run; speed-up: against the {comparison.implementations[0].name}",
-        "memory: the peak above the weights and the input",
+        "memory: the peak above the weights and the input" + unwatched,
     )
 
 

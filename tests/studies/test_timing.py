@@ -157,3 +157,26 @@ def test_what_was_there_before_does_not_count():
 def test_watching_says_nothing(capfd):
     measure_peak(lambda: torch.empty(3), CPU)
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_known_to_be_needed_is_heeded_where_the_device_does_not_tell(monkeypatch):
+    monkeypatch.setattr(timing, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(timing, "measure_peak", lambda work, device: timing.UNWATCHED)
+    ((small, large),) = Pieces(lambda n: 1e-6).measure(10, 40, needed=lambda length: [length**2])
+    assert (small.skipped, small.peak_bytes) == (False, None)
+    assert large.would_need == 1600
+
+
+def test_on_a_gpu_the_clock_waits_and_the_peak_is_that_of_its_allocator(monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append("wait"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: calls.append("reset"))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 350)
+    cuda = torch.device("cuda")
+    timing.stopwatch(cuda)(lambda: calls.append("work"))
+    assert calls == ["wait", "work", "wait"]
+    calls.clear()
+    assert measure_peak(lambda: calls.append("work"), cuda).bytes == 250
+    assert calls == ["wait", "reset", "work", "wait"]
+    assert measure_peak(lambda: None, torch.device("meta")).bytes is None
