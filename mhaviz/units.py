@@ -19,3 +19,29 @@ def readable_count(number: float) -> str:
         if number < 999.5 or prefix == "E":
             break
     return f"{number:.3g} {prefix}" if number < 999.5 else f"{number:,.0f} {prefix}"
+
+
+def readable_seconds(seconds: float, digits: int = 3) -> str:
+    """0.00123 → "1.23 ms"; what is longer than a person waits comes in minutes, hours, days and years."""
+    unit = "s"
+    for larger, size in (("min", 60), ("h", 60), ("days", 24), ("years", 365)):
+        if seconds < 2 * size:
+            break
+        seconds, unit = seconds / size, larger
+    if unit == "s":
+        for smaller in ("ms", "µs", "ns"):
+            if seconds >= 0.9995 or not seconds:
+                break
+            seconds, unit = seconds * 1000, smaller
+    return f"{_rounded(seconds, digits)} {unit}"
+
+
+def readable_factor(factor: float) -> str:
+    """4.217 → "4.22 ×"; 11,840 → "11,800 ×"."""
+    return f"{_rounded(factor, 3)} ×"
+
+
+def _rounded(number: float, digits: int) -> str:
+    """With so many significant digits, and in full: 1234 → "1,230", 12.3 → "12.3", 1 → "1.00"."""
+    rounded = float(f"{number:.{digits - 1}e}")
+    return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"

@@ -34,6 +34,8 @@ PICTURES: dict[str, list[str]] = {
         "2",
         *CPU,
     ],
+    "compare-implementations.png": ["compare-implementations", *CPU],
+    "complexity.png": ["complexity", *CPU],
     "report.png": ["report", SENTENCE, *CPU],
 }
 

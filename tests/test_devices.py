@@ -3,7 +3,7 @@ import torch
 
 from mhaviz import devices
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.units import readable_bytes, readable_count
+from mhaviz.units import readable_bytes, readable_count, readable_factor, readable_seconds
 
 
 def test_cpu_is_always_there():
@@ -66,3 +66,27 @@ def test_readable_bytes(size, text):
 )
 def test_readable_count(number, text):
     assert readable_count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 s"),
+        (2.5e-7, "250 ns"),
+        (0.000_999_6, "1.00 ms"),
+        (0.00123, "1.23 ms"),
+        (0.0501, "50.1 ms"),
+        (0.9996, "1.00 s"),
+        (59, "59.0 s"),
+        (150, "2.50 min"),
+        (8000, "2.22 h"),
+        (3.2e9, "101 years"),
+        (6e19, "1,900,000,000,000 years"),
+    ],
+)
+def test_readable_seconds(seconds, text):
+    assert readable_seconds(seconds) == text
+
+
+def test_readable_factor():
+    assert [readable_factor(factor) for factor in (0.4567, 1, 11_840)] == ["0.457 ×", "1.00 ×", "11,800 ×"]

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from mhaviz._version import __version__
+from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
+from mhaviz.cli.complexity import complexity
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
@@ -25,7 +27,17 @@ app = typer.Typer(
     name="mhaviz",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (heatmap, trace_shapes, compare_scaling, compare_projections, explain, report, train):
+for command in (
+    heatmap,
+    trace_shapes,
+    explain,
+    compare_scaling,
+    compare_projections,
+    compare_implementations,
+    complexity,
+    train,
+    report,
+):
     app.command()(command)
 
 

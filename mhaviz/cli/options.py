@@ -75,6 +75,8 @@ Vmax = Annotated[
     ),
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
+Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
+MostSeconds = Annotated[float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")]
 Columns = Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=_LOOK)]
 
 
@@ -115,3 +117,13 @@ def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
             raise ArgumentError(f"--head: there is no head {high}; the layer has {heads_there}")
         heads += range(low, high + 1)
     return tuple(dict.fromkeys(heads))
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """ "16,64,256" → (16, 64, 256). Raises ArgumentError if it cannot be read."""
+    lengths = []
+    for part in map(str.strip, text.split(",")):
+        if not part.removeprefix("-").isdecimal() or len(part) > 30:
+            raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {text[:60]!r}")
+        lengths.append(int(part))
+    return tuple(lengths)

@@ -14,6 +14,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding
 from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ProjectionInputs, ShapeTrace, Source
 from mhaviz.sources.batch import Batch
@@ -53,8 +54,7 @@ class RandomLayer:
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
-        if not 0 <= self.seed < 2**63:
-            raise ArgumentError(f"seed: expected a number from 0 to 2^63 - 1, got {self.seed}")
+        check_seed(self.seed)
         _ = self._device
 
     @cached_property
@@ -180,8 +180,7 @@ class RandomLayer:
 
     def _model(self, batch: Batch) -> "Model":
         # The layer's weights are drawn first, so that they do not depend on how many words there are.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(self.seed)
+        with seeded(self.seed):
             return Model(len(batch.vocabulary), self.d_model, self.n_heads, batch.max_length).eval()
 
     def _scores(self, batch: Batch) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
+from mhaviz.layer.seeding import seeded
 from mhaviz.records import LayerInputs, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
 
 SATURATED = 0.99
@@ -68,8 +69,7 @@ def sweep_scaling(
     numbers = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     ids = torch.tensor([[numbers[token] for token in tokens]])
     visible = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed), torch.no_grad():
         for d_key in d_keys:
             products = torch.cat([_products(ids, len(numbers), d_key) for _ in range(draws)])  # draws length length
             unscaled.append(_over_draws(products, visible))

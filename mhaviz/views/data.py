@@ -15,18 +15,22 @@ from mhaviz.errors import MhavizError
 from mhaviz.records import (
     Attention,
     AttentionMap,
+    Complexity,
     Evaluation,
     Explanation,
     FollowedElement,
+    ImplementationComparison,
     ProjectionComparison,
     Report,
     ScalingComparison,
     ScalingSweep,
     ShapeTrace,
     Source,
+    Timing,
     TraceStep,
     Training,
 )
+from mhaviz.views.measured import skip_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,6 +83,44 @@ def _(record: ScalingSweep) -> dict[str, Any]:
         )
     ]
     return _head(record.source) | {"tokens": list(record.tokens), "draws": record.draws, "sweep": sizes}
+
+
+@document.register
+def _(record: ImplementationComparison) -> dict[str, Any]:
+    ways = [
+        {
+            "name": way.name,
+            "code": way.code,
+            "gives_weights": way.gives_weights,
+            "runs": [
+                {"length": length, **_timing(timing), "speedup": speedup, "difference": difference}
+                for length, timing, speedup, difference in zip(
+                    record.lengths, way.timings, way.speedups, way.differences, strict=True
+                )
+            ],
+        }
+        for way in record.implementations
+    ]
+    about = {"reference": record.reference, "most_seconds": record.most_seconds, "lengths": list(record.lengths)}
+    return _head(record.source) | about | {"implementations": ways}
+
+
+@document.register
+def _(record: Complexity) -> dict[str, Any]:
+    measured = {"projections": record.projections, "attention": record.attention, "whole": record.whole}
+    return _head(record.source) | {
+        "lengths": list(record.lengths),
+        "terms": [asdict(term) for term in record.terms],
+        "parameter_bytes": record.parameter_bytes,
+        "measured": {name: [_timing(timing) for timing in timings] for name, timings in measured.items()},
+        "crossover": {
+            "terms": record.equal_terms,
+            "operations": record.equal_operations,
+            "times": record.equal_times,
+        },
+        "longest": [asdict(longest) for longest in record.longest],
+        "most_seconds": record.most_seconds,
+    }
 
 
 @document.register
@@ -198,3 +240,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    return asdict(timing) | {"skipped": skip_text(timing) or None}

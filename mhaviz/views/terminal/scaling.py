@@ -1,22 +1,21 @@
 """What scaling does, in the terminal: scores and weights side by side, and the numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.views.captions import STATISTICS, Statistic, pair_title
+from mhaviz.views.captions import STATISTICS, pair_title
 from mhaviz.views.colours import BONE
 from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.panels import Scale, scaling_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.tables import fitting_tables
 
 
 @dataclass(frozen=True)
@@ -63,25 +62,13 @@ class SweepView:
         yield footnote(self.sweep.source.footnote, ascii_only)
 
     def _tables(self, scaled: bool, console: Console, options: ConsoleOptions) -> list[Table]:
-        """One table, or as many as the width makes necessary."""
-        unlimited = options.update(max_width=1000)
-        tables: list[Table] = []
-        for most in (6, 3, 2, 1):
-            tables = [self._table(STATISTICS[i : i + most], scaled) for i in range(0, len(STATISTICS), most)]
-            if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
-                break
-        return tables
-
-    def _table(self, statistics: Sequence[Statistic], scaled: bool) -> Table:
-        with_theory = statistics[0] is STATISTICS[0]
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("d_key", *["theory"] * with_theory, *(statistic.short for statistic in statistics)):
-            table.add_column(heading, justify="right", no_wrap=True)
         results = self.sweep.scaled if scaled else self.sweep.unscaled
-        for d_key, theory, result in zip(self.sweep.d_keys, self.sweep.theory, results, strict=True):
-            expected = [f"{1.0 if scaled else theory:.2f}"] * with_theory
-            table.add_row(str(d_key), *expected, *(statistic.text(result) for statistic in statistics))
-        return table
+        rows = [
+            (str(d_key), f"{1.0 if scaled else theory:.2f}", *(statistic.text(result) for statistic in STATISTICS))
+            for d_key, theory, result in zip(self.sweep.d_keys, self.sweep.theory, results, strict=True)
+        ]
+        headings = ("d_key", "theory", *(statistic.short for statistic in STATISTICS))
+        return fitting_tables(headings, rows, console, options)
 
 
 def _comparison_table(unscaled: ScoreStatistics, scaled: ScoreStatistics, root: str, short: bool) -> Table:

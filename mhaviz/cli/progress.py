@@ -1,0 +1,21 @@
+"""A bar that shows how far a long piece of work is, on a terminal only."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A function to be told how far the work is, from 0 to 1, and what comes next; the bar is gone when all is done."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, what: None
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda done, what: bar.update(task, completed=done, description=what)

@@ -1,0 +1,28 @@
+"""What was measured of a piece of work: its time and its memory, or why neither was."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A piece of work at one length.
+
+    Attributes:
+        seconds: median time of one run; None: skipped.
+        rounds: the runs that this is the median of.
+        peak_bytes: the most memory held at once above the weights and the input, the output included; None where the
+            device does not tell, or where there are too many allocations to be watched.
+        would_take: of what was skipped because it takes too long, about how many seconds a run would take.
+        would_need: of what was skipped because it does not fit into memory, about how many bytes it would need.
+    """
+
+    seconds: float | None = None
+    rounds: int = 0
+    peak_bytes: int | None = None
+    would_take: float | None = None
+    would_need: int | None = None
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it was not measured."""
+        return self.seconds is None

@@ -1,0 +1,78 @@
+"""How much memory a piece of work holds at its peak."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._profiler import RecordScope
+from torch.autograd.profiler import profile
+from torch.autograd.profiler_util import MEMORY_EVENT_NAME
+
+_autograd: Any = torch.autograd  # its stubs know less of the profiler than there is
+
+# The library below PyTorch's profiler announces on standard error that it begins and ends; 6 is above all it says.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+
+MOST_NOTES = 1_000_000
+"""Work that allocates and releases more often than this should not be watched: the notes take 2 KiB each."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What watching a piece of work has told.
+
+    Attributes:
+        bytes: the most bytes of tensors that it held at once, above what was there before it, its result included;
+            None on devices that do not tell.
+        notes: how many allocations and releases were noted.
+    """
+
+    bytes: int | None
+    notes: int = 0
+
+
+UNWATCHED = Peak(None)
+
+
+def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
+    """Watch the work's memory on the device.
+
+    To the byte on the CPU and on CUDA, where PyTorch hands out all memory but what libraries below it keep for
+    themselves.
+    """
+    if device.type == "cpu":
+        return _peak_on_cpu(work)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return Peak(torch.cuda.max_memory_allocated(device) - before)
+    return UNWATCHED
+
+
+def _peak_on_cpu(work: Callable[[], object]) -> Peak:
+    """The highest running sum of all allocations (bytes above 0) and releases (below 0) that the profiler saw.
+
+    ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
+    ten times as long. So the profiler is asked for the scope of which there is nothing.
+    """
+    profiler: Any = profile(profile_memory=True, use_kineto=True)
+    config, activities = profiler.config(), profiler.kineto_activities
+    _autograd._prepare_profiler(config, activities)
+    _autograd._enable_profiler(config, activities, {RecordScope.USER_SCOPE})
+    try:
+        result = work()
+    finally:
+        recorded = _autograd._disable_profiler()
+    del result
+    held = peak = notes = 0
+    for event in recorded.events():
+        if event.name() == MEMORY_EVENT_NAME:
+            held += event.nbytes()
+            peak = max(peak, held)
+            notes += 1
+    return Peak(peak, notes)

@@ -1,0 +1,120 @@
+"""The same attention, five ways: from the loop that says what it is to the kernel that never makes the weights.
+
+    Q = X Wq,  K = X Wk,  V = X Wv        each head reads its own d_key = d_model / n_heads features of them
+    A = softmax(Q Kᵀ / √d_key),  H = A V  for each head
+    O = concat(H₁ … H_n) Wo
+
+Every way takes an input X, (1, N, d_model), and the weights of one layer, and gives the same output O, (1, N, d_model).
+Vaswani et al. 2017, "Attention Is All You Need", sections 3.2.1 and 3.2.2.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mhaviz.layer.attention import MultiHeadAttention
+
+
+def loop_over_queries_and_keys(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """hᵢ = Σⱼ aᵢⱼ vⱼ with aᵢ = softmax(qᵢ·k₁/√d_key … qᵢ·k_N/√d_key): for each head and query, one key at a time."""
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    heads = []
+    for q_head, k_head, v_head in zip(Q[0], K[0], V[0], strict=True):
+        rows = []
+        for q in q_head:
+            scores = torch.stack([q @ k for k in k_head]) / math.sqrt(layer.d_key)  # N
+            h = torch.zeros_like(q)  # d_key
+            for a, v in zip(torch.softmax(scores, dim=0), v_head, strict=True):
+                h += a * v
+            rows.append(h)
+        heads.append(torch.stack(rows))  # N d_key
+    O: Tensor = layer.Wo(torch.cat(heads, dim=1))  # N d_model
+    return O[None]
+
+
+def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """H = softmax(Q Kᵀ / √d_key) V, one head at a time: only one head's weights are ever in memory."""
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    heads = []
+    for q, k, v in zip(Q[0], K[0], V[0], strict=True):
+        A = torch.softmax(q @ k.mT / math.sqrt(layer.d_key), dim=1)  # N N
+        heads.append(A @ v)  # N d_key
+    O: Tensor = layer.Wo(torch.cat(heads, dim=1))  # N d_model
+    return O[None]
+
+
+def mhaviz_layer(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """H = softmax(Q Kᵀ / √d_key) V, all heads at once: see ``mhaviz.layer.attention``."""
+    O: Tensor = layer(X, X, X)[0]  # [1]: the weights, 1 n_heads N N
+    return O
+
+
+def torch_layer(layer: nn.MultiheadAttention, X: Tensor) -> Tensor:
+    """The same, as PyTorch has it, with the weights of every head too. ``layer``: see ``torch_twin``."""
+    O: Tensor = layer(X, X, X, need_weights=True, average_attn_weights=False)[0]
+    return O
+
+
+def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """The same in one kernel, which goes over the keys in blocks and keeps no weights: there are none to show.
+
+    Dao et al. 2022, "FlashAttention", arXiv 2205.14135; which kernel runs is PyTorch's choice.
+    """
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    H = functional.scaled_dot_product_attention(Q, K, V)  # 1 n_heads N d_key
+    O: Tensor = layer.Wo(H.transpose(1, 2).flatten(2))  # 1 N d_model
+    return O
+
+
+def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
+    """``nn.MultiheadAttention`` with the same weights: PyTorch keeps Wq, Wk and Wv as one matrix."""
+    twin = nn.MultiheadAttention(layer.d_model, layer.n_heads, batch_first=True)
+    twin = twin.to(layer.Wo.weight).train(layer.training)
+    with torch.no_grad():
+        twin.in_proj_weight.copy_(torch.cat([W.weight for W in (layer.Wq, layer.Wk, layer.Wv)]))
+        twin.in_proj_bias.copy_(torch.cat([W.bias for W in (layer.Wq, layer.Wk, layer.Wv)]))
+        twin.out_proj.load_state_dict(layer.Wo.state_dict())
+    return twin
+
+
+@dataclass(frozen=True)
+class Way:
+    """One of the ways.
+
+    Attributes:
+        name: for tables and plots.
+        code: what it is in code, in a few words.
+        of: makes the function from X to O of a layer; what is made beforehand, such as a copy of the weights, is not
+            part of what is measured.
+        gives_weights: whether the weights can be looked at.
+        weights: of how many heads the weights are in memory at once.
+    """
+
+    name: str
+    code: str
+    of: Callable[[MultiHeadAttention], Callable[[Tensor], Tensor]]
+    gives_weights: bool = True
+    weights: Literal["none", "one head", "all heads"] = "all heads"
+
+
+WAYS = (
+    Way(
+        "nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a), weights="none"
+    ),
+    Way(
+        "loop over heads",
+        "for head: softmax(q @ k.mT / √d_key) @ v",
+        lambda a: partial(loop_over_heads, a),
+        weights="one head",
+    ),
+    Way("mhaviz's layer", "mhaviz.MultiHeadAttention", lambda a: partial(mhaviz_layer, a)),
+    Way("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),
+    Way("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), False, "none"),
+)
+"""From the plainest to the fastest."""

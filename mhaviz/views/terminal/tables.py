@@ -1,0 +1,50 @@
+"""Tables of numbers that are split where the terminal is too narrow for them."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.table import Table
+
+Row = Sequence[str]
+
+
+def fitting_tables(
+    headings: Sequence[str],
+    rows: Sequence[Row | None],
+    console: Console,
+    options: ConsoleOptions,
+    keys: int = 1,
+    left: Sequence[int] = (),
+) -> list[Table]:
+    """One table, or as many as the width makes necessary.
+
+    Args:
+        headings: of the columns.
+        rows: as many texts each; None draws a line.
+        console: where they are shown.
+        options: likewise.
+        keys: how many columns on the left tell the rows apart: they stand in every table.
+        left: the columns of words; the others are numbers, aligned on the right.
+    """
+    unlimited = options.update(max_width=1000)
+    tables: list[Table] = []
+    for most in range(len(headings) - keys, 0, -1):
+        parts = [range(i, min(i + most, len(headings))) for i in range(keys, len(headings), most)]
+        tables = [_table([*range(keys), *part], headings, rows, left) for part in parts]
+        if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
+            break
+    return tables
+
+
+def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row | None], left: Sequence[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(headings[column], justify="left" if column in left else "right", no_wrap=True)
+    for row in rows:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*(row[column] for column in columns))
+    return table

@@ -1,0 +1,248 @@
+"""What the views make of measurements: records written by hand, so that every number is known."""
+
+import io
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from rich.cells import cell_len
+
+from mhaviz.records import (
+    Complexity,
+    CostTerm,
+    Implementation,
+    ImplementationComparison,
+    LongestInput,
+    Source,
+    Timing,
+)
+from mhaviz.views.data import document, write_json
+from mhaviz.views.figure.complexity import complexity_figure
+from mhaviz.views.figure.curves import Curve, draw_curves, spread
+from mhaviz.views.figure.implementations import implementations_figure
+from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.terminal.complexity import ComplexityView
+from mhaviz.views.terminal.implementations import ImplementationsView
+from mhaviz.views.terminal.tables import fitting_tables
+
+SLOW = (Timing(0.0123, 3, 200_704), Timing(2.5, 3), Timing(would_take=40.2))
+FAST = (Timing(0.00041, 50, 172_032), Timing(0.0036, 40, 4_718_592), Timing(would_need=3 * 2**30))
+
+
+@pytest.fixture
+def comparison():
+    ways = (
+        Implementation("nested loops", "for, for", True, SLOW, (7e-7, 4.2e-7, None), (1.0, 1.0, None)),
+        Implementation("fused kernel", "F.fused", False, FAST, (6.1e-7, 3e-7, None), (30.0, 694.44, None)),
+    )
+    return ImplementationComparison(Source("made by hand", {"seed": 0}), (16, 256, 1024), ways, "float64", 5.0)
+
+
+@pytest.fixture
+def complexity():
+    return make_complexity()
+
+
+def make_complexity(skipped=False, crossing=(724.0, 0.01), lengths=(64, 512, 4096)):
+    scores, weights, output = ([factor(N) for N in lengths] for factor in (
+        lambda N: 1024 * N**2, lambda N: 40 * N**2, lambda N: 8 * 512**2 * N
+    ))  # fmt: skip
+    terms = (
+        CostTerm("S", "Q Kᵀ", "attention", "2·N²·d_model", "", tuple(scores), (0,) * len(lengths)),
+        CostTerm("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²", tuple(weights), tuple(weights)),
+        CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", tuple(output), tuple(output)),
+    )
+    nothing = (Timing(would_take=7200.0),) * len(lengths)
+    fast = tuple(Timing(N / 1e5, 9, 4 * N) for N in lengths)
+    slow = tuple(Timing(N**2 / 1e8, 9, 4 * N**2) for N in lengths)
+    return Complexity(
+        Source("made by hand"), 512, 8, lengths, terms, 4_202_496,
+        *((nothing,) * 3 if skipped else (fast, slow, slow)),
+        512, 1024, *(crossing or (None, None)),
+        (LongestInput("cpu", 2**34, 23_170), LongestInput("cuda", None, None)), 5.0,
+    )  # fmt: skip
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def as_json(record):
+    stream = io.StringIO()
+    write_json(document(record), stream)
+    return json.loads(stream.getvalue())
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def test_every_number_stands_in_its_row(show, comparison):
+    rows = [line.split() for line in plain(show(ImplementationsView(comparison), 80)).splitlines()]
+    assert ["16", "nested", "loops", "12.3", "ms", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
+    assert ["fused", "kernel", "410", "µs", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
+    assert ["256", "nested", "loops", "2.50", "s", "1.00", "×", "–", "4.2e-07"] in rows
+    assert ["fused", "kernel", "3.60", "ms", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
+    assert ["1,024", "nested", "loops", "skipped", "–", "–", "–"] in rows
+
+
+def test_what_was_skipped_is_said(show, comparison):
+    shown = plain(show(ImplementationsView(comparison), 100))
+    assert "nested loops, skipped: N = 1,024 would take about 40 s" in shown
+    assert "fused kernel, skipped: N = 1,024 would need about 3.0 GiB" in shown
+    assert "F.fused; gives no weights" in shown
+    assert "made by hand" in shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_tables_are_split_and_not_cut(show, comparison, complexity, width, encoding):
+    for view in (ImplementationsView(comparison), ComplexityView(complexity)):
+        shown = plain(show(view, width, "truecolor", encoding))
+        assert max(cell_len(line) for line in shown.splitlines()) <= width
+        assert "…" not in shown.replace("Wq … Wo", "")
+        assert "..." not in shown.replace("Wq ... Wo", "")
+        assert "\\u" not in shown
+    implementations = plain(show(ImplementationsView(comparison), width, encoding=encoding))
+    assert implementations.count("nested loops") >= 3 * (2 if width < 60 else 1) + 2
+
+
+def test_predicted_and_measured_beside_each_other(show, complexity):
+    rows = [line.split() for line in plain(show(ComplexityView(complexity), 80)).splitlines()]
+    assert [*"512 1.07 G 279 M 5.12 ms 2.62 ms 2.62 ms".split(), "1.0", "GiB", "10.0", "MiB"] in rows  # noqa: SIM905
+    shown = plain(show(ComplexityView(complexity), 120))
+    for line in (
+        "N²·d_model = N·d_model² at N = d_model = 512",
+        "at N = 2·d_model = 1,024",
+        "take as long as the projections at N = 724",
+        "cpu: 16.0 GiB are free now; the weights of 23,170 tokens fit",
+        "cuda: free memory cannot be told",
+        "parameters: 4.0 MiB",
+    ):
+        assert line in shown
+
+
+def test_predictions_without_measurements(show):
+    complexity = make_complexity(skipped=True, crossing=None)
+    shown = plain(show(ComplexityView(complexity), 120))
+    assert "nowhere within these lengths" in shown
+    assert "whole layer, skipped: N = 64 would take about 2.0 h" in shown
+    assert "FLOP/s" not in shown
+    assert "1.07 G" in shown
+    sheet = complexity_figure(complexity)
+    assert "nothing was measured" in texts(sheet)
+    sheet.save(io.BytesIO(), "png")
+
+
+def lines(axes):
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+
+
+def test_the_figure_draws_what_was_measured(comparison):
+    sheet = implementations_figure(comparison)
+    times, memories = sheet.axes[1:]
+    assert lines(times) == {"nested loops": ([16, 256], [0.0123, 2.5]), "fused kernel": ([16, 256], [0.00041, 0.0036])}
+    assert lines(memories) == {"nested loops": ([16], [200_704]), "fused kernel": ([16, 256], [172_032, 4_718_592])}
+    assert len({line.get_color() for line in times.lines}) == len({line.get_marker() for line in times.lines}) == 2
+    assert {axes.get_yscale() for axes in (times, memories)} == {"log"}
+    shown = texts(sheet)
+    assert shown.count("nested loops") == shown.count("fused kernel") == 3, "at each curve's end, and below"
+    described = "F.fused, gives no weights; difference up to 6.1e-07; speed-up 694 × at N = 256; "
+    assert described + "skipped from N = 1,024, which would need about 3.0 GiB" in shown
+    assert "made by hand" in shown
+
+
+def test_the_figure_marks_the_crossings(complexity):
+    sheet = complexity_figure(complexity)
+    operations, times, sizes = sheet.axes[1:]
+    assert lines(operations)["projections"][1] == [8 * 512**2 * N for N in (64, 512, 4096)]
+    assert lines(times)["scores, softmax, mix"][1] == [N**2 / 1e8 for N in (64, 512, 4096)]
+    assert lines(sizes)["weights of all heads"] == (
+        [64, 512, 4096, 23_170],
+        [*(40 * N**2 for N in (64, 512, 4096)), 2**34],
+    )
+    assert {"N = 512", "N = 1,024", "N = 724", "N = 23,170"} <= set(texts(sheet))
+    rings = [line for line in sheet.page.lines if line.get_marker() == "o"]
+    assert len(rings) == 4
+    (place,) = {(ring.get_xdata()[0], ring.get_ydata()[0]) for ring in rings[2:3]}
+    to_pixels, from_pixels = sheet.page.transData, times.transData.inverted()
+    assert from_pixels.transform(to_pixels.transform(place)) == pytest.approx((724, 0.01), rel=1e-6)
+
+
+@pytest.mark.parametrize("lengths", [(16,), (10**12,), (1, 10**12), tuple(range(1, 41))])
+def test_nothing_is_drawn_outside_the_sheet(lengths):
+    for crossing in (None, (724.0, 0.01)):
+        for skipped in (False, True):
+            sheet = complexity_figure(make_complexity(skipped, crossing, lengths))
+            inside(sheet)
+
+
+def test_nor_in_the_other(comparison):
+    inside(implementations_figure(comparison))
+
+
+def inside(sheet):
+    renderer = sheet.canvas.get_renderer()
+    for text in [*sheet.page.texts, *(label for axes in sheet.axes[1:] for label in axes.get_xticklabels())]:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= 0, text
+        assert extent.y0 >= 0, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+    sheet.save(io.BytesIO(), "png")
+
+
+def test_labels_of_the_axes_do_not_touch():
+    sheet = Sheet(5, 4, 100)
+    lengths = [1, 2, 1000, 1001, 1002, 5000, 10**6]
+    draw_curves(sheet, (1, 1, 3, 2), "t", [Curve("a", lengths, lengths, "k")], lengths, str)
+    renderer = sheet.canvas.get_renderer()
+    extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]
+    assert len(extents) >= 2
+    assert all(left.x1 < right.x0 for left, right in pairwise(extents))
+
+
+def test_names_are_moved_apart_as_little_as_needed():
+    assert spread([1.0, 5.0], 1, 0, 10) == [1.0, 5.0]
+    assert spread([4.0, 4.0, 4.0], 1, 0, 10) == [3.0, 4.0, 5.0]
+    assert spread([9.9, 9.9], 1, 0, 10) == [9.0, 10.0]
+    assert spread([0.0, 0.1], 1, 0, 10) == pytest.approx([0.0, 1.0])
+    assert spread([], 1, 0, 10) == []
+
+
+def test_a_table_keeps_its_keys(show):
+    class View:
+        def __rich_console__(self, console, options):
+            yield from fitting_tables(("N", "first", "second"), [("1", "a" * 10, "b" * 10)], console, options)
+
+    assert show(View(), 40).count("N") == 1
+    assert show(View(), 20).count("N") == 2
+
+
+def test_json_says_what_was_skipped(comparison):
+    data = as_json(comparison)
+    loops, fused = data["implementations"]
+    assert (loops["gives_weights"], fused["gives_weights"]) == (True, False)
+    assert [run["length"] for run in loops["runs"]] == [16, 256, 1024]
+    assert loops["runs"][0] == {
+        "length": 16,
+        "seconds": 0.0123,
+        "rounds": 3,
+        "peak_bytes": 200_704,
+        "would_take": None,
+        "would_need": None,
+        "skipped": None,
+        "speedup": 1.0,
+        "difference": 7e-7,
+    }
+    assert (loops["runs"][2]["seconds"], loops["runs"][2]["skipped"]) == (None, "would take about 40 s")
+    assert fused["runs"][2]["skipped"] == "would need about 3.0 GiB"
+
+
+def test_json_of_the_complexity(complexity):
+    data = as_json(complexity)
+    assert data["terms"][0]["flops"] == [1024 * 64**2, 1024 * 512**2, 1024 * 4096**2]
+    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": 724.0}
+    assert data["longest"][0] == {"device": "cpu", "free_bytes": 2**34, "tokens": 23_170}
+    assert data["measured"]["attention"][1]["seconds"] == 512**2 / 1e8
