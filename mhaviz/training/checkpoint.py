@@ -51,7 +51,7 @@ class Sizes:
 class Plan:
     """How a model is trained. ``learning_rate``: at its highest, after the warm-up."""
 
-    steps: int = 1000
+    steps: int = 1500
     batch_size: int = 64
     learning_rate: float = 3e-3
     seed: int = 0

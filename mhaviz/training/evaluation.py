@@ -45,7 +45,7 @@ def translate(
 
 def most_words(source_length: int) -> int:
     """Words after which a translation of a source of this length is left as it is."""
-    return 2 * source_length + 10
+    return 3 * source_length // 2 + 10
 
 
 def held_out_score(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> float:

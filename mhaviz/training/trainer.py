@@ -22,7 +22,7 @@ from mhaviz.training.evaluation import held_out_score, next_word_logits
 MILESTONES = 20
 """How often in a training the held-out score is measured, and the checkpoint written."""
 
-SCORED = 100
+SCORED = 50
 """How many held-out sentences that score is measured on; ``mhaviz train --evaluate`` takes all of them."""
 
 _WARM_UP = 0.1  # of the steps
