@@ -7,3 +7,7 @@ class MhavizError(Exception):
 
 class ArgumentError(MhavizError, ValueError):
     """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python."""
+
+
+class StoppedError(MhavizError):
+    """The user has stopped the work; the message says what there is of it."""

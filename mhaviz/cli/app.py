@@ -19,7 +19,7 @@ from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
@@ -79,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = list(sys.argv[1:] if arguments is None else arguments)
         status = app(args=words, prog_name="mhaviz", standalone_mode=False)
         sys.stdout.flush()
+        if status == INTERRUPTED:  # typer has made this of the exception
+            raise KeyboardInterrupt
+    except StoppedError as interrupt:
+        return _fail(str(interrupt), INTERRUPTED)
     except ArgumentError as error:
         return _fail(str(error), WRONG_COMMAND_LINE)
     except MhavizError as error:
@@ -86,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:  # a usage error
         command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
         return _fail(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_COMMAND_LINE)
-    except KeyboardInterrupt as interrupt:
-        return _fail(str(interrupt) or "interrupted", INTERRUPTED)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise

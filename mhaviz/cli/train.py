@@ -15,7 +15,7 @@ from mhaviz.cli import options
 from mhaviz.cli.corpora import read_corpus
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.evaluation import evaluate_checkpoint
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, StoppedError
 from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs
 from mhaviz.views.labels import visible
 from mhaviz.whole_files import write_whole
@@ -95,7 +95,8 @@ def train(
     first) is the gold alignment for --evaluate. Your own text is cut into sentences at . ! ? and at empty lines. A
     tenth of the sentences, 500 at most, is held out.
 
-    A checkpoint is written 20 times on the way. Ctrl-C stops and keeps the last; --resume goes on from there.
+    A checkpoint is written 20 times on the way, or every 250 steps if that is more often. Ctrl-C stops and keeps the
+    last; --resume goes on from there.
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
@@ -204,7 +205,7 @@ def _explained(trainer: "Trainer", path: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         step = trainer.checkpoint.step
         kept = f"{path} holds step {step:,}, go on with --resume" if step > begun else "nothing new was saved"
-        raise KeyboardInterrupt(f"interrupted; {kept}") from None
+        raise StoppedError(f"interrupted; {kept}") from None
 
 
 def _with_bar(trainer: "Trainer", shown: bool) -> "Iterator[Progress]":

@@ -282,8 +282,9 @@ class TrainedModel:
     def _source(self, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
         c = self.checkpoint
         score = f", held-out {SCORES[c.task]} {c.milestones[-1].score:.2f}" if c.milestones else ""
+        corpus = repr(c.corpus)[1:-1]  # a footnote is one line, whatever the file is called
         footnote = (
-            f"{c.task}, learnt in {c.step:,} steps from {c.corpus}{score}; d_model {c.sizes.d_model}, "
+            f"{c.task}, learnt in {c.step:,} steps from {corpus:.60}{score}; d_model {c.sizes.d_model}, "
             f"{c.sizes.n_heads} heads, {self._device}"
         )
         details: dict[str, object] = {

@@ -18,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from mhaviz._version import __version__
+from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import check_heads
 from mhaviz.layer.tokens import END, START, Vocabulary
@@ -102,9 +103,14 @@ class Checkpoint:
 
     @classmethod
     def untrained(cls, corpus: Corpus, sizes: Sizes, plan: Plan) -> "Checkpoint":
-        """A new model for a corpus, its weights drawn from the plan's seed."""
+        """A new model for a corpus, its weights drawn from the plan's seed.
+
+        Raises:
+            MhavizError: it does not fit into memory.
+        """
         source = Vocabulary(pair.source for pair in corpus.pairs)
         target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
+        _require_memory(sizes, len(source) + 2 * len(target))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(plan.seed)
             model = build(corpus.task, sizes, len(source), len(target))
@@ -148,6 +154,13 @@ def build(task: Task, sizes: Sizes, source_size: int, target_size: int) -> Trans
     """A new model with random weights."""
     shape = sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout
     return Translator(source_size, target_size, *shape) if task == "translation" else LanguageModel(target_size, *shape)
+
+
+def _require_memory(sizes: Sizes, words: int) -> None:
+    """Stop before starting if not even the weights, their gradients and Adam's averages of these two would fit."""
+    float32, copies, attentions, feed_forwards = 4, 4, 3, 2
+    parameters = sizes.d_model * (attentions * 4 * sizes.d_model + feed_forwards * 2 * sizes.d_ff + words)
+    require_memory(float32 * copies * parameters, torch.device("cpu"), "the training")
 
 
 def load_checkpoint(name: str) -> Checkpoint:

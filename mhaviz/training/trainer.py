@@ -19,8 +19,8 @@ from mhaviz.training.checkpoint import Checkpoint, Milestone
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
-MILESTONES = 20
-"""How often in a training the held-out score is measured, and the checkpoint written."""
+MILESTONES, MOST_STEPS_BETWEEN = 20, 250
+"""How often in a training the held-out score is measured, and after how many steps at the latest."""
 
 SCORED = 50
 """How many held-out sentences that score is measured on; ``mhaviz train --evaluate`` takes all of them."""
@@ -70,7 +70,7 @@ class Trainer:
             MhavizError: the loss is no longer a number.
         """
         total = self.checkpoint.plan.steps
-        every = max(total // MILESTONES, 1)
+        every = min(max(total // MILESTONES, 1), MOST_STEPS_BETWEEN)
         since_last: list[float] = []
         for step in range(self.checkpoint.step + 1, total + 1):
             loss = self._take(step)

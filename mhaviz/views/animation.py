@@ -5,23 +5,25 @@ from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.records import Attention
+from mhaviz.views.captions import evenly
 from mhaviz.views.look import Look
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _FRAME, _LAST_FRAME = 500, 3000  # milliseconds
+_MOST_FRAMES = 40
 _COLOURS = 64  # of a frame; the maps have one scale of colours
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None:
     """Draw each record as a heatmap and write them as a film that begins anew when it has ended.
 
-    All frames are of the same tokens.
+    All frames are of the same tokens. Of many frames it shows some.
     """
     from PIL import Image
 
-    pictures = list(_pictures(frames, look))
+    pictures = list(_pictures(evenly(frames, _MOST_FRAMES), look))
     width, height = (max(picture.size[side] for picture in pictures) for side in (0, 1))
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):

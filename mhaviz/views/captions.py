@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mhaviz.records import (
     AttentionMap,
@@ -15,6 +16,8 @@ from mhaviz.records import (
 )
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import cut, in_ascii, visible
+
+T = TypeVar("T")
 
 KINDS: dict[Kind, str] = {
     "self": "self-attention",
@@ -70,6 +73,13 @@ def training_text(training: Training) -> str:
         f"a {model} of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
         f"{training.held_out_sentences:,} held out"
     )
+
+
+def evenly(things: Sequence[T], most: int) -> list[T]:
+    """At most so many of them, with equal gaps between as far as that goes, the last always among them."""
+    if len(things) <= most:
+        return list(things)
+    return [things[-1 - place * (len(things) - 1) // (most - 1)] for place in reversed(range(most))]
 
 
 def evaluation_text(evaluation: Evaluation) -> str:

@@ -20,7 +20,7 @@ def weights(checkpoint):
 def test_it_learns_what_it_has_not_seen(train, corpus):
     checkpoint = train(corpus, steps=300, learning_rate=1e-2)
     assert checkpoint.milestones[-1].score > 0.2  # a guess among 49 translations would be right one time in 49
-    assert checkpoint.milestones[-1].loss < 0.2 < checkpoint.milestones[0].loss
+    assert checkpoint.milestones[-1].loss < 0.5 < 2 < checkpoint.milestones[0].loss
 
 
 def test_a_language_is_learnt(train, language):
@@ -114,6 +114,7 @@ def test_milestones(train, corpus):
     assert [m.step for m in checkpoint.milestones] == list(range(2, 51, 2))
     assert all(math.isfinite(m.loss) and 0 <= m.score <= 1 for m in checkpoint.milestones)
     assert [m.step for m in train(corpus, steps=3).milestones] == [1, 2, 3]
+    assert [m.step for m in train(corpus, steps=10**6, until=500).milestones] == [250, 500]
 
 
 def test_what_cannot_be_resumed(train, corpus, language, tmp_path):

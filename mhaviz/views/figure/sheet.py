@@ -104,9 +104,10 @@ class Sheet(Figure):
         align: Literal["left", "center", "right"] = "left",
         vertical: Literal["top", "center", "bottom", "baseline"] = "center",
         rotation: float = 0.0,
+        lettering: Lettering | None = None,
     ) -> Text:
         """Put text, read literally, at a place. It must have gone through the lettering if a user wrote it."""
-        families, weight = _face(text, self.lettering.families, bold)
+        families, weight = _face(text, (lettering or self.lettering).families, bold)
         return self.page.text(
             x,
             y,
@@ -132,7 +133,9 @@ class Sheet(Figure):
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
         bottom = self.height - MARGIN
-        self.write(MARGIN, bottom, footnote, SMALL, colour=QUIET, vertical="bottom")
+        lettering = Lettering.covering([footnote])  # it may name a file of the user's
+        shown = fit_text(lettering.shown(footnote), self.width - 2 * MARGIN, SMALL, lettering.families)
+        self.write(MARGIN, bottom, shown, SMALL, colour=QUIET, vertical="bottom", lettering=lettering)
         if foot_height(self.width, footnote, remark) > FOOT_LINE:
             self.write(MARGIN, bottom - FOOT_LINE, remark, SMALL, colour=QUIET, vertical="bottom")
         else:

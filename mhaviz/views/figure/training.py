@@ -2,7 +2,6 @@
 
 from mhaviz.records import Evaluation, Training
 from mhaviz.views.captions import evaluation_text, training_text
-from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.scaling import SCALED
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, TITLE, Sheet, fit_text, text_width
 from mhaviz.views.look import Look
@@ -13,8 +12,7 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
     look = look or Look()
     across, down, gap = 3.2, 2.2, 0.7
     left, top = MARGIN + 0.45, MARGIN + 0.75
-    lettering = Lettering.covering([training.source.footnote])
-    sheet = Sheet(left + 2 * across + gap + MARGIN, top + down + 0.5 + 0.35 + MARGIN, look.dpi, lettering)
+    sheet = Sheet(left + 2 * across + gap + MARGIN, top + down + 0.5 + 0.35 + MARGIN, look.dpi)
     _title(sheet, training_text(training))
     steps = [point.step for point in training.points]
     curves = (
@@ -33,7 +31,7 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
         else:
             axes.set_ylim(0, 1)
         axes.grid(color=QUIET, alpha=0.2, linewidth=0.5)
-    sheet.foot(lettering.shown(training.source.footnote))
+    sheet.foot(training.source.footnote)
     return sheet
 
 
@@ -45,8 +43,7 @@ def evaluation_figure(evaluation: Evaluation, look: Look | None = None) -> Sheet
     rates += [("mean of the heads", alignment.mean)] if alignment else []
     width, pitch, names = 7.0, 0.24, 1.3
     top = MARGIN + 0.75
-    lettering = Lettering.covering([evaluation.source.footnote])
-    sheet = Sheet(width, top + max(len(rates) * pitch, 0.1) + 0.45 + MARGIN, look.dpi, lettering)
+    sheet = Sheet(width, top + max(len(rates) * pitch, 0.1) + 0.45 + MARGIN, look.dpi)
     _title(sheet, evaluation_text(evaluation))
     if rates:
         remark = (
@@ -60,7 +57,7 @@ def evaluation_figure(evaluation: Evaluation, look: Look | None = None) -> Sheet
         sheet.write(left - 0.1, middle, name, BODY, align="right", bold=last)
         sheet.page.barh(middle, room * rate, height=0.6 * pitch, left=left, color=ACCENT if last else SCALED)
         sheet.write(left + room * rate + 0.06, middle, f"{rate:.3f}", BODY, bold=last)
-    sheet.foot(lettering.shown(evaluation.source.footnote))
+    sheet.foot(evaluation.source.footnote)
     return sheet
 
 

@@ -8,13 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import Evaluation, Training
-from mhaviz.views.captions import evaluation_text, training_text
-from mhaviz.views.labels import in_ascii
+from mhaviz.views.captions import evaluation_text, evenly, training_text
+from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, Abilities
 from mhaviz.views.terminal.legend import footnote
 
-_BAR = 20  # columns
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BAR, _ROWS = 20, 20  # columns of a bar, rows of a table
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,10 @@ class TrainingView:
             table.add_column(heading, justify="right", no_wrap=True)
             if with_bars:
                 table.add_column("", no_wrap=True, min_width=_BAR)
-        for point in self.training.points:
+        for point in evenly(self.training.points, _ROWS):
             cells = [f"{point.step:,}"]
             for text, share in ((f"{point.loss:.3f}", point.loss / (most or 1)), (f"{point.score:.2f}", point.score)):
-                cells += [text, bar(share, _BAR, ascii_only)] if with_bars else [text]
+                cells += [text, bar(share, _BAR, not ascii_only)] if with_bars else [text]
             table.add_row(*map(Text, cells))
         yield table
         yield footnote(self.training.source.footnote, ascii_only)
@@ -58,17 +57,9 @@ class EvaluationView:
             table.add_column("source-target attention", no_wrap=True)
             table.add_column("alignment error rate", justify="right")
             table.add_column("", no_wrap=True)
+            room = max(min(_BAR, options.max_width - 50), 0)
             heads = [(f"head {head}", rate) for head, rate in enumerate(e.alignment.heads)]
             for name, rate in [*heads, ("mean of the heads", e.alignment.mean)]:
-                table.add_row(name, f"{rate:.3f}", Text(bar(rate, min(_BAR, options.max_width - 50), ascii_only)))
+                table.add_row(name, f"{rate:.3f}", Text(bar(rate, room, not ascii_only)))
             yield table
-        shown = e.source.footnote
-        yield footnote(in_ascii(shown) if ascii_only else shown, ascii_only)
-
-
-def bar(share: float, width: int, ascii_only: bool) -> str:
-    """A bar of at most ``width`` cells, as long as the share of 1."""
-    if ascii_only:
-        return "#" * round(max(share, 0) * max(width, 0))
-    whole, rest = divmod(round(min(max(share, 0), 1) * max(width, 0) * 8), 8)
-    return "█" * whole + _EIGHTHS[rest].strip()
+        yield footnote(e.source.footnote, ascii_only)

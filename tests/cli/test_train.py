@@ -1,0 +1,297 @@
+"""mhaviz train, and what is looked at with --checkpoint afterwards."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from mhaviz.cli.train import filmed_pair
+from mhaviz.training.checkpoint import load_checkpoint
+from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.trainer import Trainer
+
+SMALL = ("--steps", "4", "--d-model", "8", "--heads", "2", "--d-ff", "8", "--batch-size", "4", "--device", "cpu")
+SENTENCE = "the small black cat does not see my red car"
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    lines = [f"a{i} b\tB A{i}\t0-1 1-0" for i in range(30)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(" ".join(f"The cat sat on mat {i}." for i in range(30)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def checkpoint(mhaviz, pairs, tmp_path):
+    path = tmp_path / "c.safetensors"
+    assert mhaviz("train", str(pairs), "-o", str(path), "-q", *SMALL).status == 0
+    return path
+
+
+def test_the_built_in_grammar(mhaviz, tmp_path):
+    path = tmp_path / "t.safetensors"
+    result = mhaviz("train", "translation", "-o", str(path), *SMALL)
+    assert result.status == 0
+    assert result.err == f"mhaviz: saved {path}\n"
+    assert "trained on 7,500 sentences; 500 held out" in result.out
+    assert [m.step for m in load_checkpoint(str(path)).milestones] == [1, 2, 3, 4]
+    shown = mhaviz("heatmap", "--checkpoint", str(path), SENTENCE, "--target", "le petit chat", "--json")
+    assert [m["kind"] for m in json.loads(shown.out)["maps"]] == ["self", "masked", "cross"]
+
+
+def test_pictures_and_data_of_a_training(mhaviz, pairs, tmp_path):
+    names = ["c.safetensors", "a.png", "a.svg", "a.pdf", "a.json"]
+    outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
+    result = mhaviz("train", str(pairs), *outputs, "--json", *SMALL)
+    assert result.status == 0
+    assert sorted(result.err.splitlines()) == sorted(f"mhaviz: saved {tmp_path / name}" for name in names)
+    data = json.loads(result.out)
+    assert data == json.loads((tmp_path / "a.json").read_text())
+    assert [point["step"] for point in data["points"]] == [1, 2, 3, 4]
+    assert (data["training_sentences"], data["held_out_sentences"]) == (27, 3)
+    assert data["source"]["corpus"] == "pairs.tsv"
+
+
+def test_the_same_command_writes_the_same_checkpoint(mhaviz, pairs, tmp_path):
+    for name in ("a", "b"):
+        mhaviz("train", str(pairs), "-o", str(tmp_path / f"{name}.safetensors"), "-q", *SMALL)
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_a_language(mhaviz, text, tmp_path):
+    path = tmp_path / "l.safetensors"
+    result = mhaviz("train", str(text), "--task", "language", "-o", str(path), *SMALL)
+    assert result.status == 0
+    assert "next word right" in result.out
+    shown = mhaviz("heatmap", "--checkpoint", str(path), "the cat sat", "--json")
+    (only,) = json.loads(shown.out)["maps"]
+    assert (only["kind"], only["queries"]) == ("masked", ["<start>", "the", "cat", "sat"])
+    evaluated = mhaviz("train", str(text), "--evaluate", str(path), "--json")
+    assert json.loads(evaluated.out)["alignment"] is None
+
+
+def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
+    result = mhaviz("train", str(pairs), "-o", str(checkpoint), "--resume", "--steps", "6", "-q")
+    assert result.status == 0
+    assert [m.step for m in load_checkpoint(str(checkpoint)).milestones] == [1, 2, 3, 4, 5, 6]
+    done = mhaviz("train", str(pairs), "-o", str(checkpoint), "--resume")
+    assert (done.status, "has had all of its 6 steps; ask for more with --steps" in done.err) == (2, True)
+
+
+def test_a_film(mhaviz, pairs, tmp_path):
+    film = tmp_path / "film.gif"
+    result = mhaviz("train", str(pairs), "-o", str(tmp_path / "c.safetensors"), "--animate", str(film), *SMALL)
+    assert result.err.splitlines()[-1] == f"mhaviz: saved {film}"
+    with Image.open(film) as opened:
+        assert opened.n_frames == 5  # before the first step, and after each of four
+        assert opened.info["loop"] == 0
+        first = np.asarray(opened.convert("RGB"))
+        opened.seek(4)
+        assert opened.info["duration"] > 1000
+        assert (np.asarray(opened.convert("RGB")) != first).any()
+
+
+def test_the_sentence_that_is_filmed():
+    def pair(length):
+        return Pair(("s",) * length, ("t",) * length)
+
+    corpus = Corpus("translation", "", (), (pair(3), pair(30), pair(10), pair(5)))
+    assert filmed_pair(corpus) == pair(10)
+    assert filmed_pair(Corpus("translation", "", (), (pair(30), pair(20)))) == pair(30)
+
+
+def test_evaluate_what_comes_with_mhaviz(mhaviz):
+    data = json.loads(mhaviz("train", "--evaluate", "translation", "--json").out)
+    assert data["score"] >= 0.99
+    assert data["alignment"]["mean"] <= 0.05
+    assert len(data["alignment"]["heads"]) == 4
+    assert data["sentences"] == 500
+
+
+def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
+    result = mhaviz("train", str(pairs), "--evaluate", str(checkpoint), "-o", str(tmp_path / "e.png"))
+    assert result.status == 0
+    assert "3 sentences that it was not trained on" in result.out
+    assert "mean of the heads" in result.out
+    assert (tmp_path / "e.png").stat().st_size > 0
+    unnamed = mhaviz("train", "--evaluate", str(checkpoint))
+    assert unnamed.status == 2
+    assert "has learnt from pairs.tsv; name it: mhaviz train pairs.tsv --evaluate" in unnamed.err
+    (tmp_path / "other.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
+    other = mhaviz("train", str(tmp_path / "other.tsv"), "--evaluate", str(checkpoint))
+    assert "and not from these sentences: all are evaluated" in other.err
+    assert "2 sentences that it was not trained on" in other.out
+    (tmp_path / "unknown.tsv").write_text("zebra b\tB A1\na2 b\tB A2\n", encoding="utf-8")
+    unknown = mhaviz("train", str(tmp_path / "unknown.tsv"), "--evaluate", str(checkpoint))
+    assert (unknown.status, '"zebra"' in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ((), 2, "expected something to learn from"),
+        (("translation",), 2, "expected one file for what is learnt, such as -o translation.safetensors, got none"),
+        (("translation", "-o", "a.safetensors", "-o", "b.safetensors"), 2, "got 2"),
+        (("translation", "-o", "a.pth"), 2, "expected a name ending in"),
+        (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),
+        (("translation", "-o", "no/a.safetensors"), 1, "there is no folder"),
+        (("translation", "-o", "a.safetensors", "--animate", "a.mp4"), 2, "expected a name ending in .gif"),
+        (
+            ("translation", "-o", "a.safetensors", "--task", "language"),
+            2,
+            "the built-in grammar is for --task translation",
+        ),
+        (("translation", "-o", "a.safetensors", "--task", "painting"), 2, "painting"),
+        (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "steps: expected at least 1, got 0"),
+        (("translation", "-o", "a.safetensors", "--heads", "3"), 2, "expected heads that divide d_model"),
+        (("translation", "-o", "a.safetensors", "--dropout", "1"), 2, "dropout: expected at least 0"),
+        (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "learning_rate: expected"),
+        (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--heads", "1"), 1, "memory"),
+        (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is not there"),
+        (("translation", "-o", "a.safetensors", "--resume"), 1, "there is no checkpoint"),
+        (("translation", "-o", "a.safetensors", "--resume", "--heads", "2"), 2, "leave out --heads"),
+        (("--evaluate", "nothing"), 1, "there is no checkpoint nothing"),
+        (("--evaluate", "translation", "--steps", "3", "--seed", "2"), 2, "leave out --steps, --seed"),
+        (("--evaluate", "translation", "-o", "a.safetensors"), 2, "expected a name ending in .png"),
+    ],
+)
+def test_what_cannot_be_trained(mhaviz, tmp_path, monkeypatch, words, status, message):
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("train", *words)
+    assert result.status == status
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not result.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_diverging_loss_is_an_error_and_not_a_checkpoint(mhaviz, pairs, tmp_path):
+    path = tmp_path / "c.safetensors"
+    words = ("train", str(pairs), "-o", str(path), *SMALL, "--learning-rate", "1e30", "--steps", "400")
+    result = mhaviz(*words)
+    assert result.status == 1
+    assert "the loss is no longer a number" in result.err
+    assert "smaller than 1e+30" in result.err
+    assert not path.exists()
+
+
+def interrupt(words):
+    """Ctrl-C for the program on a terminal, once its progress bar shows a score: its status, and what it wrote."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mhaviz", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(follower)
+    seen, stopped = b"", False
+    with contextlib.suppress(OSError):  # as a terminal tells that the program has ended
+        while piece := os.read(leader, 4096):
+            seen += piece
+            if b"exact match" in seen and not stopped:
+                process.send_signal(signal.SIGINT)
+                stopped = True
+    return process.wait(timeout=60), seen.decode()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a terminal of its own")
+def test_ctrl_c_keeps_the_last_checkpoint(mhaviz, pairs, tmp_path):
+    path = tmp_path / "c.safetensors"
+    words = ["train", str(pairs), "-o", str(path), *SMALL[2:], "--steps", "100000"]
+    status, seen = interrupt(words)
+    assert status == 130
+    assert "loss" in seen
+    kept = load_checkpoint(str(path)).step
+    assert kept % 250 == 0
+    assert 250 <= kept < 100000
+    message = f"mhaviz: interrupted; {path} holds step {kept:,}, go on with --resume"
+    assert message in seen
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c.safetensors", "pairs.tsv"]
+    result = mhaviz("train", str(pairs), "-o", str(path), "--resume", "--steps", str(kept + 1))
+    assert result.status == 0
+
+
+def test_ctrl_c_before_anything_was_saved(mhaviz, pairs, tmp_path, monkeypatch):
+    def stop(self, step):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_take", stop)
+    result = mhaviz("train", str(pairs), "-o", str(tmp_path / "c.safetensors"), *SMALL)
+    assert (result.status, result.err) == (130, "mhaviz: interrupted; nothing new was saved\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mhaviz.cli.heatmap.read_sentences", stop)
+    result = mhaviz("heatmap", "one two")
+    assert (result.status, result.out, result.err) == (130, "", "mhaviz: interrupted\n")
+
+
+@pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
+def test_every_command_takes_a_checkpoint(mhaviz, tmp_path, command):
+    path = tmp_path / "a.png"
+    result = mhaviz(command, "--checkpoint", "translation", SENTENCE, "-o", str(path))
+    assert result.status == 0
+    assert "1,500 steps from the built-in grammar" in result.out.replace("\n", " ")
+    assert path.stat().st_size > 0
+
+
+def test_explain_takes_a_checkpoint(mhaviz):
+    words = ("explain", "--checkpoint", "translation", SENTENCE, "--json")
+    data = json.loads(mhaviz(*words, "--token", "noir").out)
+    assert (data["token"], data["kind"], data["position"]) == ("noir", "cross", 3)
+    data = json.loads(mhaviz(*words, "--token", "cat", "--kind", "self").out)
+    assert (data["token"], data["kind"]) == ("cat", "self")
+    assert "“cat” is not in the sentence" in mhaviz(*words, "--token", "cat").err
+
+
+def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
+    path = tmp_path / "m.safetensors"
+    words = ("heatmap", "--checkpoint", "translation", SENTENCE, "-q", "-o", str(path))
+    assert mhaviz(*words).status == 0
+    assert sorted(load_file(path)) == ["layer.0.cross", "layer.0.masked", "layer.0.self"]
+    assert mhaviz(*words, "--kind", "cross", "--head", "1").status == 0
+    assert {name: t.shape for name, t in load_file(path).items()} == {"layer.0.cross": (1, 11, 10)}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("heatmap", "--checkpoint", "translation"), 2, "no sentence"),
+        (("trace-shapes", "--checkpoint", "translation"), 2, "no sentence"),
+        (("compare-scaling", "--checkpoint", "translation"), 2, "no sentence"),
+        (("heatmap", "a cat", "--checkpoint", "translation", "--heads", "2"), 2, "leave out --heads"),
+        (("heatmap", "a cat", "--checkpoint", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed, --mask"),
+        (("heatmap", "a cat", "--kind", "cross"), 2, "add --checkpoint"),
+        (("heatmap", "a cat", "--checkpoint", "nothing"), 1, "there is no checkpoint nothing"),
+        (("heatmap", "a cat", "--checkpoint", "translation", "--head", "4"), 2, "there is no head 4"),
+        (("heatmap", "an elephant", "--checkpoint", "translation"), 2, '"an"'),
+        (("trace-shapes", "--seq-length", "3", "--checkpoint", "translation"), 2, "--checkpoint"),
+        (("compare-scaling", "a cat", "--sweep", "--checkpoint", "translation"), 2, "leave out --checkpoint"),
+    ],
+)
+def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):
+    result = mhaviz(*words)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1

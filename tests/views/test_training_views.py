@@ -1,0 +1,151 @@
+import json
+from dataclasses import replace
+from io import BytesIO, StringIO
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from matplotlib.colors import to_hex
+from PIL import Image
+
+from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
+from mhaviz.sources.trained_model import TrainedModel
+from mhaviz.training.checkpoint import load_checkpoint
+from mhaviz.views.animation import write_gif
+from mhaviz.views.captions import evenly
+from mhaviz.views.data import document, write_json
+from mhaviz.views.figure.sheet import ACCENT
+from mhaviz.views.figure.training import evaluation_figure, training_figure
+from mhaviz.views.look import Look
+from mhaviz.views.terminal.training import EvaluationView, TrainingView
+
+
+def training(n_points=4, footnote="made by a test"):
+    points = tuple(LearningPoint(10 * (i + 1), 4.0 / (i + 1), i / n_points) for i in range(n_points))
+    return Training(Source(footnote), "translation", "exact match", points, 10 * n_points, 7500, 500, 105_213)
+
+
+def evaluation(alignment=True, footnote="made by a test"):
+    errors = AlignmentErrors((0.5, 0.25), 0.125, 40) if alignment else None
+    return Evaluation(Source(footnote), "translation", "exact match", 0.75, 1.5, 20, errors)
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def test_a_training_in_the_terminal(show):
+    shown = show(TrainingView(training()))
+    assert "a translator of 105,213 parameters, trained on 7,500 sentences; 500 held out" in shown
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
+    assert lines["10"].split()[:3] == ["10", "4.000", "█" * 20]
+    assert lines["20"].split()[1:4] == ["2.000", "█" * 10, "0.25"]
+    assert "made by a test" in shown
+    assert max(map(len, show(TrainingView(training()), width=40).splitlines())) <= 40
+    assert show(TrainingView(training()), encoding="ascii").isascii()
+
+
+def test_a_long_training_is_thinned(show):
+    shown = show(TrainingView(training(400)))
+    steps = [int(line.split()[0].replace(",", "")) for line in shown.splitlines() if line.strip()[:1].isdigit()]
+    assert len(steps) == 20
+    assert steps[-1] == 4000
+
+
+@pytest.mark.parametrize("most", [2, 3, 20])
+@pytest.mark.parametrize("length", [1, 2, 19, 20, 21, 57, 400])
+def test_evenly(length, most):
+    chosen = evenly(range(length), most)
+    assert len(chosen) == min(length, most)
+    assert chosen[-1] == length - 1
+    assert chosen[0] == 0
+    assert len(set(np.diff(chosen))) <= 2
+
+
+def test_a_training_as_a_figure():
+    sheet = training_figure(training())
+    loss, score = sheet.axes[1:]
+    np.testing.assert_array_equal(loss.lines[0].get_xydata(), [[10, 4], [20, 2], [30, 4 / 3], [40, 1]])
+    np.testing.assert_array_equal(score.lines[0].get_ydata(), [0, 0.25, 0.5, 0.75])
+    assert loss.get_yscale() == "log"
+    assert score.get_ylim() == (0, 1)
+    assert "held-out exact match" in score.get_title(loc="left")
+    assert "made by a test" in texts(sheet)
+
+
+def test_one_point_is_a_picture():
+    assert training_figure(training(1)).axes[1].lines[0].get_xydata().tolist() == [[10, 4]]
+
+
+def test_an_evaluation_in_the_terminal(show):
+    shown = show(EvaluationView(evaluation()))
+    assert "20 sentences that it was not trained on: exact match 0.750, perplexity 1.500" in shown
+    assert "head 0" in shown
+    assert "0.500" in shown
+    (mean,) = (line for line in shown.splitlines() if "mean of the heads" in line)
+    assert "0.125" in mean
+    assert "head 0" not in show(EvaluationView(evaluation(alignment=False)))
+    assert show(EvaluationView(evaluation()), encoding="ascii").isascii()
+    assert max(map(len, show(EvaluationView(evaluation()), width=40).splitlines())) <= 40
+
+
+def test_an_evaluation_as_a_figure():
+    sheet = evaluation_figure(evaluation())
+    widths = [bar.get_width() for bar in sheet.page.patches]
+    np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.5, 0.25])
+    assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
+    assert {"head 0", "0.500", "mean of the heads", "0.125"} <= set(texts(sheet))
+    assert not evaluation_figure(evaluation(alignment=False)).page.patches
+
+
+def test_data():
+    stream = StringIO()
+    write_json(document(evaluation()), stream)
+    data = json.loads(stream.getvalue())
+    assert data["alignment"] == {"heads": [0.5, 0.25], "mean": 0.125, "links": 40}
+    assert (data["score"], data["perplexity"], data["sentences"]) == (0.75, 1.5, 20)
+    assert document(training())["points"][1] == {"step": 20, "loss": 2.0, "score": 0.25}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_of_corpora(show, name):
+    """The name of a file that was learnt from comes out of a checkpoint that somebody else may have made."""
+    checkpoint = replace(load_checkpoint("translation"), corpus=name)
+    history = TrainedModel(checkpoint, "cpu").history()
+    assert history.source.details["corpus"] == name
+    shown = show(TrainingView(history), width=400)
+    assert len(shown.splitlines()) == len(show(TrainingView(training(20)), width=400).splitlines())
+    assert not set(shown) & set("\x1b\x07\u202e\x00\u2028")
+    sheet = training_figure(history)
+    sheet.save(BytesIO(), "png")
+    assert not any(set(text) & set("\x1b\u202e\x00\n") for text in texts(sheet))
+
+
+def test_a_film_has_a_frame_a_record(random_map):
+    frames = [Attention(Source(f"step {i}"), (random_map(seed=i),)) for i in range(3)]
+    stream = BytesIO()
+    write_gif(stream, frames, Look(dpi=40, numbers=False))
+    film = Image.open(stream)
+    assert (film.format, film.n_frames, film.info["loop"]) == ("GIF", 3, 0)
+    pictures = []
+    for i in range(3):
+        film.seek(i)
+        pictures.append(np.asarray(film.convert("RGB")))
+    assert (pictures[0] != pictures[1]).any()
+    assert (pictures[0] != pictures[2]).any()
+    white = np.abs(pictures[0][:3].astype(int) - 255).max()
+    assert white <= 8
+
+
+def test_the_same_records_make_the_same_film(random_attention):
+    films = [BytesIO(), BytesIO()]
+    for film in films:
+        write_gif(film, [random_attention()] * 2, Look(dpi=40))
+    assert films[0].getvalue() == films[1].getvalue()
+
+
+def test_a_film_of_many_frames_is_thinned(random_map):
+    frames = [Attention(Source(""), (random_map(seed=i),)) for i in range(90)]
+    stream = BytesIO()
+    write_gif(stream, frames, Look(dpi=20))
+    assert Image.open(stream).n_frames == 40
