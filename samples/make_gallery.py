@@ -1,12 +1,16 @@
-"""Make every picture of the gallery again: python samples/make_gallery.py"""
+"""Make every picture of the gallery again, or some: python samples/make_gallery.py [heatmap.png …]"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mhaviz.cli import main
 
 GALLERY = Path(__file__).parent / "gallery"
 SENTENCE = "I wonder what will come next!"
+DEPOSIT = "I am going to deposit my money at the bank"
+TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation"]
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
 
 PICTURES: dict[str, list[str]] = {
@@ -25,13 +29,17 @@ PICTURES: dict[str, list[str]] = {
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
     "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],
     "compare-projections.png": ["compare-projections", *CPU],
-    "explain.png": [
-        "explain",
-        "I am going to deposit my money at the bank",
-        "--token",
-        "deposit",
-        "--head",
-        "2",
+    "explain.png": ["explain", DEPOSIT, "--token", "deposit", "--head", "2", *CPU],
+    "explain-translation.png": ["explain", *TRANSLATED, "--token", "le", *CPU],
+    "translation.png": ["heatmap", *TRANSLATED, *CPU],
+    "evaluation.png": ["train", "--evaluate", "translation", *CPU],
+    "training.png": [
+        "train",
+        "translation",
+        "-o",
+        "{folder}/t.safetensors",
+        "--animate",
+        "{gallery}/training.gif",
         *CPU,
     ],
     "compare-implementations.png": ["compare-implementations", *CPU],
@@ -40,11 +48,16 @@ PICTURES: dict[str, list[str]] = {
 }
 
 
-def make_all() -> int:
-    """Make the pictures; return the exit status."""
+def make_all(names: Sequence[str]) -> int:
+    """Make the pictures of these names, or all; return the exit status."""
     GALLERY.mkdir(exist_ok=True)
-    return max(main([*words, "-q", "-o", str(GALLERY / name)]) for name, words in PICTURES.items())
+    statuses = [0]
+    with TemporaryDirectory() as folder:
+        for name in names or PICTURES:
+            words = [word.format(folder=folder, film=GALLERY / "training.gif") for word in PICTURES[name]]
+            statuses.append(main([*words, "-q", "-o", str(GALLERY / name)]))
+    return max(statuses)
 
 
 if __name__ == "__main__":
-    sys.exit(make_all())
+    sys.exit(make_all(sys.argv[1:]))

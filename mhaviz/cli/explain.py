@@ -10,6 +10,7 @@ from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.cli.token_choice import choose_token
 from mhaviz.errors import ArgumentError
+from mhaviz.layer.tokens import tokenize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,6 +59,9 @@ def explain(
     require_some(texts)
     require_one("explain", texts)
     require_words("--target", target)
+
+    if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
+        choose_token(token, tokenize(texts[0] if target is None else target))
 
     from mhaviz.studies import explanation
     from mhaviz.views.look import Look
