@@ -56,3 +56,15 @@ def test_vocabulary_numbers_words_as_they_appear_and_pads():
     assert vocabulary.ids(["a"], length=3) == [3, Vocabulary.PADDING, Vocabulary.PADDING]
     with pytest.raises(KeyError):
         vocabulary.ids(["dog"])
+
+
+def test_vocabulary_knows_its_words():
+    vocabulary = Vocabulary([[START, END], ["the", "cat"]])
+    assert vocabulary.words == (START, END, "the", "cat")
+    assert [vocabulary.word(number) for number in vocabulary.ids(["cat", "the"])] == ["cat", "the"]
+    assert "cat" in vocabulary
+    assert "dog" not in vocabulary
+
+
+def test_no_sentence_has_a_word_like_a_mark():
+    assert tokenize(f"{START} a {END}") == ["start", "a", "end"]
