@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -27,6 +29,17 @@ def resolve_device(name: str) -> torch.device:
     if (name != "cuda" and name not in there) or (name == "cuda" and not gpus):
         raise MhavizError(f"device {name} is not there: PyTorch finds {', '.join(there)}; use one of these, or auto")
     return torch.device(name)
+
+
+@contextmanager
+def cpu_threads(number: int) -> Iterator[None]:
+    """Let PyTorch compute with so many threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:

@@ -1,6 +1,7 @@
 """The program, its commands, and what becomes of errors."""
 
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,13 @@ from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
+
+def _joined(text: str) -> str:
+    """A docstring with each paragraph on one line: it is the terminal's width that breaks them, not the source's."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 app = typer.Typer(
     name="mhaviz",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,7 +46,7 @@ for command in (
     train,
     report,
 ):
-    app.command()(command)
+    app.command(help=_joined(command.__doc__ or ""))(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -39,8 +39,8 @@ def compare_scaling(
     """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
 
     Without a sentence: the first of the worked example. Of a trained model it is source-target attention that is
-    compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax
-    saturates as d_key grows, and its Jacobian, through which gradients pass, vanishes.
+    compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax saturates as d_key grows, and
+    its Jacobian, through which gradients pass, vanishes.
 
     Output: a .png, .svg, .pdf or .json file.
     """

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mhaviz.cli.corpora import BUILT_IN, read_corpus
 from mhaviz.cli.delivery import Delivery
 from mhaviz.errors import ArgumentError
+from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,20 +25,22 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
         ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
         MhavizError: a file that cannot be read.
     """
+    from mhaviz.devices import resolve_device
+    from mhaviz.sources.learning import evaluate
     from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.studies.alignment import alignment_errors
-    from mhaviz.training.checkpoint import load_checkpoint
+    from mhaviz.training.loading import load_checkpoint
     from mhaviz.views.look import Look
 
     look = Look(dpi=dpi)
     checkpoint = load_checkpoint(name)
-    model = TrainedModel(checkpoint, device)
-    pairs, notice = _not_trained_on(checkpoint, name, corpus)
-    evaluation = model.evaluate(pairs)
-    aligned = [pair for pair in pairs if pair.alignment]
-    if aligned:
-        gold = [pair.alignment or () for pair in aligned]
-        evaluation = replace(evaluation, alignment=alignment_errors(model.source_target_maps(aligned), gold))
+    chosen_device = resolve_device(device)
+    pairs, notice = _sentences(checkpoint, name, corpus)
+    evaluation = evaluate(checkpoint, pairs, held_out=notice is None, device=chosen_device)
+    gold = [(pair, pair.alignment) for pair in pairs if pair.alignment is not None]
+    if any(alignment for _, alignment in gold):
+        maps = TrainedModel(checkpoint, str(chosen_device)).source_target_maps([pair for pair, _ in gold])
+        evaluation = replace(evaluation, alignment=alignment_errors(maps, [alignment for _, alignment in gold]))
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.training import evaluation_figure
@@ -52,7 +55,7 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     delivery.deliver(evaluation, draw, view, notice=notice)
 
 
-def _not_trained_on(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tuple[Sequence[Pair], str | None]":
+def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tuple[Sequence[Pair], str | None]":
     """What is held out of the checkpoint's own corpus, or all of another; and what to tell of it."""
     from mhaviz.training.grammar import NAME
 
@@ -64,5 +67,8 @@ def _not_trained_on(checkpoint: "Checkpoint", name: str, corpus: str | None) -> 
     read = read_corpus(corpus or BUILT_IN, checkpoint.task, checkpoint.plan.seed)
     if read.fingerprint == checkpoint.fingerprint:
         return read.held_out, None
-    notice = f"the checkpoint has learnt from {checkpoint.corpus} and not from these sentences: all are evaluated"
+    notice = (
+        f"these are not just the sentences that the checkpoint has learnt from ({visible(checkpoint.corpus)}): all of "
+        f"them are evaluated, also those that it may have been trained on"
+    )
     return read.pairs, notice

@@ -61,7 +61,9 @@ def explain(
     require_words("--target", target)
 
     if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
-        choose_token(token, tokenize(texts[0] if target is None else target))
+        choose_token(
+            token, tokenize(target or texts[0]), "the target, whose words ask here" if target else "the sentence"
+        )
 
     from mhaviz.studies import explanation
     from mhaviz.views.look import Look
@@ -73,7 +75,8 @@ def explain(
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
     inputs = layer.head_inputs(texts, target, 1)
-    position = choose_token(token, inputs.inputs[0].query_tokens)
+    (studied,) = inputs.inputs
+    position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))
     explained = explanation.explain(inputs, position, chosen[0])
 
     def draw() -> "Sheet":
@@ -87,3 +90,7 @@ def explain(
         return ExplanationView(explained)
 
     delivery.deliver(explained, draw, view)
+
+
+def _asking(cross: bool) -> str:
+    return "the target, whose words are the queries" if cross else "the sentence"

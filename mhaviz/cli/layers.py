@@ -39,6 +39,6 @@ def choose_layer(
     if settled:
         raise ArgumentError(f"--checkpoint brings its own sizes, weights and masks; leave out {', '.join(settled)}")
     from mhaviz.sources.trained_model import TrainedModel
-    from mhaviz.training.checkpoint import load_checkpoint
+    from mhaviz.training.loading import load_checkpoint
 
     return TrainedModel(load_checkpoint(checkpoint), device, kind.value if kind else None)

@@ -6,16 +6,20 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """A function to be told how far the work is, from 0 to 1, and what comes next; the bar is gone when all is done."""
+def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A function to be told how far the work is, from 0 to 1, and what to say of it; the bar is gone when all is done.
+
+    ``time_left``: say how long it will take, for work that is even.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done, what: None
         return
 
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+    columns = [BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False)]
+    columns += [TimeRemainingColumn(), TextColumn("left")] if time_left else []
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda done, what: bar.update(task, completed=done, description=what)

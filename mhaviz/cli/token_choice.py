@@ -11,7 +11,7 @@ from mhaviz.views.labels import cut, visible
 _LISTED = 12  # tokens that an error lists
 
 
-def choose_token(text: str | None, tokens: Sequence[str]) -> int:
+def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentence") -> int:
     """The position of the token that ``text`` names: by its word, as ``tokenize`` would write it, or its position.
 
     A number that is also a word of the sentence is read as that word; "#3" is always the position.
@@ -23,7 +23,7 @@ def choose_token(text: str | None, tokens: Sequence[str]) -> int:
         ArgumentError: no token is named, or none that is there, or one that occurs several times.
     """
     if text is None:
-        raise ArgumentError(f"--token: expected a word of the sentence or its position; it has {_listed(tokens)}")
+        raise ArgumentError(f"--token: expected a word of {of} or its position; it has {_listed(tokens)}")
     found = [i for i, token in enumerate(tokens) if token == text]
     wanted = tokenize(text)
     if not found and not text.startswith("#") and len(wanted) == 1:
@@ -40,10 +40,10 @@ def choose_token(text: str | None, tokens: Sequence[str]) -> int:
             raise ArgumentError(f"--token: expected a position from 0 to {len(tokens) - 1}, got {int(match[1])}")
         return int(match[1])
     if len(wanted) > 1:
-        raise ArgumentError(f"--token: expected one word, got {len(wanted)}; the sentence has {_listed(tokens)}")
+        raise ArgumentError(f"--token: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
     near = difflib.get_close_matches(wanted[0], set(tokens), n=3) if wanted else []
     shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
-    raise ArgumentError(f"--token: “{_short(text)}” is not in the sentence; {shown}")
+    raise ArgumentError(f"--token: “{_short(text)}” is not in {of}; {shown}")
 
 
 def _listed(tokens: Sequence[str]) -> str:

@@ -1,11 +1,8 @@
 """mhaviz train"""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,27 +12,21 @@ from mhaviz.cli import options
 from mhaviz.cli.corpora import read_corpus
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.evaluation import evaluate_checkpoint
-from mhaviz.errors import ArgumentError, StoppedError
+from mhaviz.cli.film import Film
+from mhaviz.cli.progress import progress
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs
 from mhaviz.views.labels import visible
-from mhaviz.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mhaviz.records import Attention
-    from mhaviz.sources.trained_model import TrainedModel
-    from mhaviz.training.corpus import Corpus, Pair
-    from mhaviz.training.trainer import Progress, Trainer
+    from mhaviz.training.trainer import Trainer
     from mhaviz.views.figure.sheet import Sheet
-    from mhaviz.views.look import Look
 
 _MODEL, _TRAINING = "The model", "The training"
 _SETTLED = ("task", "d_model", "heads", "d_ff", "dropout", "batch_size", "learning_rate", "seed")
 """What a checkpoint brings with it."""
-
-_FILMED_WORDS = 10  # what a class can read on a wall
-_FILM_DPI = 80
 
 
 class TaskOption(StrEnum):
@@ -78,6 +69,9 @@ def train(
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where to train.", rich_help_panel=_TRAINING)
     ] = "auto",
+    threads: Annotated[
+        int, typer.Option(help="On the CPU; more pay for large models only.", rich_help_panel=_TRAINING)
+    ] = 1,
     d_model: Annotated[int, typer.Option("--d-model", help="Features of each word.", rich_help_panel=_MODEL)] = 64,
     heads: Annotated[int, typer.Option("--heads", help="Heads of each attention.", rich_help_panel=_MODEL)] = 4,
     d_ff: Annotated[int, typer.Option("--d-ff", help="Hidden features, feed-forward.", rich_help_panel=_MODEL)] = 128,
@@ -95,8 +89,8 @@ def train(
     first) is the gold alignment for --evaluate. Your own text is cut into sentences at . ! ? and at empty lines. A
     tenth of the sentences, 500 at most, is held out.
 
-    A checkpoint is written 20 times on the way, or every 250 steps if that is more often. Ctrl-C stops and keeps the
-    last; --resume goes on from there.
+    A checkpoint is written at every twentieth of the way, and every 250 steps at the latest. Ctrl-C stops and keeps
+    the last; --resume goes on from there, and ends as if it had never stopped, unless it asks for other --steps.
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
@@ -108,7 +102,7 @@ def train(
     if animate is not None:
         check_outputs([animate], (".gif",))
     if evaluate is not None:
-        unheeded = options.given(context, ("resume", "animate", "steps", *_SETTLED))
+        unheeded = options.given(context, ("resume", "animate", "steps", "threads", *_SETTLED))
         if unheeded:
             raise ArgumentError(f"--evaluate does not train; leave out {', '.join(unheeded)}")
         evaluate_checkpoint(evaluate, corpus, device, delivery, dpi)
@@ -122,8 +116,10 @@ def train(
         )
 
     from mhaviz.devices import resolve_device
+    from mhaviz.sources.learning import training_record
     from mhaviz.sources.trained_model import TrainedModel
-    from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, load_checkpoint
+    from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
+    from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer
     from mhaviz.views.look import Look
 
@@ -141,20 +137,18 @@ def train(
         sizes, plan = Sizes(d_model, heads, d_ff, dropout), Plan(steps, batch_size, learning_rate, seed)
         learnt_from = read_corpus(corpus, task.value, seed)
         checkpoint = Checkpoint.untrained(learnt_from, sizes, plan)
-    trainer = Trainer(checkpoint, learnt_from, chosen_device)
-    model = TrainedModel(checkpoint, str(chosen_device))
-    frames = _Film(model, learnt_from) if animate else None
-    with _explained(trainer, path):
-        for progress in _with_bar(trainer, shown=not quiet):
-            if progress.milestone is not None:
-                checkpoint.save(path)
-                if frames is not None:
-                    frames.expose()
-    _tell(quiet, path)
-    if animate is not None and frames is not None:
-        frames.save(animate, Look(dpi=_FILM_DPI, numbers=False))
-        _tell(quiet, animate)
-    training = model.history()
+    trainer = Trainer(checkpoint, learnt_from, chosen_device, threads)
+    film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
+    if learnt_from.repeated:
+        _tell(quiet, f"{learnt_from.repeated:,} sentences that occur more than once are taken once")
+    if not resume and path.exists():
+        _tell(quiet, f"{visible(str(path))} will be replaced; --resume would go on from it")
+    _train(trainer, path, film, quiet)
+    _tell(quiet, f"saved {visible(str(path))}")
+    if animate is not None and film is not None:
+        film.save(animate)
+        _tell(quiet, f"saved {visible(str(animate))}")
+    training = training_record(checkpoint, chosen_device)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.training import training_figure
@@ -169,62 +163,29 @@ def train(
     delivery.deliver(training, draw, view)
 
 
-def _tell(quiet: bool, path: Path) -> None:
-    if not quiet:
-        print(f"mhaviz: saved {visible(str(path))}", file=sys.stderr)
-
-
-class _Film:
-    """The maps of one held-out sentence, from before the training on."""
-
-    def __init__(self, model: "TrainedModel", corpus: "Corpus") -> None:
-        self._model, self._pair, self._frames = model, filmed_pair(corpus), list["Attention"]()
-        self.expose()
-
-    def expose(self) -> None:
-        self._frames.append(self._model.attend_pairs([self._pair]))
-
-    def save(self, path: Path, look: "Look") -> None:
-        from mhaviz.views.animation import write_gif
-
-        write_whole([(path, partial(write_gif, frames=self._frames, look=look))])
-
-
-def filmed_pair(corpus: "Corpus") -> "Pair":
-    """The longest held-out pair of those that are short enough to be read on a wall."""
-    short = [pair for pair in corpus.held_out if max(len(pair.source), len(pair.target)) <= _FILMED_WORDS]
-    return max(short, key=lambda pair: len(pair.target)) if short else corpus.held_out[0]
-
-
-@contextmanager
-def _explained(trainer: "Trainer", path: Path) -> Iterator[None]:
-    """Say what an interrupt leaves behind."""
-    begun = trainer.checkpoint.step
-    try:
-        yield
-    except KeyboardInterrupt:
-        step = trainer.checkpoint.step
-        kept = f"{path} holds step {step:,}, go on with --resume" if step > begun else "nothing new was saved"
-        raise StoppedError(f"interrupted; {kept}") from None
-
-
-def _with_bar(trainer: "Trainer", shown: bool) -> "Iterator[Progress]":
-    """The trainer's steps, with a progress bar if standard error is a terminal."""
-    if not shown or not sys.stderr.isatty():
-        yield from trainer.steps()
-        return
-
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as ProgressBar
-
+def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:
+    """Take all steps, save at every milestone, and say what is left where that does not come to its end."""
     from mhaviz.training.evaluation import SCORES
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
-    checkpoint = trainer.checkpoint
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=checkpoint.plan.steps, completed=checkpoint.step)
-        for progress in trainer.steps():
-            score = f", {SCORES[checkpoint.task]} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
-            bar.update(task, completed=progress.step, description=f"loss {progress.loss:.3f}{score}")
-            yield progress
+    checkpoint, saved = trainer.checkpoint, 0
+    score_name, total = SCORES[checkpoint.task], checkpoint.plan.steps
+    try:
+        with progress(quiet, time_left=True) as told:
+            for taken in trainer.steps():
+                if taken.milestone is not None:
+                    checkpoint.save(path)
+                    saved = taken.step
+                    if film is not None:
+                        film.expose()
+                score = f", held-out {score_name} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
+                told(taken.step / total, f"{taken.step:,} of {total:,} steps, loss {taken.loss:.3f}{score}")
+    except (KeyboardInterrupt, MhavizError) as error:
+        kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"
+        if isinstance(error, MhavizError):
+            raise MhavizError(f"{error}; {kept}") from error
+        raise StoppedError(f"interrupted; {kept}{', go on with --resume' if saved else ''}") from None
+
+
+def _tell(quiet: bool, notice: str) -> None:
+    if not quiet:
+        print(f"mhaviz: {notice}", file=sys.stderr)

@@ -9,7 +9,7 @@ from mhaviz.layer.transformer import Translator
 
 def decode_greedily(
     model: Translator, source_ids: Tensor, source_mask: Tensor | None, start: int, end: int, most: int
-) -> list[list[int]]:
+) -> list[tuple[list[int], bool]]:
     """Translate by always taking the next word with the largest logit.
 
     Args:
@@ -20,7 +20,7 @@ def decode_greedily(
         most: words after which a translation that has not ended is left as it is.
 
     Returns:
-        The numbers of each translation's words, without the marks.
+        The numbers of each translation's words, without the marks, and whether it ended.
     """
     with torch.no_grad():
         memory, _ = model.encode(source_ids, source_mask)
@@ -34,4 +34,5 @@ def decode_greedily(
             written = torch.cat([written, word[:, None]], dim=1)
             if ended.all():
                 break
-    return [[n for n in row if n not in (Vocabulary.PADDING, end)] for row in written[:, 1:].tolist()]
+    words = [[n for n in row if n not in (Vocabulary.PADDING, end)] for row in written[:, 1:].tolist()]
+    return list(zip(words, ended.tolist(), strict=True))

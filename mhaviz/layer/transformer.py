@@ -36,7 +36,7 @@ class AttentionBlock(nn.Module):
 
 
 class FeedForwardBlock(nn.Module):
-    """LayerNorm(X + dropout(max(0, X W1 + b1) W2 + b2)), for each position by itself. Section 3.3."""
+    """LayerNorm(X + dropout(dropout(max(0, X W1 + b1)) W2 + b2)), for each position by itself. Section 3.3."""
 
     def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
         super().__init__()

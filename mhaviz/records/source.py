@@ -11,7 +11,9 @@ class Source:
     Attributes:
         footnote: one line for people, such as "random weights, seed 0, d_model 512, 8 heads, cpu".
         details: the same for scripts, as plain JSON values.
+        remark: what a picture's reader should know of its rows and columns, in a few words.
     """
 
     footnote: str
     details: Mapping[str, object] = field(default_factory=dict)
+    remark: str = ""

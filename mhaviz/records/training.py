@@ -22,11 +22,11 @@ class LearningPoint:
 
 @dataclass(frozen=True)
 class Training:
-    """A training from its beginning, with the checkpoint's name.
+    """A training from its beginning.
 
     Attributes:
         task: what was learnt.
-        score_name: what the score is the share of.
+        score_name: what the score is the share of; ``scored_sentences``: of how many held-out ones.
         points: in order.
         steps: how many there were to be.
         training_sentences, held_out_sentences: how many.
@@ -40,6 +40,7 @@ class Training:
     steps: int
     training_sentences: int
     held_out_sentences: int
+    scored_sentences: int
     parameters: int
 
 
@@ -60,10 +61,11 @@ class AlignmentErrors:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A checkpoint on sentences that it has not been trained on.
+    """What a checkpoint gets right.
 
     Attributes:
         task, score_name, score: as in ``Training``.
+        held_out: whether all of the sentences are surely none that it has been trained on.
         perplexity: e to the mean cross-entropy of a word.
         sentences: how many.
         alignment: where there are gold alignments.
@@ -75,4 +77,5 @@ class Evaluation:
     score: float
     perplexity: float
     sentences: int
+    held_out: bool
     alignment: AlignmentErrors | None = None

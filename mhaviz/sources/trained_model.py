@@ -1,11 +1,9 @@
 """A model that has learnt something: its attention on sentences of the words that it knows."""
 
 import copy
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,32 +13,20 @@ from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.steps import Step, only, untraced
-from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import Decoded, LanguageModel, Translator
-from mhaviz.records import (
-    Attention,
-    AttentionMap,
-    Evaluation,
-    HeadInputs,
-    Kind,
-    LayerInputs,
-    LearningPoint,
-    ShapeTrace,
-    Source,
-    Training,
-)
+from mhaviz.records import Attention, AttentionMap, HeadInputs, Kind, LayerInputs, ShapeTrace
 from mhaviz.sources.batch import words_of
+from mhaviz.sources.known_words import require_known
+from mhaviz.sources.learning import checkpoint_source
 from mhaviz.sources.random_layer import VALUES_UP_TO
 from mhaviz.sources.recorder import StepRecorder
-from mhaviz.training.batch import PairBatch
+from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
-from mhaviz.training.corpus import MOST_WORDS, Pair, Task
-from mhaviz.training.evaluation import SCORES, held_out_score, perplexity, translate
+from mhaviz.training.corpus import Pair, Task
+from mhaviz.training.evaluation import translate, words_at_once
 
 KINDS: dict[Task, tuple[Kind, ...]] = {"translation": ("self", "masked", "cross"), "language": ("masked",)}
 """The attentions of a model for each task, in the order in which a sentence meets them."""
-
-_AT_ONCE = 100  # pairs
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,7 @@ class TrainedModel:
                 queries, keys = _tokens(pair, kind)
                 cut = weights[kind][i, :, : len(queries), : len(keys)].float().cpu().numpy()
                 maps.append(AttentionMap(queries, keys, cut, kind, sentence=i if len(pairs) > 1 else None))
-        return Attention(self._source(pairs, target_given), tuple(maps))
+        return Attention(checkpoint_source(self.checkpoint, self._device, pairs, target_given), tuple(maps))
 
     def head_inputs(
         self, sentences: Sequence[str], target: str | None = None, studied_heads: int | None = None
@@ -126,7 +112,7 @@ class TrainedModel:
         inputs = []
         for i, pair in enumerate(pairs):
             queries, keys = _tokens(pair, kind)
-            hidden_later = causal_mask(len(queries))[0, 0].numpy()
+            not_later = causal_mask(len(queries))[0, 0].numpy()
             inputs.append(
                 HeadInputs(
                     queries,
@@ -134,12 +120,12 @@ class TrainedModel:
                     heads["Q heads"][i, :, : len(queries)].numpy(),
                     heads["K heads"][i, :, : len(keys)].numpy(),
                     heads["V heads"][i, :, : len(keys)].numpy(),
-                    hidden_later if kind == "masked" else np.ones((len(queries), len(keys)), dtype=np.bool_),
+                    not_later if kind == "masked" else np.ones((len(queries), len(keys)), dtype=np.bool_),
                     kind,
                     i if len(pairs) > 1 else None,
                 )
             )
-        return LayerInputs(self._source(pairs, target is not None), tuple(inputs))
+        return LayerInputs(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(inputs))
 
     def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``RandomLayer.trace``."""
@@ -153,45 +139,14 @@ class TrainedModel:
         with recorder:
             self._run(batch, only(kind, recorder), model)
         tokens = tuple(_tokens(pair, kind)[0] for pair in pairs)
-        return ShapeTrace(self._source(pairs, target is not None), tuple(recorder.steps), tokens)
-
-    def history(self) -> Training:
-        """How the model learnt."""
-        c = self.checkpoint
-        return Training(
-            source=self._source(),
-            task=c.task,
-            score_name=SCORES[c.task],
-            points=tuple(LearningPoint(m.step, m.loss, m.score) for m in c.milestones),
-            steps=c.plan.steps,
-            training_sentences=c.sentences[0],
-            held_out_sentences=c.sentences[1],
-            parameters=sum(parameter.numel() for parameter in self._model.parameters()),
-        )
-
-    def evaluate(self, pairs: Sequence[Pair]) -> Evaluation:
-        """How much of these sentences it gets right; whether its attention aligns them is a study's question.
-
-        Raises:
-            ArgumentError: words that the model does not know.
-        """
-        c = self.checkpoint
-        self._check([word for pair in pairs for word in pair.target], "target word")
-        self._check([word for pair in pairs for word in pair.source], "source word")
-        return Evaluation(
-            source=self._source(),
-            task=c.task,
-            score_name=SCORES[c.task],
-            score=held_out_score(c, pairs, self._device),
-            perplexity=perplexity(c, pairs, self._device),
-            sentences=len(pairs),
+        return ShapeTrace(
+            checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(recorder.steps), tokens
         )
 
     def source_target_maps(self, pairs: Sequence[Pair]) -> tuple[AttentionMap, ...]:
         """Each pair's source-target attention while its own target is read; a row a word, none for the end mark."""
         maps: list[AttentionMap] = []
-        for first in range(0, len(pairs), _AT_ONCE):
-            some = pairs[first : first + _AT_ONCE]
+        for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(self.checkpoint)):
             weights = self._run(self._batch(some))["cross"].float().cpu().numpy()
             for p, a in zip(some, weights, strict=True):
                 cut = a[:, : len(p.target), : len(p.source)]
@@ -217,39 +172,19 @@ class TrainedModel:
         if target is not None and len(sentences) > 1:
             raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
         texts = [tuple(words_of(sentence)) for sentence in sentences]
+        c, translator = self.checkpoint, self.checkpoint.task == "translation"
         for words in texts:
-            self._check_length(words)
-            self._check(words, "source word" if self.checkpoint.task == "translation" else "word")
-        if self.checkpoint.task == "language":
+            require_known(words, c.source_vocabulary if translator else c.target_vocabulary, "source " * translator)
+        if not translator:
             if target is not None:
                 raise ArgumentError("a model of a language attends to one sentence, got a target as well; leave it out")
             return [Pair((), words) for words in texts]
         if target is not None:
             words = tuple(words_of(target))
-            self._check_length(words)
-            self._check(words, "target word")
+            require_known(words, c.target_vocabulary, "target ")
             return [Pair(texts[0], words)]
-        translations = translate(self.checkpoint, texts, self._device)
-        return [Pair(source, words) for source, words in zip(texts, translations, strict=True)]
-
-    def _check_length(self, words: Sequence[str]) -> None:
-        """Raise ArgumentError if a sentence is longer than any that a model is trained on."""
-        if len(words) > MOST_WORDS:
-            raise ArgumentError(
-                f"expected a sentence of at most {MOST_WORDS} words, as a trained model takes them, got {len(words)}; "
-                f"split it"
-            )
-
-    def _check(self, words: Sequence[str], what: Literal["source word", "target word", "word"]) -> None:
-        """Raise ArgumentError, with words that are near, if the model does not know one."""
-        known = self.checkpoint.source_vocabulary if what == "source word" else self.checkpoint.target_vocabulary
-        unknown = [word for word in dict.fromkeys(words) if word not in known]
-        if unknown:
-            named = ", ".join(f'"{word:.40}"{_near(word, known)}' for word in unknown[:8])
-            more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
-            raise ArgumentError(
-                f"expected {what}s that the checkpoint has learnt, {len(known.words):,} of them, got {named}{more}"
-            )
+        self._model.eval()
+        return translate(c, texts, self._device)
 
     def _batch(self, pairs: Sequence[Pair], device: torch.device | None = None) -> PairBatch:
         c = self.checkpoint
@@ -279,39 +214,9 @@ class TrainedModel:
         assert decoded.cross is not None
         return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
 
-    def _source(self, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
-        c = self.checkpoint
-        score = f", held-out {SCORES[c.task]} {c.milestones[-1].score:.2f}" if c.milestones else ""
-        corpus = repr(c.corpus)[1:-1]  # a footnote is one line, whatever the file is called
-        footnote = (
-            f"{c.task}, learnt in {c.step:,} steps from {corpus:.60}{score}; d_model {c.sizes.d_model}, "
-            f"{c.sizes.n_heads} heads, {self._device}"
-        )
-        details: dict[str, object] = {
-            "kind": "checkpoint",
-            "task": c.task,
-            "corpus": c.corpus,
-            "steps": c.step,
-            "seed": c.plan.seed,
-            "d_model": c.sizes.d_model,
-            "n_heads": c.sizes.n_heads,
-            "device": str(self._device),
-        }
-        if pairs:
-            details["sentences"] = [" ".join(pair.source or pair.target) for pair in pairs]
-        if pairs and c.task == "translation":
-            details |= {"translations": [" ".join(pair.target) for pair in pairs], "target_given": target_given}
-        return Source(footnote, details)
-
 
 def _tokens(pair: Pair, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of an attention's rows and columns."""
     if kind == "self":
         return pair.source, pair.source
-    read = (START, *pair.target)
-    return (read, read) if kind == "masked" else ((*pair.target, END), pair.source)
-
-
-def _near(word: str, vocabulary: Vocabulary) -> str:
-    near = difflib.get_close_matches(word[:40], vocabulary.words, n=3, cutoff=0.6)
-    return f" (near: {', '.join(near)})" if near else ""
+    return (pair.read, pair.read) if kind == "masked" else (pair.produced, pair.source)

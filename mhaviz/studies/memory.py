@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C._profiler import RecordScope
-from torch.autograd.profiler import profile
-from torch.autograd.profiler_util import MEMORY_EVENT_NAME
 
-_autograd: Any = torch.autograd  # its stubs know less of the profiler than there is
+try:  # PyTorch promises none of these names: where one is missing, the peak on the CPU cannot be told
+    from torch._C import _autograd as _untyped
+    from torch._C._profiler import RecordScope
+    from torch.autograd.profiler import profile
+    from torch.autograd.profiler_util import MEMORY_EVENT_NAME
+
+    _autograd: Any = _untyped  # its stubs know less of the profiler than there is
+    _CAN_WATCH = hasattr(_autograd, "_enable_profiler")
+except ImportError:
+    _CAN_WATCH = False
 
 # The library below PyTorch's profiler announces on standard error that it begins and ends; 6 is above all it says.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -60,6 +66,8 @@ def _peak_on_cpu(work: Callable[[], object]) -> Peak:
     ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
     ten times as long. So the profiler is asked for the scope of which there is nothing.
     """
+    if not _CAN_WATCH:
+        return UNWATCHED
     profiler: Any = profile(profile_memory=True, use_kineto=True)
     config, activities = profiler.config(), profiler.kineto_activities
     _autograd._prepare_profiler(config, activities)

@@ -120,6 +120,8 @@ class Laboratory:
                 pieces[i].learn(rung, firsts[i], peak)
             if wanted:
                 medians = self._take_turns({i: works[i] for i in running}, firsts)
+                for i in running:  # the first run warmed up, and may have been slow for that
+                    pieces[i].learn(rung, min(firsts[i], medians[i][0]), pieces[i].peak)
                 for i, reason in enumerate(skipped):
                     timings[i].append(reason or Timing(*medians[i], peak_bytes=peaks[i]))
         self.told(1, "")

@@ -1,12 +1,15 @@
 """Pairs as padded numbers: what the encoder reads, what the decoder reads, and what it is to say."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.layer.tokens import Vocabulary
 from mhaviz.training.corpus import Pair
+
+T = TypeVar("T")
 
 
 class PairBatch:
@@ -15,8 +18,8 @@ class PairBatch:
     Attributes:
         source_ids: (batch_size, source_length).
         source_mask: hides their padding, (batch_size, 1, 1, source_length); None where there is none.
-        read_ids: the start mark and the target, (batch_size, target_length + 1).
-        expected_ids: what comes next after each of these: the target and the end mark, in the same shape.
+        read_ids: what the decoder reads, (batch_size, target_length + 1).
+        expected_ids: what comes next after each of these, in the same shape.
     """
 
     def __init__(
@@ -25,8 +28,20 @@ class PairBatch:
         self.source_ids = padded_ids([pair.source for pair in pairs], source_words, device)
         padded = len({len(pair.source) for pair in pairs}) > 1
         self.source_mask = visible_words(self.source_ids) if padded else None
-        self.read_ids = padded_ids([(START, *pair.target) for pair in pairs], target_words, device)
-        self.expected_ids = padded_ids([(*pair.target, END) for pair in pairs], target_words, device)
+        self.read_ids = padded_ids([pair.read for pair in pairs], target_words, device)
+        self.expected_ids = padded_ids([pair.produced for pair in pairs], target_words, device)
+
+
+def in_batches(things: Sequence[T], length_of: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
+    """Cut them into runs that have, padded to the longest, at most ``most`` words; a longer one is alone."""
+    first, longest = 0, 0
+    for i, thing in enumerate(things):
+        longest = max(longest, length_of(thing))
+        if i > first and longest * (i + 1 - first) > most:
+            yield things[first:i]
+            first, longest = i, length_of(thing)
+    if first < len(things):
+        yield things[first:]
 
 
 def padded_ids(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, device: torch.device) -> Tensor:

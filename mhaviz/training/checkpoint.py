@@ -1,34 +1,38 @@
 """A model that has learnt something, as one .safetensors file: its weights, its words and how it came about.
 
 Tensors: ``model.NAME``, and, so that training can go on, Adam's ``adam.exp_avg.NAME`` and ``adam.exp_avg_sq.NAME``.
-Metadata: one key, ``mhaviz``, with JSON. Nothing in a file is ever run, and no size in it is believed before it fits.
+Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
 """
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_heads
+from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import LanguageModel, Translator
 from mhaviz.training.corpus import Corpus, Task
 from mhaviz.whole_files import write_whole
 
 FORMAT = 1
-SHIPPED = ("translation",)
-"""The checkpoints that come with mhaviz."""
+
+SCORED = 50
+"""How many held-out sentences a milestone's score is measured on; ``mhaviz train --evaluate`` takes all of them."""
+
+AVERAGES = ("exp_avg", "exp_avg_sq")
+"""What Adam keeps of each parameter: running averages of its gradient and of the gradient's square."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
-        if self.d_ff < 1:
+        if operator.index(self.d_ff) < 1:
             raise ArgumentError(f"d_ff: expected at least 1, got {self.d_ff}")
         if not 0 <= self.dropout < 1:
             raise ArgumentError(f"dropout: expected at least 0 and less than 1, got {self.dropout}")
@@ -59,12 +63,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name, size in (("steps", self.steps), ("batch_size", self.batch_size)):
-            if size < 1:
+            if operator.index(size) < 1:
                 raise ArgumentError(f"{name}: expected at least 1, got {size}")
         if not 0 < self.learning_rate < float("inf"):
             raise ArgumentError(f"learning_rate: expected a number above 0, got {self.learning_rate}")
-        if not 0 <= self.seed < 2**63:
-            raise ArgumentError(f"seed: expected a number from 0 to 2^63 - 1, got {self.seed}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,10 @@ class Milestone:
     step: int
     loss: float
     score: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.step, int) and self.step > 0 and self.loss >= 0 and 0 <= self.score <= 1):
+            raise ValueError(f"no milestone: {self!r:.100}")
 
 
 @dataclass
@@ -111,11 +118,15 @@ class Checkpoint:
         source = Vocabulary(pair.source for pair in corpus.pairs)
         target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
         _require_memory(sizes, len(source) + 2 * len(target))
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(plan.seed)
+        with seeded(plan.seed):
             model = build(corpus.task, sizes, len(source), len(target))
         counts = len(corpus.training), len(corpus.held_out)
         return cls(corpus.task, sizes, plan, source, target, corpus.name, corpus.fingerprint, counts, model)
+
+    @property
+    def scored(self) -> int:
+        """How many held-out sentences the score of a milestone is measured on."""
+        return min(SCORED, self.sentences[1])
 
     @property
     def step(self) -> int:
@@ -146,7 +157,7 @@ class Checkpoint:
             "corpus": {"name": self.corpus, "fingerprint": self.fingerprint, "sentences": self.sentences},
             "milestones": [asdict(milestone) for milestone in self.milestones],
         }
-        about["sha256"] = _checksum(about, tensors)
+        about["sha256"] = checksum(about, tensors)
         return save(tensors, {"mhaviz": json.dumps(about)})
 
 
@@ -163,107 +174,7 @@ def _require_memory(sizes: Sizes, words: int) -> None:
     require_memory(float32 * copies * parameters, torch.device("cpu"), "the training")
 
 
-def load_checkpoint(name: str) -> Checkpoint:
-    """Read a checkpoint: a file, or one of those that come with mhaviz. The model is in eval mode, on the CPU.
-
-    Raises:
-        MhavizError: there is none of this name, or the file is no checkpoint, cut off, altered, or of a later format.
-    """
-    path = _find(name)
-    try:
-        path.open("rb").close()
-        with safe_open(path, framework="pt") as file:
-            metadata = (file.metadata() or {}).get("mhaviz")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise MhavizError(
-            f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file ({error}); "
-            f"make one with mhaviz train"
-        ) from error
-    except OSError as error:
-        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
-    about = _parse(path, metadata)
-    if about.pop("sha256", None) != _checksum(about, tensors):
-        raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
-    try:
-        return _restore(about, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise MhavizError(f"{path} is not understood: its parts do not fit together ({error!r:.200})") from error
-
-
-def _find(name: str) -> Path:
-    path = Path(name)
-    if name in SHIPPED and not path.is_file():
-        return Path(str(resources.files("mhaviz.training") / f"{name}.safetensors"))
-    if not path.exists():
-        raise MhavizError(
-            f"there is no checkpoint {name}: expected a file made by mhaviz train, or one that comes with mhaviz "
-            f"({', '.join(SHIPPED)})"
-        )
-    return path
-
-
-def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
-    try:
-        about = json.loads(metadata or "null")
-    except (ValueError, RecursionError):
-        about = None
-    if isinstance(about, dict) and "maps" in about:
-        raise MhavizError(f"{path} holds attention maps, not a checkpoint; make one with mhaviz train")
-    if not isinstance(about, dict) or "checkpoint" not in about:
-        raise MhavizError(f"{path} is no checkpoint of mhaviz, as its metadata would say; make one with mhaviz train")
-    if about["checkpoint"] != FORMAT:
-        raise MhavizError(
-            f"{path} is a checkpoint of format {about['checkpoint']}, written by mhaviz {about.get('mhaviz')}; this is "
-            f"mhaviz {__version__}, which reads format {FORMAT}: use the other, or train again"
-        )
-    return about
-
-
-def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    task, sizes, plan = cast(Task, about["task"]), Sizes(**about["sizes"]), Plan(**about["plan"])
-    source, target = (Vocabulary([tuple(map(str, about[f"{side}_words"]))]) for side in ("source", "target"))
-    target.ids([START, END])
-    weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
-    _check_sizes(task, sizes, len(source), len(target), weights)
-    with torch.random.fork_rng(devices=[]):
-        model = build(task, sizes, len(source), len(target)).eval()
-    model.load_state_dict(weights)
-    corpus = about["corpus"]
-    return Checkpoint(
-        task,
-        sizes,
-        plan,
-        source,
-        target,
-        str(corpus["name"]),
-        str(corpus["fingerprint"]),
-        tuple(map(int, corpus["sentences"])),  # type: ignore[arg-type]
-        model,
-        tuple(Milestone(**milestone) for milestone in about["milestones"]),
-        optimizer,
-    )
-
-
-def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless the file has tensors of these sizes, so that no more is allocated than they take."""
-    expected = {
-        "decoder_self.attention.Wq.weight": (sizes.d_model, sizes.d_model),
-        "decoder_forward.W1.weight": (sizes.d_ff, sizes.d_model),
-        "output.weight": (target_size, sizes.d_model),
-    }
-    if task == "translation":
-        expected["source_embeddings.lookup.weight"] = (source_size, sizes.d_model)
-    for name, shape in expected.items():
-        if tuple(weights[name].shape) != shape:
-            raise ValueError(f"{name} is {tuple(weights[name].shape)}, not {shape}")
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-
-def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of the metadata and of every number, in the order of their names."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):

@@ -10,7 +10,7 @@ from random import Random
 from typing import Literal
 
 from mhaviz.errors import MhavizError
-from mhaviz.layer.tokens import tokenize
+from mhaviz.layer.tokens import END, START, tokenize
 
 Task = Literal["translation", "language"]
 
@@ -31,24 +31,34 @@ class Pair:
         source, target: their words.
         alignment: (position in source, position in target) of the words that are each other's translation; None where
             nobody has said.
+        ended: False for a translation that was cut off.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     alignment: tuple[tuple[int, int], ...] | None = None
+    ended: bool = True
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What the decoder reads: the start mark, and the target but for what is last to be produced."""
+        return (START, *self.target) if self.ended else (START, *self.target[:-1])
+
+    @property
+    def produced(self) -> tuple[str, ...]:
+        """What the decoder is to say next after each word that it reads: the target and the end mark."""
+        return (*self.target, END) if self.ended else self.target
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences to learn from, and sentences that are held out: the two parts share none.
-
-    ``name``: what it is, for people.
-    """
+    """Sentences to learn from, and sentences that are held out: the two parts share no source sentence."""
 
     task: Task
     name: str
     training: tuple[Pair, ...]
     held_out: tuple[Pair, ...]
+    repeated: int = 0
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -72,11 +82,13 @@ def read_pairs(path: Path, seed: int = 0) -> Corpus:
             cannot be read or leads nowhere (the message names the line); or nothing could be held out.
     """
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
+    repeated = 0
     for number, line in enumerate(_read(path).split("\n"), start=1):
-        if line.strip():
+        if line.strip() or "\t" in line:
             pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
+            repeated += (pair.source, pair.target) in pairs
             pairs.setdefault((pair.source, pair.target), pair)
-    return _hold_out("translation", path.name, tuple(pairs.values()), seed, f"{path}: expected pairs")
+    return _hold_out("translation", path, tuple(pairs.values()), seed, repeated)
 
 
 def read_text(path: Path, seed: int = 0) -> Corpus:
@@ -88,12 +100,14 @@ def read_text(path: Path, seed: int = 0) -> Corpus:
         MhavizError: the file cannot be read, or has too few sentences for one to be held out.
     """
     sentences: dict[tuple[str, ...], None] = {}
+    repeated = 0
     for sentence in _SENTENCE_END.split(_read(path)):
         words = tokenize(sentence)
         for start in range(0, len(words), MOST_WORDS):
-            sentences[tuple(words[start : start + MOST_WORDS])] = None
-    pairs = tuple(Pair((), words) for words in sentences)
-    return _hold_out("language", path.name, pairs, seed, f"{path}: expected a text")
+            piece = tuple(words[start : start + MOST_WORDS])
+            repeated += piece in sentences
+            sentences[piece] = None
+    return _hold_out("language", path, tuple(Pair((), words) for words in sentences), seed, repeated)
 
 
 def _read(path: Path) -> str:
@@ -141,7 +155,7 @@ def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where:
     for link in text.split():
         match = re.fullmatch(r"(\d{1,9})-(\d{1,9})", link, re.ASCII)
         if not match:
-            raise MhavizError(f"{where}: expected links such as 0-0 1-2, got {link!r}")
+            raise MhavizError(f"{where}: expected links such as 0-0 1-2, got {link[:40]!r}")
         ends = int(match[1]), int(match[2])
         for name, end, side in zip(("source", "target"), ends, sides, strict=True):
             if end >= len(side):
@@ -152,15 +166,17 @@ def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where:
     return tuple(links)
 
 
-def _hold_out(task: Task, name: str, pairs: Sequence[Pair], seed: int, expected: str) -> Corpus:
+def _hold_out(task: Task, path: Path, pairs: Sequence[Pair], seed: int, repeated: int) -> Corpus:
     """Keep some sentences from training, with all their translations."""
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
         groups.setdefault(pair.source or pair.target, []).append(pair)
     if len(groups) < 2:
         got = "one" if groups else "none"
+        expected = "pairs" if task == "translation" else "a text"
         raise MhavizError(
-            f"{expected} of at least 2 different sentences, so that one can be held out, got {got}; add more"
+            f"{path}: expected {expected} of at least 2 different sentences, so that one can be held out, got {got}; "
+            f"add more"
         )
     order = list(groups)
     Random(seed).shuffle(order)
@@ -169,4 +185,4 @@ def _hold_out(task: Task, name: str, pairs: Sequence[Pair], seed: int, expected:
     def of(sentences: Iterable[tuple[str, ...]]) -> tuple[Pair, ...]:
         return tuple(pair for sentence in sentences for pair in groups[sentence])
 
-    return Corpus(task, name, of(order[n_held_out:]), of(order[:n_held_out]))
+    return Corpus(task, path.name, of(order[n_held_out:]), of(order[:n_held_out]), repeated)

@@ -9,14 +9,14 @@ from torch import Tensor
 from mhaviz.layer.decoding import decode_greedily
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import Translator
-from mhaviz.training.batch import PairBatch, padded_ids, visible_words
+from mhaviz.training.batch import PairBatch, in_batches, padded_ids, visible_words
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair, Task
 
 SCORES: dict[Task, str] = {"translation": "exact match", "language": "next word right"}
 """What ``held_out_score`` is the share of."""
 
-_AT_ONCE = 100  # sentences
+_MOST_LOGITS = 20_000_000  # at once; 80 MB
 
 
 def next_word_logits(checkpoint: Checkpoint, batch: PairBatch) -> Tensor:
@@ -28,23 +28,27 @@ def next_word_logits(checkpoint: Checkpoint, batch: PairBatch) -> Tensor:
     return model.decode(batch.read_ids).logits
 
 
-def translate(
-    checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device: torch.device
-) -> list[tuple[str, ...]]:
-    """Greedy translations of sentences of known words, by a translator in eval mode."""
+def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device: torch.device) -> list[Pair]:
+    """Sentences of known words with their greedy translations, by a translator in eval mode."""
     assert isinstance(checkpoint.model, Translator)
     start, end = checkpoint.target_vocabulary.ids([START, END])
-    translations: list[tuple[str, ...]] = []
-    for first in range(0, len(sentences), _AT_ONCE):
-        ids = padded_ids(sentences[first : first + _AT_ONCE], checkpoint.source_vocabulary, device)
-        most = most_words(ids.shape[1])
-        for row in decode_greedily(checkpoint.model, ids, visible_words(ids), start, end, most):
-            translations.append(tuple(map(checkpoint.target_vocabulary.word, row)))
-    return translations
+    pairs: list[Pair] = []
+    for some in in_batches(sentences, lambda source: most_words(len(source)), words_at_once(checkpoint)):
+        ids = padded_ids(some, checkpoint.source_vocabulary, device)
+        written = decode_greedily(checkpoint.model, ids, visible_words(ids), start, end, most_words(ids.shape[1]))
+        for source, (row, ended) in zip(some, written, strict=True):
+            words = tuple(map(checkpoint.target_vocabulary.word, row))
+            pairs.append(Pair(tuple(source), words, ended=ended))
+    return pairs
+
+
+def words_at_once(checkpoint: Checkpoint) -> int:
+    """How many words to predict together, so that their logits stay small."""
+    return max(_MOST_LOGITS // len(checkpoint.target_vocabulary), 1)
 
 
 def most_words(source_length: int) -> int:
-    """Words after which a translation of a source of this length is left as it is."""
+    """Words after which a translation of a source of this length is cut off."""
     return 3 * source_length // 2 + 10
 
 
@@ -52,8 +56,8 @@ def held_out_score(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.
     """The share of translations that are the expected ones word for word, or of next words that are guessed."""
     checkpoint.model.eval()
     if checkpoint.task == "translation":
-        translations = translate(checkpoint, [pair.source for pair in pairs], device)
-        return sum(words == pair.target for words, pair in zip(translations, pairs, strict=True)) / len(pairs)
+        written = translate(checkpoint, [pair.source for pair in pairs], device)
+        return sum(ours.target == pair.target for ours, pair in zip(written, pairs, strict=True)) / len(pairs)
     right = total = 0
     for logits, expected in _guesses(checkpoint, pairs, device):
         right += int((logits.argmax(dim=-1) == expected).sum())
@@ -70,8 +74,7 @@ def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.devi
 
 def _guesses(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """The logits, (words, vocab_size), and the numbers, (words,), of all words that are to be said."""
-    for first in range(0, len(pairs), _AT_ONCE):
-        some = pairs[first : first + _AT_ONCE]
+    for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(checkpoint)):
         batch = PairBatch(some, checkpoint.source_vocabulary, checkpoint.target_vocabulary, device)
         said = batch.expected_ids != Vocabulary.PADDING
         with torch.no_grad():

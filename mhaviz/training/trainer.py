@@ -1,7 +1,9 @@
-"""The training itself: Adam on the cross-entropy of the next word. Vaswani et al. 2017, section 5.
+"""The training itself: Adam on the cross-entropy of the next word.
 
-What a step does follows from the seed and its number alone: which sentences it sees, what its dropout drops. So a
-training that was interrupted and resumed ends in the same weights as one that was not.
+Adam's β and ε are those of Vaswani et al. 2017, section 5.3; the learning rate goes up and down in straight lines.
+
+What a step does follows from the plan and its number alone: which sentences it sees, what its dropout drops. So a
+training that was interrupted and resumed ends in the same weights as one that was not, if its plan stays the same.
 """
 
 import math
@@ -12,18 +14,16 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from mhaviz.devices import cpu_threads, require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.training.batch import PairBatch
-from mhaviz.training.checkpoint import Checkpoint, Milestone
+from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint, Milestone
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
 MILESTONES, MOST_STEPS_BETWEEN = 20, 250
-"""How often in a training the held-out score is measured, and after how many steps at the latest."""
-
-SCORED = 50
-"""How many held-out sentences that score is measured on; ``mhaviz train --evaluate`` takes all of them."""
+"""How often in a training the held-out score is measured, at least, and after how many steps at the latest."""
 
 _WARM_UP = 0.1  # of the steps
 
@@ -44,13 +44,21 @@ class Trainer:
         checkpoint: where to begin; it moves on with every milestone.
         corpus: the one that it was made for.
         device: where to compute. The checkpoint's model is moved there.
+        threads: on the CPU. A small model is fastest with one where others compute as well, and what it learns then
+            does not depend on the machine's number of cores.
 
     Raises:
-        ArgumentError: the corpus is another one, the checkpoint holds nothing to go on from, or has nothing left to do.
+        MhavizError: a step does not fit into memory.
+        ArgumentError: no threads, another corpus, or a checkpoint that holds nothing to go on from or has nothing left
+            to do.
     """
 
-    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
+    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
         _check(checkpoint, corpus)
+        _require_memory(checkpoint, corpus, device)
+        if threads < 1:
+            raise ArgumentError(f"threads: expected at least 1, got {threads}")
+        self._threads = threads
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
         self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)
         self._parameters = dict(checkpoint.model.to(device).named_parameters())
@@ -60,7 +68,7 @@ class Trainer:
         if checkpoint.optimizer:
             taken = torch.tensor(float(checkpoint.step), device=device)
             for name, parameter in self._parameters.items():
-                averages = {key: checkpoint.optimizer[f"{key}.{name}"].to(device) for key in _AVERAGES}
+                averages = {key: checkpoint.optimizer[f"{key}.{name}"].to(device) for key in AVERAGES}
                 self._adam.state[parameter] = {"step": taken.clone(), **averages}
 
     def steps(self) -> Iterator[Progress]:
@@ -70,20 +78,22 @@ class Trainer:
             MhavizError: the loss is no longer a number.
         """
         total = self.checkpoint.plan.steps
-        every = min(max(total // MILESTONES, 1), MOST_STEPS_BETWEEN)
+        every = min(math.ceil(total / MILESTONES), MOST_STEPS_BETWEEN)
         since_last: list[float] = []
         for step in range(self.checkpoint.step + 1, total + 1):
             loss = self._take(step)
-            if not math.isfinite(loss):
+            milestone_is_due = step % every == 0 or step == total
+            if not math.isfinite(loss) or (milestone_is_due and not self._is_finite()):
                 raise MhavizError(
-                    f"the loss is no longer a number ({loss}) at step {step}; use a learning rate smaller than "
-                    f"{self.checkpoint.plan.learning_rate:g}"
+                    f"the loss is no longer a number at step {step:,}: training has diverged; use a learning rate "
+                    f"smaller than {self.checkpoint.plan.learning_rate:g}"
                 )
             since_last.append(loss)
-            if step % every and step < total:
+            if not milestone_is_due:
                 yield Progress(step, loss)
                 continue
-            score = held_out_score(self.checkpoint, self._corpus.held_out[:SCORED], self._device)
+            with cpu_threads(self._threads):
+                score = held_out_score(self.checkpoint, self._corpus.held_out[:SCORED], self._device)
             milestone = Milestone(step, sum(since_last) / len(since_last), score)
             since_last = []
             self.checkpoint.milestones += (milestone,)
@@ -95,14 +105,15 @@ class Trainer:
         self.checkpoint.model.train()
         for group in self._adam.param_groups:
             group["lr"] = self._learning_rate(step)
+        pairs = [self._corpus.training[i] for i in self._order.at(step)]
         gpus = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=gpus):
+        with torch.random.fork_rng(devices=gpus), cpu_threads(self._threads):
             torch.manual_seed(self.checkpoint.plan.seed + step)
-            loss = self._loss([self._corpus.training[i] for i in self._order.at(step)])
-        self._adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._adam.step()
-        return loss.item()
+            loss = self._loss(pairs)
+            self._adam.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._adam.step()
+            return loss.item()
 
     def _loss(self, pairs: Sequence[Pair]) -> Tensor:
         """Mean cross-entropy of every word given those before it, in nats. Padding does not count."""
@@ -110,6 +121,10 @@ class Trainer:
         batch = PairBatch(pairs, checkpoint.source_vocabulary, checkpoint.target_vocabulary, self._device)
         logits = next_word_logits(checkpoint, batch)
         return nnf.cross_entropy(logits.flatten(0, 1), batch.expected_ids.flatten(), ignore_index=Vocabulary.PADDING)
+
+    def _is_finite(self) -> bool:
+        """Whether all weights are numbers still: the loss tells of them only a step later."""
+        return all(bool(parameter.isfinite().all()) for parameter in self._parameters.values())
 
     def _learning_rate(self, step: int) -> float:
         """Up in a straight line to the highest, then down to nearly nothing."""
@@ -119,10 +134,7 @@ class Trainer:
 
     def _averages(self) -> dict[str, Tensor]:
         states = {name: self._adam.state[parameter] for name, parameter in self._parameters.items()}
-        return {f"{key}.{name}": state[key].clone() for name, state in states.items() for key in _AVERAGES}
-
-
-_AVERAGES = ("exp_avg", "exp_avg_sq")  # Adam's, of the gradient and of its square
+        return {f"{key}.{name}": state[key].clone() for name, state in states.items() for key in AVERAGES}
 
 
 class _Order:
@@ -134,7 +146,7 @@ class _Order:
 
     def at(self, step: int) -> list[int]:
         """Their numbers; steps count from 1."""
-        epoch, place = divmod(step - 1, self._sentences // self._size)
+        epoch, place = divmod(step - 1, math.ceil(self._sentences / self._size))
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(self._seed + epoch)
             self._epoch, self._shuffled = epoch, torch.randperm(self._sentences, generator=generator).tolist()
@@ -151,5 +163,16 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
         raise ArgumentError("this checkpoint holds no state of its optimizer, so that it cannot be resumed; train anew")
     if checkpoint.step >= checkpoint.plan.steps:
         raise ArgumentError(
-            f"this checkpoint has had all of its {checkpoint.plan.steps} steps; ask for more with --steps"
+            f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "
+            f"{checkpoint.plan.steps:,}; ask for more with --steps"
         )
+
+
+def _require_memory(checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
+    """Of a step with the longest sentences: logits and features with their gradients, scores and weights likewise."""
+    float32, sizes = 4, checkpoint.sizes
+    longest = max(max(len(pair.read), len(pair.source)) for pair in corpus.training)
+    logits, features = 4 * len(checkpoint.target_vocabulary), 100 * sizes.d_model + 10 * sizes.d_ff
+    weights = 3 * 5 * sizes.n_heads * longest
+    batch_size = min(checkpoint.plan.batch_size, len(corpus.training))
+    require_memory(float32 * batch_size * longest * (logits + features + weights), device, "a step of the training")

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
+
 from mhaviz.records import Attention
 from mhaviz.views.captions import evenly
+from mhaviz.views.colours import palette
 from mhaviz.views.look import Look
 
 if TYPE_CHECKING:
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 _FRAME, _LAST_FRAME = 500, 3000  # milliseconds
 _MOST_FRAMES = 40
-_COLOURS = 64  # of a frame; the maps have one scale of colours
+_GREYS = 32  # between ink and paper
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None:
@@ -28,20 +31,35 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    palette = canvases[len(canvases) // 2].quantize(_COLOURS)  # one for all: what stays the same is then stored once
-    first, *rest = (canvas.quantize(palette=palette, dither=Image.Dither.NONE) for canvas in canvases)
+    colours = _palette(look)
+    first, *rest = (canvas.quantize(palette=colours, dither=Image.Dither.NONE) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
+
+
+def _palette(look: Look) -> "Image":
+    """The scale of the weights, and greys for everything else: no frame lacks a colour that another has."""
+    from PIL import Image
+
+    greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8).repeat(3).reshape(-1, 3)
+    weights = palette(look.cmap)[np.linspace(0, 255, 256 - _GREYS).astype(int)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(np.concatenate([greys, weights]).tobytes())
+    return image
 
 
 def _pictures(frames: Sequence[Attention], look: Look) -> "Iterator[Image]":
     from PIL.Image import open as open_image
 
     from mhaviz.views.figure.heatmap import heatmap_figure
-    from mhaviz.views.figure.sheet import house_style
+    from mhaviz.views.figure.sheet import ACCENT, MARGIN, TITLE, house_style
 
     for frame in frames:
         png = BytesIO()
         with house_style():
-            heatmap_figure(frame, look).save(png, "png")
+            sheet = heatmap_figure(frame, look)
+            steps = frame.source.details.get("steps")
+            caption = f"step {steps:,}" if isinstance(steps, int) else ""
+            sheet.write(sheet.width - MARGIN, MARGIN + 0.1, caption, TITLE, bold=True, colour=ACCENT, align="right")
+            sheet.save(png, "png")
         yield open_image(png).convert("RGB")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mhaviz.records import (
+    Attention,
     AttentionMap,
     Evaluation,
     FollowedElement,
@@ -15,7 +16,7 @@ from mhaviz.records import (
     Training,
 )
 from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import cut, in_ascii, visible
+from mhaviz.views.labels import cut, cut_words, in_ascii, visible
 
 T = TypeVar("T")
 
@@ -28,6 +29,13 @@ KINDS: dict[Kind, str] = {
 
 READING = "rows are queries, columns keys; a row sums to 1"
 """How to read a map of weights."""
+
+
+def reading_text(attention: Attention, pooled: str = "") -> str:
+    """How to read these maps of weights; ``pooled``: what a cell shows, where what is drawn does not sum to 1."""
+    parts = [f"rows are queries, columns keys; {pooled} weights" if pooled else READING]
+    parts += ["grey: later keys, hidden"] if any(m.kind == "masked" for m in attention.maps) else []
+    return "; ".join([*parts, attention.source.remark] if attention.source.remark else parts)
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -58,12 +66,10 @@ def pair_title(
     sides = [queries] if kind != "cross" else [queries, keys]
     # Of a long text only the beginning and the end can be seen; the rest need not be made.
     sides = [[*side[:200], *side[-200:]] if len(side) > 400 else side for side in sides]
-    sentences = [" ".join(map(shown, side)) for side in sides]
-    if ascii_only:
-        sentences = [in_ascii(sentence) for sentence in sentences]
+    texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in side] for side in sides]
     head = KINDS[kind] + ": "
     room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
-    return cut(head + arrow.join(cut(sentence, max(room, 8), ellipsis) for sentence in sentences), width, ellipsis)
+    return cut(head + arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts), width, ellipsis)
 
 
 def training_text(training: Training) -> str:
@@ -75,6 +81,24 @@ def training_text(training: Training) -> str:
     )
 
 
+AVERAGED = "heads averaged"
+"""Not the mean of the heads' error rates: that of their averaged weights."""
+
+
+def alignment_text(evaluation: Evaluation) -> str:
+    """What an alignment error rate is, or why there is none."""
+    if evaluation.alignment is not None:
+        return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
+    if evaluation.task == "language":
+        return "a language has no translations that could be aligned"
+    return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
+
+
+def score_text(training: Training) -> str:
+    """What the score is the share of: "exact match of 50 held-out"."""
+    return f"{training.score_name}, {training.scored_sentences} held-out sentences"
+
+
 def evenly(things: Sequence[T], most: int) -> list[T]:
     """At most so many of them, with equal gaps between as far as that goes, the last always among them."""
     if len(things) <= most:
@@ -84,10 +108,8 @@ def evenly(things: Sequence[T], most: int) -> list[T]:
 
 def evaluation_text(evaluation: Evaluation) -> str:
     """What the model gets right, in a line."""
-    return (
-        f"{evaluation.sentences:,} sentence{'s' * (evaluation.sentences != 1)} that it was not trained on: "
-        f"{evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
-    )
+    number = f"{evaluation.sentences:,}{' held-out' * evaluation.held_out} sentence{'s' * (evaluation.sentences != 1)}"
+    return f"{number}: {evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
 
 
 def shape_text(sizes: Sequence[int]) -> str:

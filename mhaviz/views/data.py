@@ -117,6 +117,7 @@ def _(record: Complexity) -> dict[str, Any]:
             "terms": record.equal_terms,
             "operations": record.equal_operations,
             "times": record.equal_times,
+            "seconds": record.equal_seconds,
         },
         "longest": [asdict(longest) for longest in record.longest],
         "most_seconds": record.most_seconds,

@@ -54,6 +54,26 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     return head + ellipsis + tail
 
 
+def cut_words(words: Sequence[str], width: int, ellipsis: str = "…") -> str:
+    """The words with blanks between, in at most ``width`` terminal cells, some left out in the middle.
+
+    >>> cut_words(["the", "small", "black", "cat", "sleeps"], 18)
+    'the small … sleeps'
+    """
+    whole = " ".join(words)
+    if cell_len(whole) <= width:
+        return whole
+    head, tail = 1, 0
+    shown = ""
+    while head + tail < len(words):
+        longer = " ".join([*words[:head], ellipsis, *words[len(words) - tail :]])
+        if cell_len(longer) > width:
+            break
+        shown = longer
+        head, tail = (head, tail + 1) if tail < head else (head + 1, tail)
+    return shown or cut(whole, width, ellipsis)
+
+
 def _is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
 
@@ -115,6 +135,7 @@ _MATHEMATICS = {
     "Σ": "sum",
     "µ": "u",
     "…": "...",
+    **{subscript: f"_{digit}" for digit, subscript in enumerate("₀₁₂₃₄₅₆₇₈₉")},
     "“": '"',
     "”": '"',
 }

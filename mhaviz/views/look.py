@@ -43,5 +43,12 @@ class Look:
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
-        largest = self.vmax if self.vmax is not None else max(float(m.weights.max()) for m in maps)
+        largest = self.vmax if self.vmax is not None else max(map(_largest, maps))
         return Scale(self.cmap, 0.0, largest or 1.0)
+
+
+def _largest(attention_map: AttentionMap) -> float:
+    """The largest weight; the first row of a masked map does not count: its one key has it all."""
+    weights, kind = attention_map.weights, attention_map.kind
+    chosen = weights[:, 1:] if kind == "masked" and weights.shape[1] > 1 else weights
+    return float(chosen.max())

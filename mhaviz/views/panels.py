@@ -57,8 +57,8 @@ def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     q_length, k_length = attention_map.weights.shape[1:]
     later = ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
     hidden = later if attention_map.kind == "masked" else None
-    heads = zip(attention_map.heads, attention_map.weights, strict=True)
-    return [Panel(f"head {head}", weights, scale, hidden) for head, weights in heads]
+    weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
+    return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
 
 
 def scaling_panels(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mhaviz.records import ProjectionComparison, ProjectionStage
-from mhaviz.views.labels import cut, visible
+from mhaviz.views.labels import cut, position_suffixes, visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Panel, Scale
 
-DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest the largest divergence there is
+DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
 SCORE_REMARK = "scores; a word's own may lie beyond"
 _PAIR_CELLS = 14  # cells of the terminal for each of the two words that serve as an example
 
@@ -95,7 +95,8 @@ def _numbers(
 def _pair(c: ProjectionComparison, shown: Callable[[str], str]) -> tuple[str, str] | None:
     if c.pair is None:
         return None
-    first, second = (cut(shown(c.tokens[i]), _PAIR_CELLS) for i in c.pair)
+    suffixes = position_suffixes(c.tokens)
+    first, second = (cut(shown(c.tokens[i]), _PAIR_CELLS) + suffixes[i] for i in c.pair)
     return first, second
 
 
@@ -164,5 +165,4 @@ def head_weight_panels(c: ProjectionComparison, scale: Scale) -> list[Panel]:
 
 def divergence_panel(c: ProjectionComparison) -> Panel:
     """Heads × heads."""
-    largest = float(c.divergence.max())
-    return Panel("divergence of heads", c.divergence.astype(np.float32), Scale(DIVERGENCE, 0.0, largest or 1.0))
+    return Panel("divergence of heads", c.divergence.astype(np.float32), Scale(DIVERGENCE))

@@ -69,6 +69,7 @@ def step_row(repeat: int) -> Row:
     corpus = translation_corpus()
     checkpoint = Checkpoint.untrained(corpus, Sizes(), Plan())
     trainer = Trainer(checkpoint, corpus, torch.device("cpu"))
+    torch.set_num_threads(1)  # as the trainer does
     peer = PyTorchs(checkpoint).train()
     adam = torch.optim.Adam(peer.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
     vocabularies = checkpoint.source_vocabulary, checkpoint.target_vocabulary

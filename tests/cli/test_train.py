@@ -14,8 +14,8 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from mhaviz.cli.train import filmed_pair
-from mhaviz.training.checkpoint import load_checkpoint
 from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer
 
 SMALL = ("--steps", "4", "--d-model", "8", "--heads", "2", "--d-ff", "8", "--batch-size", "4", "--device", "cpu")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz import tokenize
-from mhaviz.layer.tokens import Vocabulary
+from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
 
 
 @pytest.mark.parametrize(

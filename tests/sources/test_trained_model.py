@@ -8,8 +8,9 @@ from torch import nn
 from mhaviz.errors import ArgumentError
 from mhaviz.sources.trained_model import TrainedModel
 from mhaviz.studies.following import follow_element
-from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, load_checkpoint
+from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.loading import load_checkpoint
 
 SENTENCE = "The small black cat does not see my red car!"
 SOURCE = ("the", "small", "black", "cat", "does", "not", "see", "my", "red", "car")

@@ -5,8 +5,8 @@ from mhaviz.errors import ArgumentError
 from mhaviz.records import AttentionMap
 from mhaviz.sources.trained_model import TrainedModel
 from mhaviz.studies.alignment import alignment_errors
-from mhaviz.training.checkpoint import load_checkpoint
 from mhaviz.training.grammar import translation_corpus
+from mhaviz.training.loading import load_checkpoint
 
 
 def cross(*heads):

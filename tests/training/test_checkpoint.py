@@ -11,8 +11,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, _checksum, load_checkpoint
+from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, checksum
 from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.data import safetensors_bytes
 
 
@@ -30,7 +31,7 @@ def rewritten(path, change):
     tensors = load_file(path)
     change(about, tensors)
     about.pop("sha256", None)
-    about["sha256"] = _checksum(about, tensors)
+    about["sha256"] = checksum(about, tensors)
     save_file(tensors, path, {"mhaviz": json.dumps(about)})
 
 
@@ -63,7 +64,7 @@ def test_the_same_training_writes_the_same_bytes(train, corpus, tmp_path):
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 
 
-def test_the_checksum_is_sha256_of_everything(saved):
+def test_thechecksum_is_sha256_of_everything(saved):
     with safe_open(saved, framework="numpy") as file:
         about = json.loads(file.metadata()["mhaviz"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -5,10 +5,10 @@ import torch
 
 from mhaviz.layer.tokens import END, START
 from mhaviz.training.batch import PairBatch
-from mhaviz.training.checkpoint import load_checkpoint
 from mhaviz.training.corpus import Pair
 from mhaviz.training.evaluation import held_out_score, perplexity, translate
 from mhaviz.training.grammar import translation_corpus
+from mhaviz.training.loading import load_checkpoint
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,9 @@ import torch
 import torch.nn.functional as nnf
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.training.checkpoint import Checkpoint, Plan, load_checkpoint
+from mhaviz.training import trainer
+from mhaviz.training.checkpoint import Checkpoint, Plan
+from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer, _Order
 
 from .conftest import SIZES
@@ -78,6 +80,19 @@ def test_the_first_step_is_adams(corpus):
         step = (before[name] - parameter)[large]
         expected = checkpoint.plan.learning_rate * gradients[name].sign()[large]
         torch.testing.assert_close(step, expected, rtol=0.02, atol=1e-6, msg=name)
+
+
+def test_threads_are_those_asked_for(corpus, monkeypatch):
+    before, seen = torch.get_num_threads(), []
+    held_out = trainer.held_out_score
+    monkeypatch.setattr(trainer, "held_out_score", lambda *a: seen.append(torch.get_num_threads()) or held_out(*a))
+    for threads in (1, 3):
+        checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=1))
+        list(Trainer(checkpoint, corpus, CPU, threads).steps())
+    assert seen == [1, 3]
+    assert torch.get_num_threads() == before
+    with pytest.raises(ArgumentError, match="threads: expected at least 1, got 0"):
+        Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU, 0)
 
 
 def test_every_sentence_comes_once_an_epoch():

@@ -10,7 +10,7 @@ from PIL import Image
 
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
 from mhaviz.sources.trained_model import TrainedModel
-from mhaviz.training.checkpoint import load_checkpoint
+from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.animation import write_gif
 from mhaviz.views.captions import evenly
 from mhaviz.views.data import document, write_json

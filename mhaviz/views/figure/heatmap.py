@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import READING
+from mhaviz.records import Attention
+from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
@@ -35,7 +35,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     """
     look = look or Look()
     lettering = Lettering.covering(token for m in attention.maps for token in {*m.queries, *m.keys})
-    layouts, size, dpi = _decide(attention.maps, lettering, look, attention.source.footnote)
+    layouts, size, dpi = _decide(attention, lettering, look)
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
         sheet.notices.append(fewer_pixels_notice(dpi, look.dpi))
@@ -49,21 +49,19 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         scale_height = min(max(layout.tile_height, 0.6), 2.5)
         draw_scale(sheet, MARGIN + layout.width + 0.15, y + top, scale_height, scale, "weight")
         y += layout.height + _BETWEEN
-    sheet.foot(attention.source.footnote, _remark(layouts))
+    sheet.foot(attention.source.footnote, _remark(attention, layouts))
     return sheet
 
 
-def _remark(layouts: Sequence[MosaicLayout]) -> str:
-    """How to read the maps. Where they are pooled, what is drawn no longer sums to 1."""
-    pooled = next((layout.pooled for layout in layouts if layout.pooled), "")
-    return f"rows are queries, columns keys; {pooled} weights" if pooled else READING
+def _remark(attention: Attention, layouts: Sequence[MosaicLayout]) -> str:
+    return reading_text(attention, next((layout.pooled for layout in layouts if layout.pooled), ""))
 
 
 def _decide(
-    maps: Sequence[AttentionMap], lettering: Lettering, look: Look, footnote: str
+    attention: Attention, lettering: Lettering, look: Look
 ) -> tuple[list[MosaicLayout], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
-    dpi = look.dpi
+    maps, footnote, dpi = attention.maps, attention.source.footnote, look.dpi
     title = max(title_width(m.kind, m.queries, m.keys, lettering) for m in maps)
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         decide = partial(decide_mosaic, stacked=len(maps), numbers=look.numbers)
@@ -72,10 +70,10 @@ def _decide(
             max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH,
             min(title, _WIDEST_TITLE),
             text_width(footnote, SMALL),
-            text_width(_remark(layouts), SMALL),
+            text_width(_remark(attention, layouts), SMALL),
         )
         height = sum(_TITLE_HEIGHT + layout.height + _BETWEEN for layout in layouts)
-        height += foot_height(width, footnote, _remark(layouts)) + 2 * MARGIN
+        height += foot_height(width, footnote, _remark(attention, layouts)) + 2 * MARGIN
         size = snap(width, dpi), snap(height, dpi)
         if max(size) * dpi <= MOST_PIXELS:
             return layouts, size, dpi

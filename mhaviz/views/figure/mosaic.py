@@ -193,8 +193,10 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
     return fit_text(text, room, _LEAST_LABEL, bold=True), _LEAST_LABEL
 
 
-def draw_scale(sheet: Sheet, x: float, y: float, height: float, scale: Scale, name: str) -> None:
-    """An upright colour bar with its ends, its middle and its name."""
+def draw_scale(
+    sheet: Sheet, x: float, y: float, height: float, scale: Scale, name: str, open_ends: bool = False
+) -> None:
+    """An upright colour bar with its ends, its middle and its name; ``open_ends``: some values lie beyond."""
     width = snap(0.12, sheet.dpi)
     x, y, height = snap(x, sheet.dpi), snap(y, sheet.dpi), snap(height, sheet.dpi)
     gradient = np.linspace(scale.high, scale.low, 256, dtype=np.float32)[:, None]
@@ -203,7 +205,8 @@ def draw_scale(sheet: Sheet, x: float, y: float, height: float, scale: Scale, na
     places: tuple[tuple[float, Literal["top", "center", "bottom"]], ...] = ((0, "top"), (0.5, "center"), (1, "bottom"))
     for share, vertical in places:
         value = scale.high + (scale.low - scale.high) * share
-        sheet.write(x + width + 0.05, y + share * height, f"{value:.3g}", SMALL, vertical=vertical)
+        beyond = {"top": "≥ ", "bottom": "≤ "}.get(vertical, "") if open_ends else ""
+        sheet.write(x + width + 0.05, y + share * height, f"{beyond}{value:.3g}", SMALL, vertical=vertical)
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
 
 

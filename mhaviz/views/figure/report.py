@@ -7,7 +7,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Report
-from mhaviz.views.captions import READING
+from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
@@ -40,7 +40,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
     layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
-    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", layout.pooled or READING)
+    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading_text(report.attention, layout.pooled))
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
     bar = min(max(layout.tile_height, 0.6), 1.6)

@@ -14,6 +14,7 @@ from mhaviz.views.figure.sheet import (
     INK,
     MARGIN,
     QUIET,
+    SECOND,
     TITLE,
     Sheet,
     foot_height,
@@ -24,7 +25,6 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, scaling_panels
 
-SCALED = "#1d4e89"
 _NAMES, _NUMBER = 2.05, 0.95  # inches, the columns of the table of numbers
 TABLE_WIDTH, TABLE_HEIGHT = _NAMES + 2 * _NUMBER, 0.19 * (len(STATISTICS) + 1)
 _SCALE_WIDTH = 0.6
@@ -83,7 +83,7 @@ def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: i
     step = 0.19 * size / BODY
     first, second = x + (_NAMES + _NUMBER) * size / BODY, x + TABLE_WIDTH * size / BODY
     sheet.write(first, y + step / 2, "unscaled", size, align="right", bold=True, colour=ACCENT)
-    sheet.write(second, y + step / 2, f"/ √{c.d_key}", size, align="right", bold=True, colour=SCALED)
+    sheet.write(second, y + step / 2, f"/ √{c.d_key}", size, align="right", bold=True, colour=SECOND)
     for row, statistic in enumerate(STATISTICS, start=1):
         middle = y + (row + 0.5) * step
         sheet.write(x, middle, statistic.name, size)
@@ -103,7 +103,7 @@ def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
     sheet.write(MARGIN, MARGIN + 0.1, "what scaling the scores by √d_key does", TITLE, bold=True)
     names: Sequence[tuple[str, str]] = (
         (ACCENT, "q·k, unscaled"),
-        (SCALED, "q·k / √d_key"),
+        (SECOND, "q·k / √d_key"),
         (QUIET, "theory: √d_key, and 1"),
     )
     x = MARGIN
@@ -121,7 +121,7 @@ def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
             axes.yaxis.set_major_formatter("{x:g}")
             axes.plot(sweep.d_keys, sweep.theory, ":", color=QUIET)
             axes.plot(sweep.d_keys, np.ones(len(sweep.d_keys)), ":", color=QUIET)
-        for colour, results in ((ACCENT, sweep.unscaled), (SCALED, sweep.scaled)):
+        for colour, results in ((ACCENT, sweep.unscaled), (SECOND, sweep.scaled)):
             values = [statistic.value(result) for result in results]
             axes.plot(sweep.d_keys, values, "o-", color=colour, markersize=3, linewidth=1.2, clip_on=False)
         if number:

@@ -38,7 +38,7 @@ POINTS = 72  # an inch
 MARGIN = 0.25  # inches around everything
 MOST_PIXELS = 16_384  # a side; many programs open nothing larger
 
-INK, QUIET, ACCENT = "#1a1a1a", "#6b6b6b", "#c2410c"
+INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
@@ -127,15 +127,19 @@ class Sheet(Figure):
     def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE) -> None:
         """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
         families, room = self.lettering.families, self.width - 2 * MARGIN
-        text = fit(_titles(kind, queries, keys, self.lettering), _LONGEST_TITLE, room, size, families, bold=True)
+        titles = _titles(kind, queries, keys, self.lettering)
+        whole = text_width(titles(_LONGEST_TITLE), size, families, bold=True)
+        size = max(size * min(room / whole, 1), BODY)  # rather small than cut
+        text = fit(titles, _LONGEST_TITLE, room, size, families, bold=True)
         self.write(MARGIN, y, text, size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
         bottom = self.height - MARGIN
-        lettering = Lettering.covering([footnote])  # it may name a file of the user's
-        shown = fit_text(lettering.shown(footnote), self.width - 2 * MARGIN, SMALL, lettering.families)
-        self.write(MARGIN, bottom, shown, SMALL, colour=QUIET, vertical="bottom", lettering=lettering)
+        if footnote:
+            lettering = Lettering.covering([footnote])  # it may name a file of the user's
+            shown = fit_text(lettering.shown(footnote), self.width - 2 * MARGIN, SMALL, lettering.families)
+            self.write(MARGIN, bottom, shown, SMALL, colour=QUIET, vertical="bottom", lettering=lettering)
         if foot_height(self.width, footnote, remark) > FOOT_LINE:
             self.write(MARGIN, bottom - FOOT_LINE, remark, SMALL, colour=QUIET, vertical="bottom")
         else:

@@ -1,9 +1,10 @@
 """How a model learnt, and how much it gets right, as figures."""
 
+from matplotlib.ticker import LogLocator, NullFormatter
+
 from mhaviz.records import Evaluation, Training
-from mhaviz.views.captions import evaluation_text, training_text
-from mhaviz.views.figure.scaling import SCALED
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, TITLE, Sheet, fit_text, text_width
+from mhaviz.views.captions import AVERAGED, alignment_text, evaluation_text, score_text, training_text
+from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SECOND, TITLE, Sheet, fit_text, text_width
 from mhaviz.views.look import Look
 
 
@@ -17,7 +18,7 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
     steps = [point.step for point in training.points]
     curves = (
         ("loss: cross-entropy of the next word, in nats", ACCENT, [point.loss for point in training.points]),
-        (f"held-out {training.score_name}", SCALED, [point.score for point in training.points]),
+        (score_text(training), SECOND, [point.score for point in training.points]),
     )
     for i, (name, colour, values) in enumerate(curves):
         axes = sheet.plot_axes(left + i * (across + gap), top, across, down)
@@ -27,7 +28,9 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
         axes.set_xlim(0, training.steps)
         if i == 0 and min(values, default=0) > 0:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
         else:
             axes.set_ylim(0, 1)
         axes.grid(color=QUIET, alpha=0.2, linewidth=0.5)
@@ -40,22 +43,19 @@ def evaluation_figure(evaluation: Evaluation, look: Look | None = None) -> Sheet
     look = look or Look()
     alignment = evaluation.alignment
     rates = [(f"head {head}", rate) for head, rate in enumerate(alignment.heads)] if alignment else []
-    rates += [("mean of the heads", alignment.mean)] if alignment else []
-    width, pitch, names = 7.0, 0.24, 1.3
+    rates += [(AVERAGED, alignment.mean)] if alignment else []
+    pitch, names = 0.24, 1.3
+    width = max(7.0, text_width(evaluation_text(evaluation), TITLE, bold=True) + 2 * MARGIN)
     top = MARGIN + 0.75
     sheet = Sheet(width, top + max(len(rates) * pitch, 0.1) + 0.45 + MARGIN, look.dpi)
     _title(sheet, evaluation_text(evaluation))
-    if rates:
-        remark = (
-            "alignment error rate of source-target attention: 0 where each word's largest weight is on its translation"
-        )
-        sheet.write(MARGIN, MARGIN + 0.42, remark, BODY, colour=QUIET)
+    sheet.write(MARGIN, MARGIN + 0.42, alignment_text(evaluation), BODY, colour=QUIET)
     left, room = MARGIN + names, width - 2 * MARGIN - names - 0.5
     for i, (name, rate) in enumerate(rates):
         middle = top + (i + 0.5) * pitch
         last = i == len(rates) - 1
         sheet.write(left - 0.1, middle, name, BODY, align="right", bold=last)
-        sheet.page.barh(middle, room * rate, height=0.6 * pitch, left=left, color=ACCENT if last else SCALED)
+        sheet.page.barh(middle, room * rate, height=0.6 * pitch, left=left, color=ACCENT if last else SECOND)
         sheet.write(left + room * rate + 0.06, middle, f"{rate:.3f}", BODY, bold=last)
     sheet.foot(evaluation.source.footnote)
     return sheet

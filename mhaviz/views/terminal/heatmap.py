@@ -7,7 +7,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.records import Attention
-from mhaviz.views.captions import map_title
+from mhaviz.views.captions import map_title, reading_text
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
@@ -28,5 +28,5 @@ class HeatmapView:
             yield Text(map_title(attention_map, options.max_width, ascii_only), BOLD, no_wrap=True)
             yield HeatGrid(head_panels(attention_map, scale), attention_map.queries, attention_map.keys)
             yield Segment.line()
-        yield ScaleBar(scale, "rows are queries, columns keys; a row sums to 1")
+        yield ScaleBar(scale, reading_text(self.attention))
         yield footnote(self.attention.source.footnote, ascii_only)

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import Evaluation, Training
-from mhaviz.views.captions import evaluation_text, evenly, training_text
+from mhaviz.views.captions import AVERAGED, alignment_text, evaluation_text, evenly, score_text, training_text
 from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, Abilities
 from mhaviz.views.terminal.legend import footnote
+from mhaviz.views.terminal.tables import fitting_tables
 
-_BAR, _ROWS = 20, 20  # columns of a bar, rows of a table
+_BAR, _ROWS, _WITH_BARS = 20, 20, 76  # columns of a bar, rows of a table, columns of a terminal with room for bars
 
 
 @dataclass(frozen=True)
@@ -25,20 +24,18 @@ class TrainingView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
         yield Text(training_text(self.training), BOLD)
-        most = max((point.loss for point in self.training.points), default=0.0)
-        with_bars = options.max_width >= 70
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("step", justify="right", no_wrap=True)
-        for heading in ("loss", self.training.score_name):
-            table.add_column(heading, justify="right", no_wrap=True)
-            if with_bars:
-                table.add_column("", no_wrap=True, min_width=_BAR)
+        most = max((point.loss for point in self.training.points), default=0.0) or 1.0
+        with_bars = options.max_width >= _WITH_BARS
+        headings = ("step", "loss", *[""] * with_bars, self.training.score_name, *[""] * with_bars)
+        rows = []
         for point in evenly(self.training.points, _ROWS):
-            cells = [f"{point.step:,}"]
-            for text, share in ((f"{point.loss:.3f}", point.loss / (most or 1)), (f"{point.score:.2f}", point.score)):
-                cells += [text, bar(share, _BAR, not ascii_only)] if with_bars else [text]
-            table.add_row(*map(Text, cells))
-        yield table
+            loss, score = (
+                [text, bar(share, _BAR, not ascii_only)] if with_bars else [text]
+                for text, share in ((f"{point.loss:.3f}", point.loss / most), (f"{point.score:.2f}", point.score))
+            )
+            rows.append((f"{point.step:,}", *loss, *score))
+        yield from fitting_tables(headings, rows, console, options, left=(2, 4) if with_bars else ())
+        yield Text(score_text(self.training))
         yield footnote(self.training.source.footnote, ascii_only)
 
 
@@ -52,14 +49,10 @@ class EvaluationView:
         e = self.evaluation
         ascii_only = not Abilities.of(console, options).unicode
         yield Text(evaluation_text(e), BOLD)
+        yield Text(alignment_text(e))
         if e.alignment is not None:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-            table.add_column("source-target attention", no_wrap=True)
-            table.add_column("alignment error rate", justify="right")
-            table.add_column("", no_wrap=True)
-            room = max(min(_BAR, options.max_width - 50), 0)
             heads = [(f"head {head}", rate) for head, rate in enumerate(e.alignment.heads)]
-            for name, rate in [*heads, ("mean of the heads", e.alignment.mean)]:
-                table.add_row(name, f"{rate:.3f}", Text(bar(rate, room, not ascii_only)))
-            yield table
+            rates = [*heads, (AVERAGED, e.alignment.mean)]
+            rows = [(name, f"{rate:.3f}", bar(rate, _BAR, not ascii_only)) for name, rate in rates]
+            yield from fitting_tables(("weights of", "error rate", ""), rows, console, options, keys=2, left=(0, 2))
         yield footnote(e.source.footnote, ascii_only)

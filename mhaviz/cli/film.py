@@ -1,0 +1,45 @@
+"""mhaviz train --animate: how the maps of one sentence form."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mhaviz.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from mhaviz.records import Attention
+    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.training.corpus import Corpus, Pair
+
+_WORDS = 10  # what a class can read on a wall
+_DPI = 80
+
+
+class Film:
+    """The maps of one held-out sentence, from before the training on."""
+
+    def __init__(self, model: "TrainedModel", corpus: "Corpus") -> None:
+        self._model, self._pair = model, filmed_pair(corpus)
+        self._frames: list[Attention] = []
+        self.expose()
+
+    def expose(self) -> None:
+        """Add a frame."""
+        self._frames.append(self._model.attend_pairs([self._pair]))
+
+    def save(self, path: Path) -> None:
+        """Write the file. Raises MhavizError."""
+        from mhaviz.views.animation import write_gif
+        from mhaviz.views.look import Look
+
+        write_whole([(path, partial(write_gif, frames=self._frames, look=Look(dpi=_DPI, numbers=False)))])
+
+
+def filmed_pair(corpus: "Corpus") -> "Pair":
+    """The longest held-out pair of those that are short enough to be read on a wall, or the shortest of all."""
+
+    def length(pair: "Pair") -> int:
+        return max(len(pair.source), len(pair.target))
+
+    short = [pair for pair in corpus.held_out if length(pair) <= _WORDS]
+    return max(short, key=length) if short else min(corpus.held_out, key=length)

@@ -1,0 +1,144 @@
+"""Reading checkpoints that anybody may have made: nothing in a file is ever run, and no size is believed unchecked."""
+
+import json
+import operator
+import struct
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from mhaviz._version import __version__
+from mhaviz.errors import MhavizError
+from mhaviz.layer.seeding import seeded
+from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
+from mhaviz.training.corpus import Task
+
+SHIPPED = ("translation",)
+"""The checkpoints that come with mhaviz."""
+
+
+def load_checkpoint(name: str) -> Checkpoint:
+    """Read a checkpoint: a file, or one of those that come with mhaviz. The model is in eval mode, on the CPU.
+
+    Raises:
+        MhavizError: there is none of this name, or the file is no checkpoint, cut off, altered, or of a later format.
+    """
+    path = _find(name)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        tensors = load(content)
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        raise MhavizError(
+            f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file; make one with mhaviz train"
+        ) from error
+    about = _parse(path, _metadata(content))
+    if about.pop("sha256", None) != checksum(about, tensors):
+        raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
+    try:
+        return _restore(about, tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise MhavizError(f"{path} is not understood: its parts do not fit together ({reason:.200})") from error
+
+
+def _metadata(content: bytes) -> str | None:
+    """What the header of a whole .safetensors file says under the key ``mhaviz``."""
+    (length,) = struct.unpack("<Q", content[:8])
+    metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+    return metadata.get("mhaviz")
+
+
+def _find(name: str) -> Path:
+    path = Path(name)
+    try:
+        there = path.exists()
+    except OSError:  # a name that is too long, a folder that nobody may look into
+        there = False
+    if name in SHIPPED and not (there and path.is_file()):
+        return Path(str(resources.files("mhaviz.training") / f"{name}.safetensors"))
+    if not there:
+        raise MhavizError(
+            f"there is no checkpoint {name:.200}: expected a file made by mhaviz train, or one that comes with mhaviz "
+            f"({', '.join(SHIPPED)})"
+        )
+    return path
+
+
+def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
+    try:
+        about = json.loads(metadata or "null")
+    except (ValueError, RecursionError):
+        about = None
+    if isinstance(about, dict) and "maps" in about:
+        raise MhavizError(f"{path} holds attention maps, not a checkpoint; make one with mhaviz train")
+    if not isinstance(about, dict) or "checkpoint" not in about:
+        raise MhavizError(f"{path} is no checkpoint of mhaviz, as its metadata would say; make one with mhaviz train")
+    if about["checkpoint"] != FORMAT:
+        raise MhavizError(
+            f"{path} is a checkpoint of format {about['checkpoint']!s:.20}, written by mhaviz "
+            f"{about.get('mhaviz')!s:.20}; this is mhaviz {__version__}, which reads format {FORMAT}: use the other or "
+            f"train again"
+        )
+    return about
+
+
+def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
+    task, sizes, plan = about["task"], Sizes(**about["sizes"]), Plan(**about["plan"])
+    if task not in get_args(Task):
+        raise ValueError(f"no task: {task!r:.40}")
+    source, target = (Vocabulary([tuple(map(str, about[f"{side}_words"]))]) for side in ("source", "target"))
+    target.ids([START, END])
+    weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise ValueError("some weights are no numbers")
+    _check_sizes(task, sizes, len(source), len(target), weights)
+    with seeded(plan.seed):
+        model = build(task, sizes, len(source), len(target)).eval()
+    model.load_state_dict(weights)
+    shapes = {f"{key}.{name}": p.shape for key in AVERAGES for name, p in model.named_parameters()}
+    if optimizer and {name: tensor.shape for name, tensor in optimizer.items()} != shapes:
+        raise ValueError("the averages of Adam are not those of the weights")
+    milestones = tuple(Milestone(**milestone) for milestone in about["milestones"])
+    if [m.step for m in milestones] != sorted({m.step for m in milestones}):
+        raise ValueError("the milestones are not in order")
+    n_training, n_held_out = about["corpus"]["sentences"]
+    return Checkpoint(
+        task=task,
+        sizes=sizes,
+        plan=plan,
+        source_vocabulary=source,
+        target_vocabulary=target,
+        corpus=str(about["corpus"]["name"]),
+        fingerprint=str(about["corpus"]["fingerprint"]),
+        sentences=(operator.index(n_training), operator.index(n_held_out)),
+        model=model,
+        milestones=milestones,
+        optimizer=optimizer,
+    )
+
+
+def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless the file has tensors of these sizes, so that no more is allocated than they take."""
+    expected = {
+        "decoder_self.attention.Wq.weight": (sizes.d_model, sizes.d_model),
+        "decoder_forward.W1.weight": (sizes.d_ff, sizes.d_model),
+        "output.weight": (target_size, sizes.d_model),
+    }
+    if task == "translation":
+        expected["source_embeddings.lookup.weight"] = (source_size, sizes.d_model)
+    for name, shape in expected.items():
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(f"{name} is {tuple(weights[name].shape)}, not {shape}")
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
