@@ -61,9 +61,7 @@ def explain(
     require_words("--target", target)
 
     if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
-        choose_token(
-            token, tokenize(target or texts[0]), "the target, whose words ask here" if target else "the sentence"
-        )
+        choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
     from mhaviz.views.look import Look

@@ -140,7 +140,9 @@ def train(
     trainer = Trainer(checkpoint, learnt_from, chosen_device, threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if learnt_from.repeated:
-        _tell(quiet, f"{learnt_from.repeated:,} sentences that occur more than once are taken once")
+        several = learnt_from.repeated > 1
+        what = "sentences that occur more than once are" if several else "sentence that occurs more than once is"
+        _tell(quiet, f"{learnt_from.repeated:,} {what} taken once")
     if not resume and path.exists():
         _tell(quiet, f"{visible(str(path))} will be replaced; --resume would go on from it")
     _train(trainer, path, film, quiet)

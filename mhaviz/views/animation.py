@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.records import Attention
 from mhaviz.views.captions import evenly
@@ -31,21 +32,29 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    colours = _palette(look)
-    first, *rest = (canvas.quantize(palette=colours, dither=Image.Dither.NONE) for canvas in canvases)
+    first, *rest = (_indexed(canvas, _palette(look)) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 
 
-def _palette(look: Look) -> "Image":
-    """The scale of the weights, and greys for everything else: no frame lacks a colour that another has."""
+def _palette(look: Look) -> NDArray[np.uint8]:
+    """The scale of the weights, and greys for everything else, (256, 3): no frame lacks a colour that another has."""
+    greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8)[:, None].repeat(3, axis=1)
+    weights = palette(look.cmap)[np.linspace(0, 255, 256 - _GREYS).astype(int)]
+    return np.concatenate([greys, weights])
+
+
+def _indexed(picture: "Image", colours: NDArray[np.uint8]) -> "Image":
+    """The picture in these colours, each pixel in the nearest. (Pillow's own search is off by some shades.)"""
     from PIL import Image
 
-    greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8).repeat(3).reshape(-1, 3)
-    weights = palette(look.cmap)[np.linspace(0, 255, 256 - _GREYS).astype(int)]
-    image = Image.new("P", (1, 1))
-    image.putpalette(np.concatenate([greys, weights]).tobytes())
-    return image
+    red, green, blue = np.moveaxis(np.asarray(picture).astype(np.uint32), -1, 0)
+    packed, places = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
+    found = np.stack([packed >> 16, packed >> 8 & 255, packed & 255], axis=-1).astype(np.int32)
+    distances = ((found[:, None] - colours.astype(np.int32)) ** 2).sum(axis=-1)  # colours found × colours there are
+    indexed = Image.fromarray(distances.argmin(axis=-1).astype(np.uint8)[places.reshape(red.shape)], "P")
+    indexed.putpalette(colours.tobytes())
+    return indexed
 
 
 def _pictures(frames: Sequence[Attention], look: Look) -> "Iterator[Image]":

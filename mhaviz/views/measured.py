@@ -98,10 +98,8 @@ def term_texts(term: CostTerm) -> tuple[str, str, str, str]:
 
 def crossover_text(c: Complexity) -> tuple[str, ...]:
     """Where the cost of attention overtakes that of the projections: by the terms, by operations, by the clock."""
-    both = [
-        a for a, p in zip(c.attention, c.projections, strict=True) if a.seconds is not None and p.seconds is not None
-    ]
-    nowhere = "nowhere within these lengths" if len(both) > 1 else "at a length that needs two to be found"
+    compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
+    nowhere = "nowhere within these lengths" if compared > 1 else "where? two lengths must be measured to tell"
     measured = nowhere if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
     return (
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",

@@ -40,7 +40,8 @@ def test_everything_in_numbers(mhaviz):
 def test_the_token_is_of_the_target(mhaviz):
     data = json.loads(mhaviz("explain", "a b c", "--target", "le chat", "--token", "chat", "--json", *SMALL).out)
     assert (data["token"], data["position"], data["keys"]) == ("chat", 1, ["a", "b", "c"])
-    assert "“b” is not in the sentence" in mhaviz("explain", "a b", "--target", "le chat", "--token", "b", *SMALL).err
+    result = mhaviz("explain", "a b", "--target", "le chat", "--token", "b", *SMALL)
+    assert "“b” is not in the target, whose words are the queries" in result.err
 
 
 def test_files(mhaviz, tmp_path):

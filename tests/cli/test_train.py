@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from mhaviz.cli.train import filmed_pair
+from mhaviz.cli.film import filmed_pair
+from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer
@@ -91,7 +92,7 @@ def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
     assert result.status == 0
     assert [m.step for m in load_checkpoint(str(checkpoint)).milestones] == [1, 2, 3, 4, 5, 6]
     done = mhaviz("train", str(pairs), "-o", str(checkpoint), "--resume")
-    assert (done.status, "has had all of its 6 steps; ask for more with --steps" in done.err) == (2, True)
+    assert (done.status, "expected more steps than the 6 that this checkpoint has had, got 6" in done.err) == (2, True)
 
 
 def test_a_film(mhaviz, pairs, tmp_path):
@@ -113,7 +114,7 @@ def test_the_sentence_that_is_filmed():
 
     corpus = Corpus("translation", "", (), (pair(3), pair(30), pair(10), pair(5)))
     assert filmed_pair(corpus) == pair(10)
-    assert filmed_pair(Corpus("translation", "", (), (pair(30), pair(20)))) == pair(30)
+    assert filmed_pair(Corpus("translation", "", (), (pair(30), pair(20)))) == pair(20)
 
 
 def test_evaluate_what_comes_with_mhaviz(mhaviz):
@@ -127,16 +128,16 @@ def test_evaluate_what_comes_with_mhaviz(mhaviz):
 def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
     result = mhaviz("train", str(pairs), "--evaluate", str(checkpoint), "-o", str(tmp_path / "e.png"))
     assert result.status == 0
-    assert "3 sentences that it was not trained on" in result.out
-    assert "mean of the heads" in result.out
+    assert "3 held-out sentences: exact match" in result.out
+    assert "heads averaged" in result.out
     assert (tmp_path / "e.png").stat().st_size > 0
     unnamed = mhaviz("train", "--evaluate", str(checkpoint))
     assert unnamed.status == 2
     assert "has learnt from pairs.tsv; name it: mhaviz train pairs.tsv --evaluate" in unnamed.err
     (tmp_path / "other.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
     other = mhaviz("train", str(tmp_path / "other.tsv"), "--evaluate", str(checkpoint))
-    assert "and not from these sentences: all are evaluated" in other.err
-    assert "2 sentences that it was not trained on" in other.out
+    assert "also those that it may have been trained on" in other.err
+    assert "2 sentences: exact match" in other.out
     (tmp_path / "unknown.tsv").write_text("zebra b\tB A1\na2 b\tB A2\n", encoding="utf-8")
     unknown = mhaviz("train", str(tmp_path / "unknown.tsv"), "--evaluate", str(checkpoint))
     assert (unknown.status, '"zebra"' in unknown.err) == (2, True)
@@ -238,6 +239,39 @@ def test_ctrl_c_before_anything_was_saved(mhaviz, pairs, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
+def test_ctrl_c_while_the_checkpoint_is_written(mhaviz, pairs, tmp_path, monkeypatch):
+    """The step whose checkpoint is not there yet is not one that was kept."""
+    save, saved = Checkpoint.save, []
+
+    def stop(self, path):
+        if saved:
+            raise KeyboardInterrupt
+        saved.append(self.step)
+        save(self, path)
+
+    monkeypatch.setattr(Checkpoint, "save", stop)
+    path = tmp_path / "c.safetensors"
+    result = mhaviz("train", str(pairs), "-o", str(path), *SMALL)
+    assert result.err == f"mhaviz: interrupted; {path} holds step 1, go on with --resume\n"
+    assert load_checkpoint(str(path)).step == 1
+
+
+def test_what_is_replaced_and_what_is_left_out_is_said(mhaviz, pairs, checkpoint):
+    pairs.write_text(pairs.read_text(encoding="utf-8") + "\na1 b\tB A1", encoding="utf-8")
+    result = mhaviz("train", str(pairs), "-o", str(checkpoint), *SMALL)
+    assert result.err.splitlines() == [
+        "mhaviz: 1 sentence that occurs more than once is taken once",
+        f"mhaviz: {checkpoint} will be replaced; --resume would go on from it",
+        f"mhaviz: saved {checkpoint}",
+    ]
+
+
+def test_evaluating_pairs_without_links(mhaviz, checkpoint, tmp_path):
+    (tmp_path / "p.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
+    result = mhaviz("train", str(tmp_path / "p.tsv"), "--evaluate", str(checkpoint))
+    assert "none of these pairs has a gold alignment" in result.out.replace("\n", " ")
+
+
 def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
@@ -262,7 +296,7 @@ def test_explain_takes_a_checkpoint(mhaviz):
     assert (data["token"], data["kind"], data["position"]) == ("noir", "cross", 3)
     data = json.loads(mhaviz(*words, "--token", "cat", "--kind", "self").out)
     assert (data["token"], data["kind"]) == ("cat", "self")
-    assert "“cat” is not in the sentence" in mhaviz(*words, "--token", "cat").err
+    assert "“cat” is not in the target, whose words are the queries" in mhaviz(*words, "--token", "cat").err
 
 
 def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):

@@ -6,10 +6,12 @@ import torch
 from torch import nn
 
 from mhaviz.errors import ArgumentError
+from mhaviz.sources.learning import training_record
 from mhaviz.sources.trained_model import TrainedModel
 from mhaviz.studies.following import follow_element
 from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.evaluation import most_words
 from mhaviz.training.loading import load_checkpoint
 
 SENTENCE = "The small black cat does not see my red car!"
@@ -157,7 +159,6 @@ def test_a_language_has_masked_attention(language):
     assert (np.triu(attention.maps[0].weights, 1) == 0).all()
     assert language.head_inputs(["the cat"]).inputs[0].kind == "masked"
     assert language.trace(["the cat"]).step("S").shape == (1, 2, 3, 3)
-    assert language.history().task == "language"
     with pytest.raises(ArgumentError, match="got a target as well"):
         language.attend(["the cat"], "le chat")
     with pytest.raises(ArgumentError, match="that a language model has, masked, got cross"):
@@ -171,11 +172,13 @@ def test_unknown_words_are_named_with_words_near_by(translator):
     assert '"smal" (near: small' in message
     assert '"xylophone"' in message
     assert '"carr" (near: car' in message
-    assert "source words that the checkpoint has learnt" in message
-    with pytest.raises(ArgumentError, match=r'target words .* "elephant"'):
+    assert "the checkpoint has not learnt" in message
+    assert "expected source words that it knows" in message
+    assert "<start>" not in message
+    with pytest.raises(ArgumentError, match=r'"elephant".*expected target words'):
         translator.attend(["the cat"], "le elephant")
     many = " ".join(f"w{i}" for i in range(12))
-    with pytest.raises(ArgumentError, match='"w7" and 4 more'):
+    with pytest.raises(ArgumentError, match=r'"w7".* and 4 more'):
         translator.attend([many])
 
 
@@ -205,9 +208,27 @@ def test_a_device_without_a_name():
         TrainedModel(load_checkpoint("translation"), "gpu")
 
 
-def test_history(translator):
-    history = translator.history()
+def test_how_it_learnt(translator):
+    history = training_record(translator.checkpoint, torch.device("cpu"))
     assert history.points[-1].step == history.steps == 1500
-    assert (history.training_sentences, history.held_out_sentences) == (7500, 500)
+    assert (history.training_sentences, history.held_out_sentences, history.scored_sentences) == (7500, 500, 50)
     assert history.parameters == sum(p.numel() for p in translator.checkpoint.model.parameters())
-    assert "1,500 steps from the built-in grammar" in history.source.footnote
+    assert "1,500 steps from the built-in grammar, exact match 1.00 of 50 held out" in history.source.footnote
+
+
+def test_a_translation_that_does_not_end(monkeypatch):
+    """It is cut off, has no row for an end mark that nobody has produced, and the footnote says so."""
+    pair = Pair(("a",), ("b",))
+    model = TrainedModel(Checkpoint.untrained(Corpus("translation", "t", (pair,), (pair,)), Sizes(8, 2, 8), Plan()))
+    with torch.no_grad():
+        model.checkpoint.model.output.bias[model.checkpoint.target_vocabulary.ids(["b"])] = 100.0
+    attention = model.attend(["a"])
+    _, masked, cross = attention.maps
+    assert cross.queries == ("b",) * most_words(1)
+    assert masked.queries == ("<start>", *("b",) * (most_words(1) - 1))
+    assert "did not end and was cut off" in attention.source.footnote
+    assert "cut off" not in model.attend(["a"], "b").source.footnote
+
+
+def test_how_long_a_translation_may_be():
+    assert [most_words(length) for length in (0, 1, 2, 10, 200)] == [10, 11, 13, 25, 310]

@@ -158,6 +158,15 @@ def resize(field, value):
         lambda about, _: about.update(source_words=["a"]),
         lambda about, _: about.update(target_words=about["target_words"][2:]),
         lambda about, _: about.update(task="painting"),
+        lambda about, _: about["plan"].update(steps=2.5),
+        lambda about, _: about["plan"].update(seed="0"),
+        lambda about, _: about["corpus"].update(sentences=[1]),
+        lambda about, _: about["milestones"][0].update(loss=None),
+        lambda about, _: about["milestones"][0].update(score="1"),
+        lambda about, _: about["milestones"][0].update(step=-1),
+        lambda about, _: about["milestones"].reverse(),
+        lambda _, tensors: tensors.pop("adam.exp_avg.output.bias"),
+        lambda _, tensors: tensors["model.output.bias"].fill_(torch.nan),
         lambda _, tensors: tensors.pop("model.output.weight"),
         lambda _, tensors: tensors.update({"model.more": torch.zeros(2)}),
         lambda _, tensors: tensors.update({"model.output.weight": torch.zeros(())}),
@@ -225,3 +234,24 @@ def test_a_language_has_one_vocabulary(train, language, tmp_path):
     assert loaded.task == "language"
     assert loaded.source_vocabulary.words == ()
     assert np.isfinite(loaded.milestones[-1].loss)
+
+
+def test_a_language_of_another_task_is_not_understood(train, language, tmp_path):
+    path = tmp_path / "l.safetensors"
+    train(language).save(path)
+    rewritten(path, lambda about, _: about.update(task="painting"))
+    with pytest.raises(MhavizError, match="no task: 'painting'"):
+        load_checkpoint(str(path))
+
+
+def test_names_of_files_that_are_hard_to_have(saved):
+    with pytest.raises(MhavizError, match="there is no checkpoint xxx"):
+        load_checkpoint("x" * 5000)
+    strange = saved.with_name("\udcff.safetensors")
+    saved.rename(strange)
+    assert load_checkpoint(str(strange)).corpus == "a test"
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_made(corpus):
+    with pytest.raises(MhavizError, match="the training needs about"):
+        Checkpoint.untrained(corpus, Sizes(d_model=2**20, n_heads=1), Plan())

@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,8 @@ from hypothesis import strategies as st
 
 from mhaviz.errors import MhavizError
 from mhaviz.layer.tokens import tokenize
-from mhaviz.training.corpus import MOST_WORDS, read_pairs, read_text
+from mhaviz.training.batch import in_batches
+from mhaviz.training.corpus import MOST_WORDS, Pair, read_pairs, read_text
 
 
 @pytest.fixture
@@ -59,6 +61,7 @@ def test_words_are_those_of_tokenize(tmp_path_factory, sides):
         ("a\tb\nonly one column\n", r"line 2: expected source and target with a tab .* got 1 column$"),
         ("a\tb\t0-0\tx\n", "line 1: .* got 4 columns"),
         ("a\tb\n\tb\n", "line 2: expected a source with at least one word"),
+        ("a\tb\n\t\n", "line 2: expected a source with at least one word"),
         ("a\tb\nc\t?!\n", "line 2: expected a target with at least one word"),
         ("a b\tc\t0-0 2-0\n", "line 1: the link 2-0 leads to word 2 of the source, which has words 0 to 1"),
         ("a b\tc\t0-1\n", "line 1: the link 0-1 leads to word 1 of the target, which has words 0 to 0"),
@@ -135,3 +138,29 @@ def test_fingerprints_of_hostile_words(tmp_path):
     path = Path(tmp_path / "p.tsv")
     path.write_text("a\x1b\tb\nc\td", encoding="utf-8")
     assert len(read_pairs(path).fingerprint) == 16
+
+
+def test_what_occurs_twice_is_taken_once_and_counted(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text("a\tb\na\tb\na\tc\nd\te\na\tb\n", encoding="utf-8")
+    corpus = read_pairs(path)
+    assert (len(corpus.pairs), corpus.repeated) == (3, 2)
+    path.write_text("One two. Three! One two? four", encoding="utf-8")
+    assert read_text(path).repeated == 1
+
+
+def test_what_is_read_and_what_is_produced():
+    pair = Pair(("s",), ("a", "b"))
+    assert pair.read == ("<start>", "a", "b")
+    assert pair.produced == ("a", "b", "<end>")
+    cut = Pair(("s",), ("a", "b"), ended=False)
+    assert (cut.read, cut.produced) == (("<start>", "a"), ("a", "b"))
+
+
+@given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 100))
+def test_batches_keep_the_order_and_their_size(lengths, most):
+    batches = list(in_batches(lengths, lambda length: length, most))
+    assert [length for batch in batches for length in batch] == lengths
+    assert all(batch and (len(batch) == 1 or max(batch) * len(batch) <= most) for batch in batches)
+    for batch, following in itertools.pairwise(batches):
+        assert max([*batch, following[0]]) * (len(batch) + 1) > most

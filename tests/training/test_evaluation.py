@@ -19,10 +19,8 @@ def shipped():
 
 
 def test_the_sentence_of_the_readme(shipped):
-    (translation,) = translate(
-        shipped, [["the", "small", "black", "cat", "does", "not", "see", "my", "red", "car"]], CPU
-    )
-    assert " ".join(translation) == "le petit chat noir ne voit pas ma voiture rouge"
+    (pair,) = translate(shipped, [["the", "small", "black", "cat", "does", "not", "see", "my", "red", "car"]], CPU)
+    assert " ".join(pair.target) == "le petit chat noir ne voit pas ma voiture rouge"
 
 
 def test_what_comes_with_mhaviz_translates_what_it_has_not_seen(shipped):

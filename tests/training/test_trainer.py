@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as nnf
 
+from mhaviz import devices
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.training import trainer
 from mhaviz.training.checkpoint import Checkpoint, Plan
@@ -58,7 +59,6 @@ def test_resumed_is_as_if_it_had_never_stopped(train, corpus, tmp_path):
 
 def test_the_first_step_is_adams(corpus):
     """θ − α·sign(gradient) in the limit, with the gradient of a loss that PyTorch has computed word by word."""
-    checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=1, batch_size=100))
     sizes = SIZES.__class__(SIZES.d_model, SIZES.n_heads, SIZES.d_ff, dropout=0.0)
     checkpoint = Checkpoint.untrained(corpus, sizes, Plan(steps=1, batch_size=100))
     model = checkpoint.model
@@ -97,12 +97,12 @@ def test_threads_are_those_asked_for(corpus, monkeypatch):
 
 def test_every_sentence_comes_once_an_epoch():
     order = _Order(10, 3, seed=0)
-    first, second = ([order.at(step) for step in steps] for steps in ((1, 2, 3), (4, 5, 6)))
+    first, second = ([order.at(step) for step in steps] for steps in ((1, 2, 3, 4), (5, 6, 7, 8)))
     for epoch in (first, second):
-        seen = [i for batch in epoch for i in batch]
-        assert len(seen) == len(set(seen)) == 9
+        assert list(map(len, epoch)) == [3, 3, 3, 1]
+        assert sorted(i for batch in epoch for i in batch) == list(range(10))
     assert first != second
-    assert _Order(10, 3, seed=0).at(5) == second[1]
+    assert _Order(10, 3, seed=0).at(6) == second[1]
 
 
 def test_a_batch_is_no_larger_than_the_corpus():
@@ -111,8 +111,32 @@ def test_a_batch_is_no_larger_than_the_corpus():
 
 def test_a_loss_that_is_no_number_stops(corpus):
     checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=5, batch_size=8, learning_rate=1e30))
-    with pytest.raises(MhavizError, match=r"the loss is no longer a number \(nan\) at step \d; .* smaller than 1e\+30"):
+    with pytest.raises(MhavizError, match=r"the loss is no longer a number at step \d: .* smaller than 1e\+30"):
         list(Trainer(checkpoint, corpus, CPU).steps())
+
+
+def test_weights_that_are_no_numbers_are_no_milestone(corpus):
+    """The loss of the first step is fine, and is taken before the step that spoils the weights."""
+    checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=2, batch_size=8, learning_rate=1e38))
+    with pytest.raises(MhavizError, match="at step 1: training has diverged"):
+        list(Trainer(checkpoint, corpus, CPU).steps())
+    assert not checkpoint.milestones
+
+
+def test_each_step_drops_something_else(corpus):
+    """With a learning rate that changes nothing, two steps on the same sentences differ by their dropout alone."""
+    plan = Plan(steps=10, batch_size=100, learning_rate=1e-30)
+    trainer = Trainer(Checkpoint.untrained(corpus, SIZES, plan), corpus, CPU)
+    losses = [round(trainer._take(step), 4) for step in range(1, 5)]
+    assert len(set(losses)) == 4
+    again = Trainer(Checkpoint.untrained(corpus, SIZES, plan), corpus, CPU)
+    assert round(again._take(3), 4) == losses[2]
+
+
+def test_a_step_that_does_not_fit_is_refused_before_it_starts(corpus, monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 100_000)
+    with pytest.raises(MhavizError, match="a step of the training needs about"):
+        Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU)
 
 
 def test_the_learning_rate_goes_up_and_down(corpus):
@@ -126,7 +150,7 @@ def test_the_learning_rate_goes_up_and_down(corpus):
 
 def test_milestones(train, corpus):
     checkpoint = train(corpus, steps=50)
-    assert [m.step for m in checkpoint.milestones] == list(range(2, 51, 2))
+    assert [m.step for m in checkpoint.milestones] == [*range(3, 49, 3), 50]
     assert all(math.isfinite(m.loss) and 0 <= m.score <= 1 for m in checkpoint.milestones)
     assert [m.step for m in train(corpus, steps=3).milestones] == [1, 2, 3]
     assert [m.step for m in train(corpus, steps=10**6, until=500).milestones] == [250, 500]
@@ -134,7 +158,7 @@ def test_milestones(train, corpus):
 
 def test_what_cannot_be_resumed(train, corpus, language, tmp_path):
     done = train(corpus)
-    with pytest.raises(ArgumentError, match="has had all of its 4 steps; ask for more with --steps"):
+    with pytest.raises(ArgumentError, match="more steps than the 4 that this checkpoint has had, got 4"):
         Trainer(done, corpus, CPU)
     half = train(corpus, until=2)
     with pytest.raises(ArgumentError, match="its sentences are others than those of a test now"):

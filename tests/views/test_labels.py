@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mhaviz.views import labels
+from mhaviz.views.labels import cut_words
 
 any_text = st.text(st.characters(), max_size=60)
 
@@ -95,3 +96,23 @@ def test_thinned_labels_fit(n_labels, n_fitting):
 
 def test_mathematics_in_ascii():
     assert labels.mathematics_in_ascii("Q Kᵀ / √d_key → −∞") == "Q K^T / sqrt d_key -> -inf"
+
+
+@given(
+    st.lists(st.text(st.characters(categories=["L"]), min_size=1, max_size=8), min_size=1, max_size=12),
+    st.integers(5, 60),
+)
+def test_sentences_are_cut_between_words(words, width):
+    shown = cut_words(words, width)
+    assert cell_len(shown) <= width
+    if cell_len(" ".join(words)) <= width:
+        assert shown == " ".join(words)
+    elif " … " in shown or shown.endswith(" …"):
+        head, _, tail = shown.partition("…")
+        assert words[: len(head.split())] == head.split()
+        assert not tail.split() or words[-len(tail.split()) :] == tail.split()
+
+
+def test_a_sentence_that_is_cut():
+    assert cut_words(["the", "small", "black", "cat", "sleeps"], 18) == "the small … sleeps"
+    assert cut_words(["antidisestablishmentarianism"], 9) == "anti…nism"

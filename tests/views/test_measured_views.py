@@ -126,7 +126,7 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
 def test_predictions_without_measurements(show):
     complexity = make_complexity(skipped=True, crossing=None)
     shown = plain(show(ComplexityView(complexity), 120))
-    assert "nowhere within these lengths" in shown
+    assert "two lengths must be measured to tell" in shown
     assert "whole layer, skipped: N = 64 would take about 2.0 h" in shown
     assert "FLOP/s" not in shown
     assert "1.07 G" in shown
@@ -243,6 +243,6 @@ def test_json_says_what_was_skipped(comparison):
 def test_json_of_the_complexity(complexity):
     data = as_json(complexity)
     assert data["terms"][0]["flops"] == [1024 * 64**2, 1024 * 512**2, 1024 * 4096**2]
-    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": 724.0}
+    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": 724.0, "seconds": complexity.equal_seconds}
     assert data["longest"][0] == {"device": "cpu", "free_bytes": 2**34, "tokens": 23_170}
     assert data["measured"]["attention"][1]["seconds"] == 512**2 / 1e8

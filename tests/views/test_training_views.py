@@ -4,17 +4,19 @@ from io import BytesIO, StringIO
 
 import numpy as np
 import pytest
+import torch
 from hostile import HOSTILE
 from matplotlib.colors import to_hex
 from PIL import Image
 
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
-from mhaviz.sources.trained_model import TrainedModel
+from mhaviz.sources.learning import training_record
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.animation import write_gif
 from mhaviz.views.captions import evenly
+from mhaviz.views.colours import palette
 from mhaviz.views.data import document, write_json
-from mhaviz.views.figure.sheet import ACCENT
+from mhaviz.views.figure.sheet import ACCENT, Sheet
 from mhaviz.views.figure.training import evaluation_figure, training_figure
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.training import EvaluationView, TrainingView
@@ -22,12 +24,12 @@ from mhaviz.views.terminal.training import EvaluationView, TrainingView
 
 def training(n_points=4, footnote="made by a test"):
     points = tuple(LearningPoint(10 * (i + 1), 4.0 / (i + 1), i / n_points) for i in range(n_points))
-    return Training(Source(footnote), "translation", "exact match", points, 10 * n_points, 7500, 500, 105_213)
+    return Training(Source(footnote), "translation", "exact match", points, 10 * n_points, 7500, 500, 50, 105_213)
 
 
 def evaluation(alignment=True, footnote="made by a test"):
     errors = AlignmentErrors((0.5, 0.25), 0.125, 40) if alignment else None
-    return Evaluation(Source(footnote), "translation", "exact match", 0.75, 1.5, 20, errors)
+    return Evaluation(Source(footnote), "translation", "exact match", 0.75, 1.5, 20, True, errors)
 
 
 def texts(sheet):
@@ -69,7 +71,7 @@ def test_a_training_as_a_figure():
     np.testing.assert_array_equal(score.lines[0].get_ydata(), [0, 0.25, 0.5, 0.75])
     assert loss.get_yscale() == "log"
     assert score.get_ylim() == (0, 1)
-    assert "held-out exact match" in score.get_title(loc="left")
+    assert "exact match, 50 held-out sentences" in score.get_title(loc="left")
     assert "made by a test" in texts(sheet)
 
 
@@ -79,10 +81,10 @@ def test_one_point_is_a_picture():
 
 def test_an_evaluation_in_the_terminal(show):
     shown = show(EvaluationView(evaluation()))
-    assert "20 sentences that it was not trained on: exact match 0.750, perplexity 1.500" in shown
+    assert "20 held-out sentences: exact match 0.750, perplexity 1.500" in shown
     assert "head 0" in shown
     assert "0.500" in shown
-    (mean,) = (line for line in shown.splitlines() if "mean of the heads" in line)
+    (mean,) = (line for line in shown.splitlines() if "heads averaged" in line)
     assert "0.125" in mean
     assert "head 0" not in show(EvaluationView(evaluation(alignment=False)))
     assert show(EvaluationView(evaluation()), encoding="ascii").isascii()
@@ -94,7 +96,7 @@ def test_an_evaluation_as_a_figure():
     widths = [bar.get_width() for bar in sheet.page.patches]
     np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.5, 0.25])
     assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
-    assert {"head 0", "0.500", "mean of the heads", "0.125"} <= set(texts(sheet))
+    assert {"head 0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
     assert not evaluation_figure(evaluation(alignment=False)).page.patches
 
 
@@ -111,7 +113,7 @@ def test_data():
 def test_hostile_names_of_corpora(show, name):
     """The name of a file that was learnt from comes out of a checkpoint that somebody else may have made."""
     checkpoint = replace(load_checkpoint("translation"), corpus=name)
-    history = TrainedModel(checkpoint, "cpu").history()
+    history = training_record(checkpoint, torch.device("cpu"))
     assert history.source.details["corpus"] == name
     shown = show(TrainingView(history), width=400)
     assert len(shown.splitlines()) == len(show(TrainingView(training(20)), width=400).splitlines())
@@ -149,3 +151,30 @@ def test_a_film_of_many_frames_is_thinned(random_map):
     stream = BytesIO()
     write_gif(stream, frames, Look(dpi=20))
     assert Image.open(stream).n_frames == 40
+
+
+def test_a_film_has_the_colours_of_the_scale(random_map):
+    """Also those that are in one frame only."""
+    even = random_map(queries=("a", "b"))
+    even = replace(even, weights=np.full_like(even.weights, 0.5))
+    sharp = replace(even, weights=np.stack([np.eye(2, dtype=np.float32)] * 2))
+    stream = BytesIO()
+    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Look(dpi=60, numbers=False))
+    film, bone = Image.open(stream), palette("bone").astype(int)
+    for frame, weights in enumerate(([0.5], [0.0, 1.0], [0.5])):
+        film.seek(frame)
+        pixels = np.asarray(film.convert("RGB")).astype(int).reshape(-1, 3)
+        assert (pixels[0] == 255).all()
+        for weight in weights:
+            distance = np.abs(pixels - bone[round(weight * 255)]).max(axis=1)
+            assert (distance <= 2).sum() > 500, (frame, weight)
+
+
+def test_a_step_is_written_over_its_frame(random_map, monkeypatch):
+    written = []
+    write = Sheet.write
+    monkeypatch.setattr(
+        Sheet, "write", lambda self, x, y, text, *a, **k: written.append(text) or write(self, x, y, text, *a, **k)
+    )
+    write_gif(BytesIO(), [Attention(Source("", {"steps": 1200}), (random_map(),))], Look(dpi=20))
+    assert "step 1,200" in written

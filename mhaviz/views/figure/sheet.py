@@ -42,6 +42,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
+_HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
 
 
@@ -269,7 +270,7 @@ def fit(
     shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
 ) -> str:
     """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for."""
-    while text_width(shown := shorten(cells), size, families, bold) > width and cells > 1:
+    while text_width(shown := shorten(cells), size, families, bold) > width + _HAIR and cells > 1:
         cells = max(int(cells * 0.95), 1) if cells > 20 else cells - 1
     return shown
 

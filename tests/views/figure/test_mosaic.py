@@ -1,6 +1,7 @@
 """What the layout decides, and the colours of the cells in the picture that comes out."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -305,3 +306,32 @@ def test_the_font_of_last_resort_does_not_count():
 
 def test_a_notebook_gets_a_png(random_attention):
     assert heatmap_figure(random_attention())._repr_png_().startswith(b"\x89PNG")
+
+
+def test_hidden_keys_are_grey_and_visible_zeros_are_not(random_attention):
+    attention = random_attention(queries=("a", "b", "c"), kind="masked")
+    weights = np.tril(attention.maps[0].weights)
+    weights[:, 1, 0] = 0
+    attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
+    sheet = heatmap_figure(attention)
+    (first, *_) = (image for image in sheet.page.images if image.get_label().startswith("head"))
+    drawn = np.ma.filled(first.get_array(), np.nan)
+    assert np.isnan(drawn[np.triu_indices(3, 1)]).all()
+    assert drawn[1, 0] == 0
+    assert "grey: later keys, hidden" in " ".join(text.get_text() for text in sheet.page.texts)
+
+
+def test_the_first_row_of_a_masked_map_ends_no_scale(random_attention):
+    """Its one key has all of the weight, whatever the others have."""
+    attention = random_attention(queries=("a", "b", "c"), kind="masked")
+    weights = np.array([[[1, 0, 0], [0.6, 0.4, 0], [0.3, 0.3, 0.4]]] * 2, np.float32)
+    attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
+    assert Look(vmax=None).weight_scale(attention.maps).high == pytest.approx(0.6)
+
+
+def test_a_title_shrinks_before_it_is_cut(random_attention):
+    attention = random_attention(
+        queries=("one", "two", "three", "four"), keys=("one", "two", "three", "four"), kind="masked"
+    )
+    texts = [text.get_text() for text in heatmap_figure(attention, Look(columns=1)).page.texts]
+    assert "masked self-attention: one two three four" in texts
