@@ -39,7 +39,7 @@ PICTURES: dict[str, list[str]] = {
         "-o",
         "{folder}/t.safetensors",
         "--animate",
-        "{gallery}/training.gif",
+        "{film}",
         *CPU,
     ],
     "compare-implementations.png": ["compare-implementations", *CPU],

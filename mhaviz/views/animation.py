@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FRAME, _LAST_FRAME = 500, 3000  # milliseconds
 _MOST_FRAMES = 40
-_GREYS = 32  # between ink and paper
+_GREYS, _COLOURS = 16, 128  # between ink and paper; altogether
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None:
@@ -38,10 +38,14 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None
 
 
 def _palette(look: Look) -> NDArray[np.uint8]:
-    """The scale of the weights, and greys for everything else, (256, 3): no frame lacks a colour that another has."""
+    """The scale of the weights, and what the rest is drawn in, (colours, 3): no frame lacks what another has."""
+    from matplotlib.colors import to_rgb
+
+    from mhaviz.views.figure.sheet import ACCENT
+
     greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8)[:, None].repeat(3, axis=1)
-    weights = palette(look.cmap)[np.linspace(0, 255, 256 - _GREYS).astype(int)]
-    return np.concatenate([greys, weights])
+    weights = palette(look.cmap)[np.linspace(0, 255, _COLOURS - _GREYS - 1).round().astype(int)]
+    return np.concatenate([greys, weights, np.array([to_rgb(ACCENT)]) * 255]).round().astype(np.uint8)
 
 
 def _indexed(picture: "Image", colours: NDArray[np.uint8]) -> "Image":
