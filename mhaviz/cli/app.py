@@ -3,6 +3,7 @@
 import gc
 import inspect
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
         command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
-        return _fail(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_COMMAND_LINE)
+        return _fail(f"{_plain(error.format_message())}; see {command} --help", WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
@@ -111,6 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _silence_output()
         return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)
+
+
+def _plain(message: str) -> str:
+    """A usage error without the words of the library that checks types."""
+    message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
+    return message.replace("Value error, ", "").replace("expected a integer", "expected a whole number").rstrip(".")
 
 
 def _silence_output() -> None:

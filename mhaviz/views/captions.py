@@ -96,7 +96,8 @@ def alignment_text(evaluation: Evaluation) -> str:
 
 def score_text(training: Training) -> str:
     """What the score is the share of: "exact match of 50 held-out"."""
-    return f"{training.score_name}, {training.scored_sentences} held-out sentences"
+    number = training.scored_sentences
+    return f"{training.score_name}, {number} held-out sentence{'s' * (number != 1)}"
 
 
 def evenly(things: Sequence[T], most: int) -> list[T]:

@@ -98,14 +98,15 @@ def term_texts(term: CostTerm) -> tuple[str, str, str, str]:
 
 def crossover_text(c: Complexity) -> tuple[str, ...]:
     """Where the cost of attention overtakes that of the projections: by the terms, by operations, by the clock."""
-    compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
-    nowhere = "nowhere within these lengths" if compared > 1 else "where? two lengths must be measured to tell"
-    measured = nowhere if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
-    return (
+    lines = [
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
         f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
-        f"scores, softmax and mix take as long as the projections {measured}",
-    )
+    ]
+    compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
+    if compared > 1:  # of one length alone there is nothing to say
+        measured = "nowhere within these lengths" if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
+        lines.append(f"scores, softmax and mix take as long as the projections {measured}")
+    return tuple(lines)
 
 
 def longest_text(c: Complexity) -> tuple[str, ...]:

@@ -159,6 +159,16 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
             "the built-in grammar is for --task translation",
         ),
         (("translation", "-o", "a.safetensors", "--task", "painting"), 2, "painting"),
+        (
+            ("translation", "-o", "a.safetensors", "--steps", "x"),
+            2,
+            "'--steps': expected a whole number;",
+        ),
+        (
+            ("translation", "-o", "a.safetensors", "--dropout", "x"),
+            2,
+            "'--dropout': expected a number;",
+        ),
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "steps: expected at least 1, got 0"),
         (("translation", "-o", "a.safetensors", "--heads", "3"), 2, "expected heads that divide d_model"),
         (("translation", "-o", "a.safetensors", "--dropout", "1"), 2, "dropout: expected at least 0"),
