@@ -11,6 +11,7 @@ from mhaviz._version import __version__
 if TYPE_CHECKING:
     from mhaviz.errors import ArgumentError, MhavizError
     from mhaviz.layer.attention import MultiHeadAttention
+    from mhaviz.layer.attention_map import attention_map
     from mhaviz.layer.embedding import Embeddings, PositionalEncoding
     from mhaviz.layer.tokens import tokenize
     from mhaviz.views.figure.display import display_attention
@@ -22,6 +23,7 @@ __all__ = [
     "MultiHeadAttention",
     "PositionalEncoding",
     "__version__",
+    "attention_map",
     "display_attention",
     "tokenize",
 ]
@@ -32,6 +34,7 @@ _HOMES = {
     "MhavizError": "mhaviz.errors",
     "MultiHeadAttention": "mhaviz.layer.attention",
     "PositionalEncoding": "mhaviz.layer.embedding",
+    "attention_map": "mhaviz.layer.attention_map",
     "display_attention": "mhaviz.views.figure.display",
     "tokenize": "mhaviz.layer.tokens",
 }

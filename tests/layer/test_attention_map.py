@@ -1,0 +1,250 @@
+"""Pooled maps against the plain computation in float64: the whole matrix, its softmax, and then the cells."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mhaviz
+from mhaviz.errors import ArgumentError
+from mhaviz.layer import attention_map as module
+from mhaviz.layer.attention_map import attention_map
+
+
+def draw(batch_size=1, n_heads=2, n_kv_heads=None, q_length=7, k_length=None, d_key=4, seed=0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    k_length = q_length if k_length is None else k_length
+    query = torch.randn(batch_size, n_heads, q_length, d_key, generator=generator, dtype=torch.float64)
+    key = torch.randn(batch_size, n_kv_heads or n_heads, k_length, d_key, generator=generator, dtype=torch.float64)
+    return (2 * query).to(dtype), key.to(dtype)
+
+
+def plain(query, key, causal=False, key_mask=None, scale=None):
+    """All weights in float64, by numpy, (batch_size, n_heads, q_length, k_length)."""
+    q, k = query.double().numpy(), key.double().numpy()
+    k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+    scores = np.einsum("bhqd,bhkd->bhqk", q, k) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if causal:
+        later = np.arange(k.shape[2])[None] > np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+        scores[:, :, later] = -np.inf
+    if key_mask is not None:
+        scores[np.broadcast_to(key_mask.numpy()[:, None, None] == 0, scores.shape)] = -np.inf
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+    return np.nan_to_num(weights)
+
+
+def edges(length, cells):
+    return [i * length // cells for i in range(cells + 1)]
+
+
+def pooled(weights, rows, columns, reduce):
+    q_edges, k_edges = edges(weights.shape[2], rows), edges(weights.shape[3], columns)
+    result = np.zeros((*weights.shape[:2], rows, columns))
+    for i in range(rows):
+        for j in range(columns):
+            cell = weights[:, :, q_edges[i] : q_edges[i + 1], k_edges[j] : k_edges[j + 1]]
+            mass = cell.sum(axis=-1).mean(axis=-1)
+            result[:, :, i, j] = mass if reduce == "mass" else cell.max(axis=(-1, -2))
+    return result
+
+
+@st.composite
+def problems(draw_from):
+    groups, n_kv_heads = draw_from(st.integers(1, 3)), draw_from(st.integers(1, 2))
+    q_length, k_length = draw_from(st.integers(1, 40)), draw_from(st.integers(1, 40))
+    query, key = draw(
+        draw_from(st.integers(1, 2)),
+        groups * n_kv_heads,
+        n_kv_heads,
+        q_length,
+        k_length,
+        3,
+        draw_from(st.integers(0, 99)),
+    )
+    mask = torch.tensor(
+        draw_from(
+            st.lists(
+                st.lists(st.booleans(), min_size=k_length, max_size=k_length), min_size=len(key), max_size=len(key)
+            )
+        )
+    )
+    options = {"causal": draw_from(st.booleans()), "key_mask": mask if draw_from(st.booleans()) else None}
+    return query, key, options, draw_from(st.integers(1, 45)), draw_from(st.integers(1, 45))
+
+
+@given(problems(), st.integers(1, 200))
+@settings(max_examples=150)
+def test_every_shape_mask_group_and_edge(monkeypatch, problem, block):
+    """Blocks of all sizes, so that rows of cells are split and joined."""
+    monkeypatch.setattr(module, "_BLOCK", block)
+    query, key, options, rows, columns = problem
+    found = attention_map(query, key, rows=rows, columns=columns, reduce="both", entropy=True, received=True, **options)
+    weights = plain(query, key, **options)
+    rows, columns = min(rows, query.shape[2]), min(columns, key.shape[2])
+    assert found.query_edges.tolist() == edges(query.shape[2], rows)
+    assert found.key_edges.tolist() == edges(key.shape[2], columns)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, "mass"), atol=1e-6)
+    np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
+    np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=5e-6)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.nansum(weights * np.log(weights), axis=-1)
+    np.testing.assert_allclose(found.entropy.numpy(), entropy, atol=1e-5)
+
+
+@given(problems(), st.data())
+def test_windows_are_the_exact_weights(problem, data):
+    query, key, options, _, _ = problem
+    q0, k0 = (data.draw(st.integers(0, x.shape[2] - 1)) for x in (query, key))
+    q1, k1 = (data.draw(st.integers(low + 1, x.shape[2])) for low, x in ((q0, query), (k0, key)))
+    found = attention_map(query, key, window=(q0, q1, k0, k1), entropy=True, **options)
+    weights = plain(query, key, **options)
+    np.testing.assert_allclose(found.weights.numpy(), weights[:, :, q0:q1, k0:k1], atol=1e-6)
+    assert found.query_edges.tolist() == list(range(q0, q1 + 1))
+    assert found.key_edges.tolist() == list(range(k0, k1 + 1))
+    assert found.entropy.shape[-1] == q1 - q0
+
+
+def test_a_window_larger_than_the_picture_is_pooled():
+    query, key = draw(q_length=30, k_length=40)
+    found = attention_map(query, key, window=(5, 25, 10, 40), rows=4, columns=7)
+    np.testing.assert_allclose(
+        found.weights.numpy(), pooled(plain(query, key)[:, :, 5:25, 10:], 4, 7, "mass"), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_strongest_keys(causal):
+    query, key = draw(n_heads=4, n_kv_heads=2, q_length=20, k_length=25)
+    found = attention_map(query, key, top_keys=3, causal=causal)
+    weights = plain(query, key, causal)
+    np.testing.assert_allclose(found.top_weights.numpy(), -np.sort(-weights, axis=-1)[..., :3], atol=1e-6)
+    gathered = np.take_along_axis(weights, found.top_keys.numpy(), axis=-1)
+    np.testing.assert_allclose(gathered, found.top_weights.numpy(), atol=1e-6)
+
+
+def test_fewer_visible_keys_than_were_asked_for():
+    query, key = draw(q_length=3)
+    found = attention_map(query, key, top_keys=3, causal=True)
+    assert found.top_weights[0, 0, 0].tolist() == [1, 0, 0]
+
+
+def test_a_lone_spike_is_seen():
+    query, key = torch.zeros(1, 1, 4000, 4), torch.zeros(1, 1, 4000, 4)
+    query[0, 0, 1234], key[0, 0, 3210] = 10.0, 10.0
+    found = attention_map(query, key, rows=10, columns=10, reduce="both")
+    assert found.largest[0, 0, 3, 8] > 0.99
+    assert found.weights[0, 0, 3, 8] < 0.11
+    rest = found.largest.clone()
+    rest[0, 0, 3, 8] = 0
+    assert rest.max() < 0.001
+
+
+def test_rows_sum_to_one():
+    query, key = draw(q_length=1000, k_length=700, d_key=16)
+    found = attention_map(query, key, rows=13, columns=17)
+    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 2, 13), atol=1e-5, rtol=0)
+
+
+def test_against_pytorchs_weights():
+    query, key = draw(q_length=50, d_key=8)
+    value = torch.eye(50).expand(1, 2, 50, 50)  # with these values the output is the weights
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    torch.testing.assert_close(attention_map(query, key, causal=True).weights, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_precisions(dtype):
+    """Half precision is that of the inputs alone: the blocks are float32."""
+    query, key = draw(q_length=60, d_key=8, dtype=dtype)
+    found = attention_map(query, key, rows=7, columns=9)
+    assert found.weights.dtype == torch.float32
+    np.testing.assert_allclose(found.weights.numpy(), pooled(plain(query, key), 7, 9, "mass"), atol=1e-6)
+
+
+def test_a_scale_of_ones_own():
+    query, key = draw()
+    np.testing.assert_allclose(
+        attention_map(query, key, scale=0.1).weights.numpy(), plain(query, key, scale=0.1), atol=1e-6
+    )
+
+
+def test_hidden_blocks_are_not_computed(monkeypatch):
+    computed, mm = [], torch.mm
+    monkeypatch.setattr(torch, "mm", lambda a, b, **more: computed.append(len(a) * b.shape[1]) or mm(a, b, **more))
+    monkeypatch.setattr(module, "_BLOCK", 1000 * 10)
+    query, key = draw(n_heads=1, q_length=1000)
+    attention_map(query, key)
+    whole = sum(computed)
+    computed.clear()
+    attention_map(query, key, causal=True)
+    assert sum(computed) < 0.52 * whole
+
+
+def test_progress_is_told():
+    told = []
+    query, key = draw(n_heads=4)
+    attention_map(query, key, told=told.append)
+    assert told == [0.25, 0.5, 0.75, 1]
+
+
+def test_no_gradient_and_no_change():
+    query, key = draw()
+    query.requires_grad_()
+    before, threads = query.detach().clone(), torch.get_num_threads()
+    assert not attention_map(query, key).weights.requires_grad
+    assert torch.equal(before, query)
+    assert torch.get_num_threads() == threads
+
+
+def spoilt(x, head, position):
+    x = x.clone()
+    x[0, head, position, 1] = math.nan if head else math.inf
+    return x
+
+
+QUERY, KEY = draw()
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "options", "message"),
+    [
+        (QUERY[0], KEY, {}, "query: expected 4 axes"),
+        (QUERY, KEY[..., 0], {}, "key: expected 4 axes"),
+        (QUERY, KEY[..., :2], {}, "key: expected axis d_key to be 4, as in query, got 2"),
+        (QUERY, KEY.expand(3, -1, -1, -1), {}, "key: expected axis batch_size to be 1"),
+        (QUERY, torch.zeros(1, 3, 7, 4), {}, "n_heads to be a multiple of n_kv_heads, got 2 and 3"),
+        (QUERY, KEY[:, :, :0], {}, "key: expected axis k_length to be at least 1"),
+        (QUERY.int(), KEY, {}, "query: expected floating-point numbers, got torch.int32"),
+        (QUERY, KEY, {"rows": 0}, "rows: expected at least 1, got 0"),
+        (QUERY, KEY, {"columns": -1}, "columns: expected at least 1"),
+        (QUERY, KEY, {"reduce": "mean"}, "reduce: expected mass, max or both, got 'mean'"),
+        (QUERY, KEY, {"top_keys": 8}, "top_keys: expected a number from 0 to 7, got 8"),
+        (
+            QUERY,
+            KEY,
+            {"window": (0, 8, 0, 7)},
+            "window: expected query positions .* at most 7, got 0 to 8",
+        ),
+        (QUERY, KEY, {"window": (0, 7, 5, 2)}, "window: expected key positions that go up"),
+        (QUERY, KEY, {"key_mask": torch.ones(1, 6)}, r"key_mask: expected \(batch_size, k_length\)"),
+        (
+            spoilt(QUERY, 1, 3),
+            KEY,
+            {},
+            "query: .* NaN or infinity in batch 0, head 1, position 3",
+        ),
+        (QUERY, spoilt(KEY, 0, 6), {}, "key: expected finite numbers, .* head 0, position 6"),
+    ],
+)
+def test_what_cannot_be_mapped(query, key, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        attention_map(query, key, **options)
+
+
+def test_it_is_public():
+    assert mhaviz.attention_map is attention_map
