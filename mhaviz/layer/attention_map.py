@@ -129,6 +129,7 @@ class _Problem:
         self.query, self.key, self.key_mask, self.causal = query, key, key_mask, causal
         self.scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
         self.later = k_length - q_length  # a query at position i sees the keys up to i + later
+        self.inference = torch.is_inference_mode_enabled()
         self.device, self.dtype = query.device, torch.float64 if query.dtype == torch.float64 else torch.float32
 
         rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
@@ -181,7 +182,8 @@ class _Problem:
         if threads is None:
             self._solve_blocks(b, h)
             return
-        with torch.no_grad(), cpu_threads(threads):  # both are a thread's own affair
+        # All of these are a thread's own affair.
+        with torch.inference_mode(self.inference), torch.no_grad(), cpu_threads(threads):
             self._solve_blocks(b, h)
 
     def _solve_blocks(self, b: int, h: int) -> None:

@@ -201,6 +201,15 @@ def test_no_gradient_and_no_change():
     assert torch.get_num_threads() == threads
 
 
+def test_in_inference_mode_and_out_of_it():
+    query, key = draw(n_heads=3)
+    outside = attention_map(query, key).weights
+    with torch.inference_mode():
+        torch.testing.assert_close(attention_map(query, key).weights, outside)
+        made_inside = query.clone(), key.clone()
+    torch.testing.assert_close(attention_map(*made_inside).weights, outside)
+
+
 def spoilt(x, head, position):
     x = x.clone()
     x[0, head, position, 1] = math.nan if head else math.inf
