@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mhaviz.devices import cpu_threads
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.cells import cell_edges, largest_in_cells, sum_in_cells
+from mhaviz.layer.cells import Cells, cell_edges
 
 Window = tuple[int, int, int, int]
 
@@ -133,9 +133,9 @@ class _Problem:
         self.device, self.dtype = query.device, torch.float64 if query.dtype == torch.float64 else torch.float32
 
         rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
-        self.query_edges = cell_edges(q1 - q0, rows) + q0  # on the CPU: they are read one by one
+        self.query_edges = cell_edges(q1 - q0, rows, self.device) + q0
         self.key_edges = cell_edges(k1 - k0, columns, self.device) + k0
-        self.row_of = torch.bucketize(torch.arange(q0, q1), self.query_edges, right=True).sub(1).tolist()
+        self.row_edges: list[int] = self.query_edges.tolist()
         heads = query.shape[:2]
 
         def empty(wanted: bool, *shape: int) -> Tensor | None:
@@ -163,12 +163,12 @@ class _Problem:
                 self._solve_head(*head)
                 told(number / len(heads))
         if self.mass is not None:
-            self.mass /= self.query_edges.diff().to(self.device)[:, None]
+            self.mass /= self.query_edges.diff()[:, None]
         first, second = (self.mass, self.largest) if self.mass is not None else (self.largest, None)
         assert first is not None
         return PooledMap(
             first,
-            self.query_edges.to(self.device),
+            self.query_edges,
             self.key_edges,
             second,
             self.entropy,
@@ -194,28 +194,33 @@ class _Problem:
             keys = keys[positions]
         keys = keys.to(self.dtype)  # k_length d_key
         _check_finite("key", keys, b, h, positions)
-        edges = torch.searchsorted(positions, self.key_edges)
+        _check_finite("query", self.query[b, h], b, h)
+        cells = Cells(torch.searchsorted(positions, self.key_edges))
         on_gpu = self.device.type != "cpu"
         at_once = max((_BLOCK_ON_GPU if on_gpu else _BLOCK) // max(len(keys), 1), 1)
         at_once = at_once if on_gpu else min(at_once, _MOST_QUERIES)
         buffer = torch.empty(at_once * max(len(keys), 1), dtype=self.dtype, device=self.device)
-        for start, end in self._blocks(at_once):
+        for start, end, row_sizes, row in self._blocks(at_once):
             A, seen = self._weights(b, h, start, end, keys, positions, buffer)
             if seen:
-                self._take_in(b, h, start, end, A, positions[:seen], edges.clamp(max=seen))
+                self._pool(b, h, A, row, row_sizes, cells)
+                self._take_in(b, h, start, end, A, positions[:seen])
 
-    def _blocks(self, at_once: int) -> Iterator[tuple[int, int]]:
-        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
-        row_edges = self.query_edges.tolist()
-        row = 0
-        while row < len(row_edges) - 1:
-            last = bisect_right(row_edges, row_edges[row] + at_once) - 1
+    def _blocks(self, at_once: int) -> Iterator[tuple[int, int, list[int], int]]:
+        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one.
+
+        Yields the first query and the end, how many of them are in each row, and the number of the first row.
+        """
+        edges, row = self.row_edges, 0
+        while row < len(edges) - 1:
+            last = bisect_right(edges, edges[row] + at_once) - 1
             if last > row:
-                yield row_edges[row], row_edges[last]
+                yield edges[row], edges[last], [edges[i + 1] - edges[i] for i in range(row, last)], row
                 row = last
                 continue
-            for start in range(row_edges[row], row_edges[row + 1], at_once):
-                yield start, min(start + at_once, row_edges[row + 1])
+            for start in range(edges[row], edges[row + 1], at_once):
+                end = min(start + at_once, edges[row + 1])
+                yield start, end, [end - start], row
             row += 1
 
     def _weights(
@@ -223,7 +228,6 @@ class _Problem:
     ) -> tuple[Tensor, int]:
         """A = softmax(scale · Q Kᵀ) of a block of queries, (queries, seen), for the ``seen`` keys that it may see."""
         Q = self.query[b, h, start:end].to(self.dtype)  # queries d_key
-        _check_finite("query", Q, b, h, torch.arange(start, end))
         seen = len(positions)
         if self.causal:
             first, last = start + self.later, end - 1 + self.later
@@ -242,15 +246,19 @@ class _Problem:
             A.masked_fill_((positions[0] > latest), 0.0)
         return A, seen
 
-    def _take_in(self, b: int, h: int, start: int, end: int, A: Tensor, positions: Tensor, edges: Tensor) -> None:
-        """Add the weights of a block, (queries, seen), to everything that was asked for."""
-        q0 = self.window[0]
-        rows = slice(self.row_of[start - q0], self.row_of[end - 1 - q0] + 1)
+    def _pool(self, b: int, h: int, A: Tensor, row: int, row_sizes: list[int], cells: Cells) -> None:
+        """Add the weights of a block, (queries, seen), to the picture."""
+        rows = slice(row, row + len(row_sizes))
         if self.mass is not None:
-            self.mass[b, h, rows] += sum_in_cells(self._over_rows(A, start, end, torch.sum), edges)
+            mass = cells.sum(_over_rows(A, row_sizes, torch.sum))
+            self.mass[b, h, rows, : mass.shape[1]] += mass
         if self.largest is not None:
-            here = self.largest[b, h, rows]
-            torch.maximum(here, largest_in_cells(self._over_rows(A, start, end, torch.amax), edges).float(), out=here)
+            largest = cells.largest(_over_rows(A, row_sizes, torch.amax)).float()
+            here = self.largest[b, h, rows, : largest.shape[1]]
+            torch.maximum(here, largest, out=here)
+
+    def _take_in(self, b: int, h: int, start: int, end: int, A: Tensor, positions: Tensor) -> None:
+        """Take note of what else was asked for, from the weights of a block, (queries, seen)."""
         queries = slice(start - self.window[0], end - self.window[0])
         if self.entropy is not None:
             self.entropy[b, h, queries] = torch.special.entr(A).sum(dim=-1).float()
@@ -262,17 +270,14 @@ class _Problem:
             self.top_weights[b, h, queries, :most] = weights.float()
             self.top_keys[b, h, queries, :most] = positions[places]
 
-    def _over_rows(self, A: Tensor, start: int, end: int, reduce: Callable[..., Tensor]) -> Tensor:
-        """(queries, seen) → (rows of cells, seen): the sum or the largest over the queries of each row."""
-        q0 = self.window[0]
-        first, last = self.row_of[start - q0], self.row_of[end - 1 - q0]
-        edges = self.query_edges[first : last + 2].clamp(min=start, max=end)
-        sizes = edges.diff()
-        if len(A) == len(sizes):
-            return A
-        if bool((sizes == sizes[0]).all()):
-            return reduce(A.view(len(sizes), -1, A.shape[1]), dim=1)
-        return torch.stack([reduce(part, dim=0) for part in torch.split(A, sizes.tolist())])
+
+def _over_rows(A: Tensor, row_sizes: list[int], reduce: Callable[..., Tensor]) -> Tensor:
+    """(queries, seen) → (rows of cells, seen): the sum or the largest over the queries of each row."""
+    if len(A) == len(row_sizes):
+        return A
+    if min(row_sizes) == max(row_sizes):
+        return reduce(A.view(len(row_sizes), -1, A.shape[1]), dim=1)
+    return torch.stack([reduce(part, dim=0) for part in torch.split(A, row_sizes)])
 
 
 def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
@@ -309,10 +314,11 @@ def _check_window(window: Window | None, q_length: int, k_length: int) -> Window
     return window
 
 
-def _check_finite(name: str, x: Tensor, b: int, h: int, positions: Tensor) -> None:
+def _check_finite(name: str, x: Tensor, b: int, h: int, positions: Tensor | None = None) -> None:
     """x (length, d_key), at these positions. The sum is NaN or infinite if a number is; only then is it looked for."""
-    if not math.isfinite(x.sum().item()) and not bool(x.isfinite().all()):
-        place = int(positions[int((~x.isfinite()).any(dim=-1).nonzero()[0])])
+    if not math.isfinite(x.sum(dtype=torch.float64).item()) and not bool(x.isfinite().all()):
+        place = int((~x.isfinite()).any(dim=-1).nonzero()[0])
+        place = place if positions is None else int(positions[place])
         raise ArgumentError(
             f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position {place}"
         )

@@ -10,35 +10,39 @@ def cell_edges(length: int, cells: int, device: torch.device | None = None) -> T
     return torch.arange(cells + 1, device=device) * length // cells
 
 
-def sum_in_cells(x: Tensor, edges: Tensor) -> Tensor:
-    """(…, length) → (…, cells): the sum between every two edges, which may lie on one another."""
-    even = _as_even_cells(x, edges)
-    if even is not None:
-        return even.sum(dim=-1)
-    running = nnf.pad(x.double().cumsum(dim=-1), (1, 0))  # in float64, or their differences are rough
-    return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
+class Cells:
+    """Cells between edges, (cells + 1,), which rise and may lie on one another.
 
-
-def largest_in_cells(x: Tensor, edges: Tensor) -> Tensor:
-    """(…, length) → (…, cells): the largest between every two edges, and 0 where there is nothing between.
-
-    No number may be below 0.
+    What is pooled may end before the last edge, as the keys do that a causal block sees: then so do its cells.
     """
-    even = _as_even_cells(x, edges)
-    if even is not None:
-        return even.amax(dim=-1)
-    widths = edges.diff()
-    cell_of = torch.repeat_interleave(torch.arange(len(widths), device=x.device), widths)  # of what is between edges
-    between = x[..., int(edges[0]) : int(edges[-1])]
-    largest = x.new_zeros(*x.shape[:-1], len(widths))
-    return largest.scatter_reduce_(-1, cell_of.expand_as(between), between, "amax")
 
+    def __init__(self, edges: Tensor) -> None:
+        self._edges, self._number = edges, len(edges) - 1
+        width = max(int(edges[1]), 1)
+        even = torch.arange(len(edges), device=edges.device) * width
+        self._width = width if torch.equal(edges, even) else 0  # 0: they differ, or something stands before the first
 
-def _as_even_cells(x: Tensor, edges: Tensor) -> Tensor | None:
-    """x as (…, cells, width), filled up with zeros, if all cells are equally wide until x ends; else None."""
-    cells, length = len(edges) - 1, x.shape[-1]
-    width = max(int(edges[1]), 1)
-    even = (torch.arange(cells + 1, device=edges.device) * width).clamp(max=length)
-    if not torch.equal(edges, even) or cells * width < length:
-        return None
-    return nnf.pad(x, (0, cells * width - length)).view(*x.shape[:-1], cells, width)
+    def sum(self, x: Tensor) -> Tensor:
+        """(…, length) → (…, cells, or as many as the length begins): the sum in each."""
+        if self._width:
+            return self._side_by_side(x).sum(dim=-1)
+        edges = self._edges.clamp(max=x.shape[-1])
+        running = nnf.pad(x.double().cumsum(dim=-1), (1, 0))  # in float64, or their differences are rough
+        return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
+
+    def largest(self, x: Tensor) -> Tensor:
+        """The same with the largest in each, and 0 where there is nothing. No number may be below 0."""
+        if self._width:
+            return self._side_by_side(x).amax(dim=-1)
+        edges = self._edges.clamp(max=x.shape[-1])
+        cell_of = torch.repeat_interleave(torch.arange(self._number, device=x.device), edges.diff())
+        between = x[..., int(edges[0]) : int(edges[-1])]
+        largest = x.new_zeros(*x.shape[:-1], self._number)
+        return largest.scatter_reduce_(-1, cell_of.expand_as(between), between, "amax")
+
+    def _side_by_side(self, x: Tensor) -> Tensor:
+        """x as (…, cells, width), its last cell filled up with zeros; what lies behind the last edge is left out."""
+        cells = min(-(-x.shape[-1] // self._width), self._number)
+        missing = cells * self._width - x.shape[-1]
+        x = nnf.pad(x, (0, missing)) if missing > 0 else x[..., : cells * self._width]
+        return x.reshape(*x.shape[:-1], cells, self._width)

@@ -16,7 +16,7 @@ from measure import in_fresh_process, peak_memory, time_functions
 
 from mhaviz.devices import free_memory
 from mhaviz.layer.attention_map import attention_map
-from mhaviz.layer.cells import cell_edges, sum_in_cells
+from mhaviz.layer.cells import Cells, cell_edges
 
 HEADS, D_KEY, CELLS = 8, 64, 512
 LENGTHS = tuple(1024 * 2**i for i in range(8))
@@ -32,8 +32,8 @@ def inputs(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def plain(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     weights = torch.softmax(query @ key.mT / math.sqrt(D_KEY), dim=-1)
     edges = cell_edges(query.shape[2], CELLS)
-    rows = sum_in_cells(weights, edges)
-    return sum_in_cells(rows.mT.contiguous(), edges).mT / edges.diff()[:, None]
+    rows = Cells(edges).sum(weights)
+    return Cells(edges).sum(rows.mT.contiguous()).mT / edges.diff()[:, None]
 
 
 def work(way: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Callable[[], object]:
