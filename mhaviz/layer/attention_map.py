@@ -1,14 +1,16 @@
 """Exact attention maps at any length, without the matrix of weights.
 
 The weights of one head are q_length × k_length; a picture has a thousand rows of pixels at most. So the map is computed
-a block of queries at a time: the scores of the block to all of its keys, their softmax, which is exact because the
-whole row is there, and from that the sums in the picture's cells. The block is small enough to stay in the cache.
+a block of queries at a time, and the block a tile of keys at a time, small enough to stay in the cache: the scores,
+their softmax within the tile, and the sums in the picture's cells. What share of a row's weight lies in each tile is
+known when its last tile is done, from the logarithm of each tile's sum of exponentials: softmax over all keys = softmax
+over tiles of these logarithms × softmax within the tile (Milakov and Gimelshein 2018, arXiv 1805.02867).
 """
 
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -22,10 +24,11 @@ from mhaviz.layer.cells import Cells, cell_edges
 
 Window = tuple[int, int, int, int]
 
-_BLOCK, _BLOCK_ON_GPU = 1 << 20, 1 << 26
-"""Scores in a block: 4 MiB stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
+_TILE, _TILE_ON_GPU = (256, 4096), (4096, 16384)
+"""Queries and keys of a tile: 4 MiB of scores stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
 
-_MOST_QUERIES = 256  # in a block
+_WHOLE_ROWS = 8192
+"""Up to so many keys a tile takes whole rows, with fewer queries: then nothing has to be joined."""
 
 
 @dataclass(frozen=True)
@@ -195,16 +198,23 @@ class _Problem:
         keys = keys.to(self.dtype)  # k_length d_key
         _check_finite("key", keys, b, h, positions)
         _check_finite("query", self.query[b, h], b, h)
-        cells = Cells(torch.searchsorted(positions, self.key_edges))
-        on_gpu = self.device.type != "cpu"
-        at_once = max((_BLOCK_ON_GPU if on_gpu else _BLOCK) // max(len(keys), 1), 1)
-        at_once = at_once if on_gpu else min(at_once, _MOST_QUERIES)
-        buffer = torch.empty(at_once * max(len(keys), 1), dtype=self.dtype, device=self.device)
-        for start, end, row_sizes, row in self._blocks(at_once):
-            A, seen = self._weights(b, h, start, end, keys, positions, buffer)
-            if seen:
-                self._pool(b, h, A, row, row_sizes, cells)
-                self._take_in(b, h, start, end, A, positions[:seen])
+        queries_at_once, keys_at_once = _TILE if self.device.type == "cpu" else _TILE_ON_GPU
+        if len(keys) <= _WHOLE_ROWS:
+            queries_at_once = min(queries_at_once, max(queries_at_once * keys_at_once // max(len(keys), 1), 1))
+            keys_at_once = len(keys)
+        edges = torch.searchsorted(positions, self.key_edges)
+        tiles = list(_tiles(positions, keys, edges, keys_at_once))
+        widest = max((len(tile.keys) for tile in tiles), default=0)
+        buffer = torch.empty(queries_at_once * widest, dtype=self.dtype, device=self.device)
+        for start, end, row_sizes, row in self._blocks(queries_at_once):
+            Q = self.query[b, h, start:end].to(self.dtype) * self.scale  # queries d_key
+            seen = [tile for tile in tiles if not self.causal or tile.first <= end - 1 + self.later]
+            if len(tiles) == 1 and seen:
+                A, _ = self._softmax(Q, tiles[0], start, buffer, alone=True)
+                self._pool(b, h, A, row, row_sizes, tiles[0].cells)
+                self._take_in(b, h, start, end, A, tiles[0].positions[: A.shape[1]])
+            elif seen:
+                self._join_tiles(b, h, start, end, Q, row, row_sizes, seen, buffer)
 
     def _blocks(self, at_once: int) -> Iterator[tuple[int, int, list[int], int]]:
         """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one.
@@ -223,28 +233,93 @@ class _Problem:
                 yield start, end, [end - start], row
             row += 1
 
-    def _weights(
-        self, b: int, h: int, start: int, end: int, keys: Tensor, positions: Tensor, buffer: Tensor
-    ) -> tuple[Tensor, int]:
-        """A = softmax(scale · Q Kᵀ) of a block of queries, (queries, seen), for the ``seen`` keys that it may see."""
-        Q = self.query[b, h, start:end].to(self.dtype)  # queries d_key
-        seen = len(positions)
-        if self.causal:
-            first, last = start + self.later, end - 1 + self.later
-            all_see, seen = torch.searchsorted(
-                positions, torch.tensor([first, last], device=self.device), right=True
-            ).tolist()
-        A = buffer[: (end - start) * seen].view(end - start, seen)
-        torch.mm(Q * self.scale, keys[:seen].T, out=A)
-        if not self.causal or all_see == seen:
-            return torch.softmax(A, dim=-1, out=A), seen
-        latest = torch.arange(start, end, device=self.device)[:, None] + self.later
-        hidden = positions[all_see:seen] > latest  # queries keys
-        A[:, all_see:].masked_fill_(hidden, -torch.inf)
+    def _softmax(
+        self, Q: Tensor, tile: "_Tile", start: int, buffer: Tensor, alone: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """The weights of a block of queries among a tile's keys alone, and the logarithm of their sum of exponentials.
+
+        A (queries, keys), where a query that sees none of them has zeros, and its lse (queries,), −∞ there; where the
+        tile is ``alone``, nobody needs the lse, and it is 0.
+        """
+        keys, latest, blind = tile.keys, None, None
+        if self.causal and tile.last > start + self.later:
+            latest = torch.arange(start, start + len(Q), device=self.device)[:, None] + self.later
+            blind = tile.first > latest  # queries 1
+            if tile.fillers is None:  # what none of them sees need not be computed
+                keys = keys[: int(torch.searchsorted(tile.positions, latest[-1, 0], right=True))]
+        A = buffer[: len(Q) * len(keys)].view(len(Q), len(keys))
+        torch.mm(Q, keys.T, out=A)
+        if tile.fillers is not None:
+            A.index_fill_(1, tile.fillers, -torch.inf)
+        if latest is not None:
+            all_see = int(torch.searchsorted(tile.positions, latest[0, 0], right=True))
+            A[:, all_see:].masked_fill_(tile.positions[all_see : len(keys)] > latest, -torch.inf)
+        most = Q.new_zeros(len(Q)) if alone else A.amax(dim=-1)
         torch.softmax(A, dim=-1, out=A)
-        if not all_see:  # some of these queries may see no key at all: their softmax is NaN
-            A.masked_fill_((positions[0] > latest), 0.0)
-        return A, seen
+        # The largest weight is e^(most − lse), and never too small for a logarithm.
+        lse = most if alone else most - A.amax(dim=-1).log_()
+        if blind is not None and bool(blind.any()):
+            A.masked_fill_(blind, 0.0)
+            lse.masked_fill_(blind[:, 0], -torch.inf)
+        return A, lse
+
+    def _join_tiles(
+        self,
+        b: int,
+        h: int,
+        start: int,
+        end: int,
+        Q: Tensor,
+        row: int,
+        row_sizes: list[int],
+        tiles: "Sequence[_Tile]",
+        buffer: Tensor,
+    ) -> None:
+        """Take in a block of queries whose keys lie in several tiles."""
+        n_cells, most = len(self.key_edges) - 1, self.top_weights.shape[-1] if self.top_weights is not None else 0
+        parts = [self._part(Q, tile, start, buffer, most) for tile in tiles]
+        lses = torch.stack([part.lse for part in parts], dim=-1)
+        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)  # queries tiles; NaN where a query sees no key
+        mass, largest = Q.new_zeros(2, len(Q), n_cells)
+        for tile, part, share in zip(tiles, parts, shares.T[..., None], strict=True):
+            if part.mass is not None:
+                mass[:, tile.cell : tile.cell + part.mass.shape[1]] += part.mass * share
+            if part.largest is not None:
+                here = largest[:, tile.cell : tile.cell + part.largest.shape[1]]
+                torch.maximum(here, part.largest * share, out=here)
+            if part.weights is not None and self.received is not None:
+                positions = tile.positions[: part.weights.shape[1]]
+                self.received[b, h].index_add_(0, positions, (share.T @ part.weights)[0].float())
+        rows, queries = slice(row, row + len(row_sizes)), slice(start - self.window[0], end - self.window[0])
+        if self.mass is not None:
+            self.mass[b, h, rows] += _over_rows(mass, row_sizes, torch.sum)
+        if self.largest is not None:
+            here = self.largest[b, h, rows]
+            torch.maximum(here, _over_rows(largest, row_sizes, torch.amax).float(), out=here)
+        if self.entropy is not None:  # of the tiles among each other, and within each
+            within = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
+            self.entropy[b, h, queries] = (shares * within + torch.special.entr(shares)).sum(dim=-1).float()
+        if self.top_weights is not None and self.top_keys is not None:
+            best = [part.top for part in parts if part.top is not None]
+            weights = torch.cat([w * shares[:, i, None] for i, (w, _) in enumerate(best)], dim=-1)
+            chosen, which = weights.topk(min(most, weights.shape[1]), dim=-1)
+            self.top_weights[b, h, queries, : chosen.shape[1]] = chosen.float()
+            self.top_keys[b, h, queries, : chosen.shape[1]] = torch.cat([p for _, p in best], dim=-1).gather(-1, which)
+
+    def _part(self, Q: Tensor, tile: "_Tile", start: int, buffer: Tensor, most: int) -> "_Part":
+        A, lse = self._softmax(Q, tile, start, buffer)
+        top = None
+        if most:
+            weights, places = A.topk(min(most, A.shape[1]), dim=-1)
+            top = weights, tile.positions[places]
+        return _Part(
+            lse,
+            tile.cells.sum(A) if self.mass is not None else None,
+            tile.cells.largest(A) if self.largest is not None else None,
+            torch.special.entr(A).sum(dim=-1) if self.entropy is not None else None,
+            A.clone() if self.received is not None else None,
+            top,
+        )
 
     def _pool(self, b: int, h: int, A: Tensor, row: int, row_sizes: list[int], cells: Cells) -> None:
         """Add the weights of a block, (queries, seen), to the picture."""
@@ -269,6 +344,75 @@ class _Problem:
             weights, places = A.topk(most, dim=-1)
             self.top_weights[b, h, queries, :most] = weights.float()
             self.top_keys[b, h, queries, :most] = positions[places]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one tile gives for a block of queries, as if its keys were all there are. ``lse``: see ``_softmax``."""
+
+    lse: Tensor
+    mass: Tensor | None
+    largest: Tensor | None
+    entropy: Tensor | None
+    weights: Tensor | None
+    top: tuple[Tensor, Tensor] | None
+
+
+class _Tile:
+    """Some of the keys that are not hidden, (keys, d_key), and the cells of the picture that they fall into.
+
+    Attributes:
+        positions: of the keys.
+        first, last: of the positions.
+        cell: the number of its first cell; ``cells``: pools them.
+        fillers: places where no key stands, so that all cells are equally wide; None if there are none.
+    """
+
+    def __init__(self, positions: Tensor, keys: Tensor, edges: Tensor, cell: int, whole_rows: bool) -> None:
+        self.cell, self.first, self.last = cell, int(positions[0]), int(positions[-1])
+        self.positions, self.keys, self.fillers = positions, keys, None
+        self.cells = Cells(edges)
+        if whole_rows or not self.cells.number or self.cells.is_even:
+            return
+        widths = edges.diff()
+        width = int(widths.max())
+        if width * len(widths) > 2 * len(keys):
+            return
+        places = torch.arange(width, device=keys.device)
+        filled = places >= widths[:, None]  # cells width
+        chosen = (edges[:-1, None] + places).minimum((edges[1:, None] - 1).clamp(min=0)).flatten()
+        self.positions, self.keys = positions[chosen], keys[chosen]
+        self.fillers = filled.flatten().nonzero()[:, 0]
+        self.cells = Cells(torch.arange(len(edges), device=keys.device) * width)
+
+
+def _tiles(positions: Tensor, keys: Tensor, edges: Tensor, at_once: int) -> Iterator[_Tile]:
+    """All keys, cut into tiles of at most about ``at_once``: whole cells as far as they are no wider."""
+    ends: list[int] = edges.tolist()
+    if len(keys) <= at_once:
+        if len(keys):
+            yield _Tile(positions, keys, edges, 0, whole_rows=True)
+        return
+
+    def beside(first: int, last: int, cell: int) -> Iterator[_Tile]:
+        """Keys of one cell, or of none (cell −1), which still have their share of the weight."""
+        for start in range(first, last, at_once):
+            end = min(start + at_once, last)
+            own = torch.tensor([0, end - start] if cell >= 0 else [0], device=keys.device)
+            yield _Tile(positions[start:end], keys[start:end], own, max(cell, 0), whole_rows=False)
+
+    yield from beside(0, ends[0], -1)
+    cell = 0
+    while cell < len(ends) - 1:
+        last = bisect_right(ends, ends[cell] + at_once) - 1
+        if last <= cell:
+            yield from beside(ends[cell], ends[cell + 1], cell)
+            last = cell + 1
+        elif ends[last] > ends[cell]:
+            part = slice(ends[cell], ends[last])
+            yield _Tile(positions[part], keys[part], edges[cell : last + 1] - ends[cell], cell, whole_rows=False)
+        cell = last
+    yield from beside(ends[-1], len(keys), -1)
 
 
 def _over_rows(A: Tensor, row_sizes: list[int], reduce: Callable[..., Tensor]) -> Tensor:

@@ -14,16 +14,26 @@ class Cells:
     """Cells between edges, (cells + 1,), which rise and may lie on one another.
 
     What is pooled may end before the last edge, as the keys do that a causal block sees: then so do its cells.
+
+    Attributes:
+        number: how many cells.
     """
 
     def __init__(self, edges: Tensor) -> None:
-        self._edges, self._number = edges, len(edges) - 1
-        width = max(int(edges[1]), 1)
+        self._edges, self.number = edges, len(edges) - 1
+        width = max(int(edges[1]), 1) if self.number else 0
         even = torch.arange(len(edges), device=edges.device) * width
         self._width = width if torch.equal(edges, even) else 0  # 0: they differ, or something stands before the first
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all are equally wide and nothing stands before the first."""
+        return self._width > 0
+
     def sum(self, x: Tensor) -> Tensor:
         """(…, length) → (…, cells, or as many as the length begins): the sum in each."""
+        if not self.number:
+            return x[..., :0]
         if self._width:
             return self._side_by_side(x).sum(dim=-1)
         edges = self._edges.clamp(max=x.shape[-1])
@@ -32,17 +42,19 @@ class Cells:
 
     def largest(self, x: Tensor) -> Tensor:
         """The same with the largest in each, and 0 where there is nothing. No number may be below 0."""
+        if not self.number:
+            return x[..., :0]
         if self._width:
             return self._side_by_side(x).amax(dim=-1)
         edges = self._edges.clamp(max=x.shape[-1])
-        cell_of = torch.repeat_interleave(torch.arange(self._number, device=x.device), edges.diff())
+        cell_of = torch.repeat_interleave(torch.arange(self.number, device=x.device), edges.diff())
         between = x[..., int(edges[0]) : int(edges[-1])]
-        largest = x.new_zeros(*x.shape[:-1], self._number)
+        largest = x.new_zeros(*x.shape[:-1], self.number)
         return largest.scatter_reduce_(-1, cell_of.expand_as(between), between, "amax")
 
     def _side_by_side(self, x: Tensor) -> Tensor:
         """x as (…, cells, width), its last cell filled up with zeros; what lies behind the last edge is left out."""
-        cells = min(-(-x.shape[-1] // self._width), self._number)
+        cells = min(-(-x.shape[-1] // self._width), self.number)
         missing = cells * self._width - x.shape[-1]
         x = nnf.pad(x, (0, missing)) if missing > 0 else x[..., : cells * self._width]
         return x.reshape(*x.shape[:-1], cells, self._width)

@@ -77,11 +77,12 @@ def problems(draw_from):
     return query, key, options, draw_from(st.integers(1, 45)), draw_from(st.integers(1, 45))
 
 
-@given(problems(), st.integers(1, 200))
-@settings(max_examples=150)
-def test_every_shape_mask_group_and_edge(monkeypatch, problem, block):
-    """Blocks of all sizes, so that rows of cells are split and joined."""
-    monkeypatch.setattr(module, "_BLOCK", block)
+@given(problems(), st.integers(1, 45), st.integers(1, 45), st.sampled_from([0, 100]))
+@settings(max_examples=400)
+def test_every_shape_mask_group_and_edge(monkeypatch, problem, queries_at_once, keys_at_once, whole_rows):
+    """Tiles of all sizes, so that rows and columns of cells are split and joined."""
+    monkeypatch.setattr(module, "_TILE", (queries_at_once, keys_at_once))
+    monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
     found = attention_map(query, key, rows=rows, columns=columns, reduce="both", entropy=True, received=True, **options)
     weights = plain(query, key, **options)
@@ -97,7 +98,9 @@ def test_every_shape_mask_group_and_edge(monkeypatch, problem, block):
 
 
 @given(problems(), st.data())
-def test_windows_are_the_exact_weights(problem, data):
+def test_windows_are_the_exact_weights(monkeypatch, problem, data):
+    monkeypatch.setattr(module, "_TILE", (data.draw(st.integers(1, 45)), data.draw(st.integers(1, 45))))
+    monkeypatch.setattr(module, "_WHOLE_ROWS", data.draw(st.sampled_from([0, 100])))
     query, key, options, _, _ = problem
     q0, k0 = (data.draw(st.integers(0, x.shape[2] - 1)) for x in (query, key))
     q1, k1 = (data.draw(st.integers(low + 1, x.shape[2])) for low, x in ((q0, query), (k0, key)))
@@ -117,8 +120,11 @@ def test_a_window_larger_than_the_picture_is_pooled():
     )
 
 
+@pytest.mark.parametrize("keys_at_once", [2, 7, 100])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_strongest_keys(causal):
+def test_the_strongest_keys(monkeypatch, causal, keys_at_once):
+    monkeypatch.setattr(module, "_TILE", (4, keys_at_once))
+    monkeypatch.setattr(module, "_WHOLE_ROWS", 0)
     query, key = draw(n_heads=4, n_kv_heads=2, q_length=20, k_length=25)
     found = attention_map(query, key, top_keys=3, causal=causal)
     weights = plain(query, key, causal)
@@ -176,7 +182,8 @@ def test_a_scale_of_ones_own():
 def test_hidden_blocks_are_not_computed(monkeypatch):
     computed, mm = [], torch.mm
     monkeypatch.setattr(torch, "mm", lambda a, b, **more: computed.append(len(a) * b.shape[1]) or mm(a, b, **more))
-    monkeypatch.setattr(module, "_BLOCK", 1000 * 10)
+    monkeypatch.setattr(module, "_TILE", (10, 10))
+    monkeypatch.setattr(module, "_WHOLE_ROWS", 0)
     query, key = draw(n_heads=1, q_length=1000)
     attention_map(query, key)
     whole = sum(computed)
