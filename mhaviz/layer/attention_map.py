@@ -460,7 +460,7 @@ def _check_window(window: Window | None, q_length: int, k_length: int) -> Window
 
 def _check_finite(name: str, x: Tensor, b: int, h: int, positions: Tensor | None = None) -> None:
     """x (length, d_key), at these positions. The sum is NaN or infinite if a number is; only then is it looked for."""
-    if not math.isfinite(x.sum(dtype=torch.float64).item()) and not bool(x.isfinite().all()):
+    if not math.isfinite(x.sum().item()) and not bool(x.isfinite().all()):
         place = int((~x.isfinite()).any(dim=-1).nonzero()[0])
         place = place if positions is None else int(positions[place])
         raise ArgumentError(
