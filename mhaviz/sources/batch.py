@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from functools import reduce
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError
@@ -63,3 +65,8 @@ def words_of(sentence: str) -> list[str]:
         shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
         raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
     return words
+
+
+def visible_keys(kind: Kind, q_length: int, k_length: int) -> NDArray[np.bool_]:
+    """Which keys each query of one unpadded sentence sees, (q_length, k_length)."""
+    return np.tri(q_length, k_length, dtype=np.bool_) if kind == "masked" else np.ones((q_length, k_length), np.bool_)

@@ -20,9 +20,9 @@ def require_known(words: Sequence[str], vocabulary: Vocabulary, side: str = "") 
             f"expected a sentence of at most {MOST_WORDS} words, as a trained model takes them, got {len(words)}; "
             f"split it"
         )
-    known = [word for word in vocabulary.words if word not in (START, END)]
     unknown = [word for word in dict.fromkeys(words) if word not in vocabulary]
     if unknown:
+        known = [word for word in vocabulary.words if word not in (START, END)]
         named = ", ".join(f'"{word:.40}"{_near(word, known)}' for word in unknown[:_NAMED])
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
         some = ", ".join(f"{word:.20}" for word in known[:5])

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mhaviz.devices import require_memory, resolve_device
@@ -17,7 +15,7 @@ from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ProjectionInputs, ShapeTrace, Source
-from mhaviz.sources.batch import Batch
+from mhaviz.sources.batch import Batch, visible_keys
 from mhaviz.sources.recorder import StepRecorder
 
 WORKED_EXAMPLE = (
@@ -103,7 +101,7 @@ class RandomLayer:
                 Q[i, :, : len(queries)],
                 K[i, :, : len(keys)],
                 V[i, :, : len(keys)],
-                causal_mask(len(queries))[0, 0].numpy() if self.causal else _all_visible(len(queries), len(keys)),
+                visible_keys(batch.kind, len(queries), len(keys)),
                 batch.kind,
                 batch.number(i),
             )
@@ -261,7 +259,3 @@ def _of_side(side: str, length: str, step: Step) -> Step:
         return step(f"{name} {side} = {equation}", tensor, axes.replace("seq_length", length))
 
     return named
-
-
-def _all_visible(q_length: int, k_length: int) -> NDArray[np.bool_]:
-    return np.ones((q_length, k_length), dtype=np.bool_)

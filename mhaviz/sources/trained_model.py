@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.transformer import Decoded, LanguageModel, Translator
 from mhaviz.records import Attention, AttentionMap, HeadInputs, Kind, LayerInputs, ShapeTrace
-from mhaviz.sources.batch import words_of
+from mhaviz.sources.batch import visible_keys, words_of
 from mhaviz.sources.known_words import require_known
 from mhaviz.sources.learning import checkpoint_source
 from mhaviz.sources.random_layer import VALUES_UP_TO
@@ -112,7 +110,6 @@ class TrainedModel:
         inputs = []
         for i, pair in enumerate(pairs):
             queries, keys = _tokens(pair, kind)
-            not_later = causal_mask(len(queries))[0, 0].numpy()
             inputs.append(
                 HeadInputs(
                     queries,
@@ -120,7 +117,7 @@ class TrainedModel:
                     heads["Q heads"][i, :, : len(queries)].numpy(),
                     heads["K heads"][i, :, : len(keys)].numpy(),
                     heads["V heads"][i, :, : len(keys)].numpy(),
-                    not_later if kind == "masked" else np.ones((len(queries), len(keys)), dtype=np.bool_),
+                    visible_keys(kind, len(queries), len(keys)),
                     kind,
                     i if len(pairs) > 1 else None,
                 )

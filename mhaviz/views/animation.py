@@ -32,7 +32,8 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    first, *rest = (_indexed(canvas, _palette(look)) for canvas in canvases)
+    colours = _palette(look)
+    first, *rest = (_indexed(canvas, colours) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 

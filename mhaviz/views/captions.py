@@ -95,7 +95,7 @@ def alignment_text(evaluation: Evaluation) -> str:
 
 
 def score_text(training: Training) -> str:
-    """What the score is the share of: "exact match of 50 held-out"."""
+    """What the score is the share of: "exact match, 50 held-out sentences"."""
     number = training.scored_sentences
     return f"{training.score_name}, {number} held-out sentence{'s' * (number != 1)}"
 

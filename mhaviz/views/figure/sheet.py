@@ -127,12 +127,14 @@ class Sheet(Figure):
 
     def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE) -> None:
         """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
+        self.heading(y, _titles(kind, queries, keys, self.lettering), size)
+
+    def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
+        """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
         families, room = self.lettering.families, self.width - 2 * MARGIN
-        titles = _titles(kind, queries, keys, self.lettering)
-        whole = text_width(titles(_LONGEST_TITLE), size, families, bold=True)
+        whole = text_width(shorten(_LONGEST_TITLE), size, families, bold=True)
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
-        text = fit(titles, _LONGEST_TITLE, room, size, families, bold=True)
-        self.write(MARGIN, y, text, size, bold=True)
+        self.write(MARGIN, y, fit(shorten, _LONGEST_TITLE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""

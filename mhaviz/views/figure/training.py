@@ -1,10 +1,13 @@
 """How a model learnt, and how much it gets right, as figures."""
 
+from functools import partial
+
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mhaviz.records import Evaluation, Training
 from mhaviz.views.captions import AVERAGED, alignment_text, evaluation_text, score_text, training_text
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SECOND, TITLE, Sheet, fit_text, text_width
+from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SECOND, TITLE, Sheet, text_width
+from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 
 
@@ -14,7 +17,7 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
     across, down, gap = 3.2, 2.2, 0.7
     left, top = MARGIN + 0.45, MARGIN + 0.75
     sheet = Sheet(left + 2 * across + gap + MARGIN, top + down + 0.5 + 0.35 + MARGIN, look.dpi)
-    _title(sheet, training_text(training))
+    sheet.heading(MARGIN + 0.1, partial(cut, training_text(training)))
     steps = [point.step for point in training.points]
     curves = (
         ("loss: cross-entropy of the next word, in nats", ACCENT, [point.loss for point in training.points]),
@@ -48,7 +51,7 @@ def evaluation_figure(evaluation: Evaluation, look: Look | None = None) -> Sheet
     width = max(7.0, text_width(evaluation_text(evaluation), TITLE, bold=True) + 2 * MARGIN)
     top = MARGIN + 0.75
     sheet = Sheet(width, top + max(len(rates) * pitch, 0.1) + 0.45 + MARGIN, look.dpi)
-    _title(sheet, evaluation_text(evaluation))
+    sheet.heading(MARGIN + 0.1, partial(cut, evaluation_text(evaluation)))
     sheet.write(MARGIN, MARGIN + 0.42, alignment_text(evaluation), BODY, colour=QUIET)
     left, room = MARGIN + names, width - 2 * MARGIN - names - 0.5
     for i, (name, rate) in enumerate(rates):
@@ -59,9 +62,3 @@ def evaluation_figure(evaluation: Evaluation, look: Look | None = None) -> Sheet
         sheet.write(left + room * rate + 0.06, middle, f"{rate:.3f}", BODY, bold=last)
     sheet.foot(evaluation.source.footnote)
     return sheet
-
-
-def _title(sheet: Sheet, text: str) -> None:
-    room = sheet.width - 2 * MARGIN
-    size = TITLE * min(room / text_width(text, TITLE, bold=True), 1)
-    sheet.write(MARGIN, MARGIN + 0.1, fit_text(text, room, max(size, BODY), bold=True), max(size, BODY), bold=True)

@@ -7,7 +7,6 @@ from rich.text import Text
 
 from mhaviz.records import Complexity
 from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.measured import (
     PARAMETERS,
     crossover_text,
@@ -30,10 +29,8 @@ class ComplexityView:
     complexity: Complexity
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        c, ascii_only = self.complexity, not Abilities.of(console, options).unicode
-
-        def plain(text: str) -> str:
-            return mathematics_in_ascii(text) if ascii_only else text
+        c, abilities = self.complexity, Abilities.of(console, options)
+        ascii_only, plain = not abilities.unicode, abilities.plain
 
         yield Text(plain("what attention costs: N²·d_model + N·d_model²"), BOLD)
         terms = [tuple(map(plain, texts)) for texts in (*map(term_texts, c.terms), PARAMETERS)]

@@ -26,7 +26,7 @@ from mhaviz.views.explaining import (
     strongest_text,
     visible_products,
 )
-from mhaviz.views.labels import in_ascii, mathematics_in_ascii, token_labels, visible
+from mhaviz.views.labels import in_ascii, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
@@ -43,10 +43,8 @@ class ExplanationView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         e, width = self.explanation, options.max_width
-        in_unicode = Abilities.of(console, options).unicode
-
-        def plain(text: str) -> str:
-            return text if in_unicode else mathematics_in_ascii(text)
+        abilities = Abilities.of(console, options)
+        in_unicode, plain = abilities.unicode, abilities.plain
 
         def shown(token: str) -> str:
             return visible(token) if in_unicode else in_ascii(visible(token))

@@ -41,6 +41,10 @@ class Abilities:
         many_colours = console.color_system in ("256", "truecolor", "windows")
         return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
 
+    def plain(self, text: str) -> str:
+        """An equation or a remark of mhaviz's own, as this terminal can show it."""
+        return text if self.unicode else mathematics_in_ascii(text)
+
 
 @dataclass(frozen=True)
 class GridLayout:

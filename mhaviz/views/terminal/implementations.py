@@ -6,7 +6,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from mhaviz.records import ImplementationComparison
-from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.measured import (
     difference_text,
     factor_text,
@@ -28,10 +27,8 @@ class ImplementationsView:
     comparison: ImplementationComparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        c, ascii_only = self.comparison, not Abilities.of(console, options).unicode
-
-        def plain(text: str) -> str:
-            return mathematics_in_ascii(text) if ascii_only else text
+        c, abilities = self.comparison, Abilities.of(console, options)
+        ascii_only, plain = not abilities.unicode, abilities.plain
 
         rows: list[Row | None] = []
         for n, length in enumerate(c.lengths):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mhaviz.records import ProjectionComparison
 from mhaviz.views.captions import READING, pair_title
-from mhaviz.views.labels import cut, in_ascii, mathematics_in_ascii, visible
+from mhaviz.views.labels import cut, in_ascii, visible
 from mhaviz.views.look import Look
 from mhaviz.views.stages import (
     SCORE_REMARK,
@@ -41,11 +41,9 @@ class ProjectionsView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         c = self.comparison
-        ascii_only = not Abilities.of(console, options).unicode
+        abilities = Abilities.of(console, options)
+        ascii_only, plain = not abilities.unicode, abilities.plain
         scores, weights = score_scale(c), weight_scale(c, self.look)
-
-        def plain(text: str) -> str:
-            return mathematics_in_ascii(text) if ascii_only else text
 
         room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
 

@@ -11,7 +11,6 @@ from rich.text import Text
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.views.captions import STATISTICS, pair_title
 from mhaviz.views.colours import BONE
-from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.panels import Scale, scaling_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -50,10 +49,8 @@ class SweepView:
     sweep: ScalingSweep
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        ascii_only = not Abilities.of(console, options).unicode
-
-        def plain(text: str) -> str:
-            return mathematics_in_ascii(text) if ascii_only else text
+        abilities = Abilities.of(console, options)
+        ascii_only, plain = not abilities.unicode, abilities.plain
 
         for scaled, name in ((False, "unscaled, q·k"), (True, "scaled, q·k / √d_key")):
             yield Text(plain(name), BOLD)

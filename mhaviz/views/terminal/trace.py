@@ -15,7 +15,6 @@ from rich.text import Text
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.captions import costs_text, following_text, shape_text
-from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
 
@@ -31,10 +30,8 @@ class TraceView:
     with_footnote: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        ascii_only = not Abilities.of(console, options).unicode
-
-        def plain(text: str) -> str:
-            return mathematics_in_ascii(text) if ascii_only else text
+        abilities = Abilities.of(console, options)
+        ascii_only, plain = not abilities.unicode, abilities.plain
 
         table = self._table(plain)
         if Measurement.get(console, options.update(max_width=1000), table).maximum <= options.max_width:
