@@ -133,6 +133,8 @@ class Sheet(Figure):
         """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
         families, room = self.lettering.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_TITLE), size, families, bold=True)
+        if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
+            room *= 0.96
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
         self.write(MARGIN, y, fit(shorten, _LONGEST_TITLE, room, size, families, bold=True), size, bold=True)
 
