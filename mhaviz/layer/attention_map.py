@@ -2,15 +2,14 @@
 
 The weights of one head are q_length × k_length; a picture has a thousand rows of pixels at most. So the map is computed
 a block of queries at a time, and the block a tile of keys at a time, small enough to stay in the cache: the scores,
-their softmax within the tile, and the sums in the picture's cells. What share of a row's weight lies in each tile is
-known when its last tile is done, from the logarithm of each tile's sum of exponentials: softmax over all keys = softmax
-over tiles of these logarithms × softmax within the tile (Milakov and Gimelshein 2018, arXiv 1805.02867).
+their softmax, and the sums in the picture's cells.
 """
 
 import math
 import os
+import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -18,17 +17,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mhaviz.devices import cpu_threads
+from mhaviz.devices import cpu_threads, free_memory
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.cells import Cells, cell_edges
+from mhaviz.layer.cells import cell_edges
+from mhaviz.layer.map_blocks import BlockSums, HeadBlocks, Wanted
+from mhaviz.layer.map_tiles import TileShape, choose_tile_shape, cut_into_tiles
 
 Window = tuple[int, int, int, int]
-
-_TILE, _TILE_ON_GPU = (256, 4096), (4096, 16384)
-"""Queries and keys of a tile: 4 MiB of scores stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
-
-_WHOLE_ROWS = 8192
-"""Up to so many keys a tile takes whole rows, with fewer queries: then nothing has to be joined."""
+Block = tuple[int, int, list[int], int]
+"""The first query and the end, how many of them are in each row of cells, and the number of the first row."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,7 @@ class PooledMap:
         top_keys: int64, (batch_size, n_heads, queries, k): the keys with the largest weights, the largest first.
         top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys.
         received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.
+        local: float32, (batch_size, n_heads, queries): the weight that each query gives to keys near by.
     """
 
     weights: Tensor
@@ -54,6 +52,7 @@ class PooledMap:
     top_keys: Tensor | None = None
     top_weights: Tensor | None = None
     received: Tensor | None = None
+    local: Tensor | None = None
 
 
 @torch.no_grad()
@@ -71,6 +70,8 @@ def attention_map(
     entropy: bool = False,
     top_keys: int = 0,
     received: bool = False,
+    local: int | None = None,
+    memory: int | None = None,
     told: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """softmax(scale · Q Kᵀ), pooled to at most rows × columns cells, exactly, without ever holding it.
@@ -86,8 +87,10 @@ def attention_map(
         key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
         scale: of the scores; 1/√d_key if it is None.
         window: (q0, q1, k0, k1), the part of the map that is shown; each weight is still a share of all keys.
-        entropy, top_keys, received: compute these too, ``top_keys`` for so many keys; of the window's queries.
-        told: is told of the progress, from 0 to 1.
+        entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
+            ``local`` for the keys at most so many positions away.
+        memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
+        told: is told of the progress, from 0 to 1, by one thread at a time.
 
     Returns:
         The map. A query that sees no key at all has weights of 0. float64 inputs are computed in float64, others in
@@ -97,130 +100,115 @@ def attention_map(
         ArgumentError: an axis that does not fit, named; a number of rows, columns or keys below what makes sense; a
             window outside the map; a NaN or an infinity, with its head and position.
     """
-    problem = _Problem(query, key, rows, columns, reduce, causal, key_mask, scale, window, entropy, top_keys, received)
-    return problem.solve(told or (lambda done: None))
+    _check_inputs(query, key, key_mask)
+    q_length, k_length = query.shape[2], key.shape[2]
+    window = _check_window(window, q_length, k_length)
+    for name, size in (("rows", rows), ("columns", columns)):
+        if size < 1:
+            raise ArgumentError(f"{name}: expected at least 1, got {size}")
+    if reduce not in ("mass", "max", "both"):
+        raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
+    if not 0 <= top_keys <= k_length:
+        raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
+    if local is not None and local < 0:
+        raise ArgumentError(f"local: expected at least 0 positions, got {local}")
+    wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    later = k_length - q_length if causal else None
+    result = _empty_map(query, k_length, rows, columns, window, wanted)
+    _Walk(query, key, key_mask, scale, later, window, wanted, result, memory).go(told or (lambda done: None))
+    if wanted.mass:
+        result.weights.div_(result.query_edges.diff()[:, None])
+    return result
 
 
-class _Problem:
-    """One call: its inputs, checked, its results, and the way from the ones to the others."""
+def _empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
+    """The result, of zeros, in the smaller of the two sizes: of the window, and of the picture."""
+    q0, q1, k0, k1 = window
+    rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
 
-    def __init__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        rows: int,
-        columns: int,
-        reduce: str,
-        causal: bool,
-        key_mask: Tensor | None,
-        scale: float | None,
-        window: Window | None,
-        entropy: bool,
-        top_keys: int,
-        received: bool,
-    ) -> None:
-        _check_inputs(query, key, key_mask)
-        q_length, k_length = query.shape[2], key.shape[2]
-        self.window = q0, q1, k0, k1 = _check_window(window, q_length, k_length)
-        for name, size in (("rows", rows), ("columns", columns)):
-            if size < 1:
-                raise ArgumentError(f"{name}: expected at least 1, got {size}")
-        if reduce not in ("mass", "max", "both"):
-            raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
-        if not 0 <= top_keys <= k_length:
-            raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
-        self.query, self.key, self.key_mask, self.causal = query, key, key_mask, causal
-        self.scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-        self.later = k_length - q_length  # a query at position i sees the keys up to i + later
+    def zeros(is_wanted: bool, *shape: int) -> Tensor | None:
+        return torch.zeros(*query.shape[:2], *shape, device=query.device) if is_wanted else None
+
+    cells = torch.zeros(*query.shape[:2], rows, columns, device=query.device)
+    top_weights = zeros(wanted.top_keys > 0, q1 - q0, wanted.top_keys)
+    return PooledMap(
+        cells,
+        cell_edges(q1 - q0, rows, query.device) + q0,
+        cell_edges(k1 - k0, columns, query.device) + k0,
+        torch.zeros_like(cells) if wanted.mass and wanted.largest else None,
+        zeros(wanted.entropy, q1 - q0),
+        None if top_weights is None else top_weights.to(torch.int64),
+        top_weights,
+        zeros(wanted.received, k_length),
+        zeros(wanted.local is not None, q1 - q0),
+    )
+
+
+@dataclass
+class _Walk:
+    """The way through all heads and their blocks, filling in the result."""
+
+    query: Tensor
+    key: Tensor
+    key_mask: Tensor | None
+    scale: float
+    later: int | None
+    window: Window
+    wanted: Wanted
+    result: PooledMap
+    memory: int | None
+
+    def __post_init__(self) -> None:
+        self.device = self.query.device
+        self.dtype = torch.float64 if self.query.dtype == torch.float64 else torch.float32
         self.inference = torch.is_inference_mode_enabled()
-        self.device, self.dtype = query.device, torch.float64 if query.dtype == torch.float64 else torch.float32
+        self.row_edges: list[int] = self.result.query_edges.tolist()
+        self.lock, self.stopped, self.done = threading.Lock(), False, 0
 
-        rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
-        self.query_edges = cell_edges(q1 - q0, rows, self.device) + q0
-        self.key_edges = cell_edges(k1 - k0, columns, self.device) + k0
-        self.row_edges: list[int] = self.query_edges.tolist()
-        heads = query.shape[:2]
-
-        def empty(wanted: bool, *shape: int) -> Tensor | None:
-            return torch.zeros(*heads, *shape, device=self.device) if wanted else None
-
-        self.mass = empty(reduce != "max", rows, columns)
-        self.largest = empty(reduce != "mass", rows, columns)
-        self.entropy = empty(entropy, q1 - q0)
-        self.top_weights = empty(top_keys > 0, q1 - q0, top_keys)
-        self.top_keys = None if self.top_weights is None else self.top_weights.to(torch.int64)
-        self.received = empty(received, k_length)
-
-    def solve(self, told: Callable[[float], None]) -> PooledMap:
-        batch_size, n_heads = self.query.shape[:2]
-        heads = [(b, h) for b in range(batch_size) for h in range(n_heads)]
-        if self.device.type == "cpu":
-            workers = min(torch.get_num_threads(), os.cpu_count() or 1, len(heads))
-            each = max(torch.get_num_threads() // max(workers, 1), 1)
-            with ThreadPoolExecutor(max(workers, 1)) as pool:
-                done = pool.map(lambda head: self._solve_head(head[0], head[1], each), heads)
-                for number, _ in enumerate(done, start=1):
-                    told(number / len(heads))
-        else:
-            for number, head in enumerate(heads, start=1):
-                self._solve_head(*head)
-                told(number / len(heads))
-        if self.mass is not None:
-            self.mass /= self.query_edges.diff()[:, None]
-        first, second = (self.mass, self.largest) if self.mass is not None else (self.largest, None)
-        assert first is not None
-        return PooledMap(
-            first,
-            self.query_edges,
-            self.key_edges,
-            second,
-            self.entropy,
-            self.top_keys,
-            self.top_weights,
-            self.received,
-        )
-
-    def _solve_head(self, b: int, h: int, threads: int | None = None) -> None:
-        """All blocks of one head, with ``threads`` of PyTorch's for each of its operations."""
-        if threads is None:
-            self._solve_blocks(b, h)
+    def go(self, told: Callable[[float], None]) -> None:
+        """Walk: on the CPU in as many threads as PyTorch has, each with heads, or parts of heads, of its own."""
+        heads = [(b, h) for b in range(self.query.shape[0]) for h in range(self.query.shape[1])]
+        on_cpu = self.device.type == "cpu"
+        threads = torch.get_num_threads() if on_cpu else 1
+        at_most = max(min(threads, os.cpu_count() or 1), 1)
+        memory = self.memory or (free_memory(self.device) or 2**30) // 4
+        shape = self._tile_shape(memory // at_most)
+        blocks = list(self._blocks(shape.queries))
+        self.told, self.pairs = told, len(heads) * sum(map(self._pairs, blocks))
+        parts = min(at_most, len(blocks)) if len(heads) % at_most else 1
+        # Dealt out in turn: of a causal map, later blocks cost more.
+        tasks = [(b, h, blocks[part::parts]) for b, h in heads for part in range(parts)]
+        if not on_cpu:
+            for b, h, some in tasks:
+                self._walk_head(b, h, some, shape)
             return
-        # All of these are a thread's own affair.
-        with torch.inference_mode(self.inference), torch.no_grad(), cpu_threads(threads):
-            self._solve_blocks(b, h)
+        workers = min(at_most, len(tasks))
+        each = max(threads // workers, 1)
 
-    def _solve_blocks(self, b: int, h: int) -> None:
-        keys = self.key[b, h * self.key.shape[1] // self.query.shape[1]]
-        positions = torch.arange(len(keys), device=self.device)
-        if self.key_mask is not None:  # hidden keys are left out: they cost nothing then
-            positions = positions[self.key_mask[b] != 0]
-            keys = keys[positions]
-        keys = keys.to(self.dtype)  # k_length d_key
-        _check_finite("key", keys, b, h, positions)
-        _check_finite("query", self.query[b, h], b, h)
-        queries_at_once, keys_at_once = _TILE if self.device.type == "cpu" else _TILE_ON_GPU
-        if len(keys) <= _WHOLE_ROWS:
-            queries_at_once = min(queries_at_once, max(queries_at_once * keys_at_once // max(len(keys), 1), 1))
-            keys_at_once = len(keys)
-        edges = torch.searchsorted(positions, self.key_edges)
-        tiles = list(_tiles(positions, keys, edges, keys_at_once))
-        widest = max((len(tile.keys) for tile in tiles), default=0)
-        buffer = torch.empty(queries_at_once * widest, dtype=self.dtype, device=self.device)
-        for start, end, row_sizes, row in self._blocks(queries_at_once):
-            Q = self.query[b, h, start:end].to(self.dtype) * self.scale  # queries d_key
-            seen = [tile for tile in tiles if not self.causal or tile.first <= end - 1 + self.later]
-            if len(tiles) == 1 and seen:
-                A, _ = self._softmax(Q, tiles[0], start, buffer, alone=True)
-                self._pool(b, h, A, row, row_sizes, tiles[0].cells)
-                self._take_in(b, h, start, end, A, tiles[0].positions[: A.shape[1]])
-            elif seen:
-                self._join_tiles(b, h, start, end, Q, row, row_sizes, seen, buffer)
+        def work(task: tuple[int, int, list[Block]]) -> None:
+            # All of these are a thread's own affair.
+            with torch.inference_mode(self.inference), torch.no_grad(), cpu_threads(each):
+                self._walk_head(*task, shape)
 
-    def _blocks(self, at_once: int) -> Iterator[tuple[int, int, list[int], int]]:
-        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one.
+        with ThreadPoolExecutor(workers) as pool:
+            futures = [pool.submit(work, task) for task in tasks]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:  # Ctrl-C, or what one of them has found
+                self.stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
-        Yields the first query and the end, how many of them are in each row, and the number of the first row.
-        """
+    def _tile_shape(self, memory: int) -> TileShape:
+        in_scores_and_products = 3
+        copies = in_scores_and_products if self.wanted.entropy else 1
+        columns = self.result.weights.shape[3]
+        return choose_tile_shape(self.device, self.key.shape[2], columns, copies, self.wanted.received, memory)
+
+    def _blocks(self, at_once: int) -> Iterator[Block]:
+        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
         edges, row = self.row_edges, 0
         while row < len(edges) - 1:
             last = bisect_right(edges, edges[row] + at_once) - 1
@@ -233,195 +221,59 @@ class _Problem:
                 yield start, end, [end - start], row
             row += 1
 
-    def _softmax(
-        self, Q: Tensor, tile: "_Tile", start: int, buffer: Tensor, alone: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """The weights of a block of queries among a tile's keys alone, and the logarithm of their sum of exponentials.
+    def _pairs(self, block: Block) -> int:
+        """How many weights a block has: what it costs."""
+        start, end, *_ = block
+        k_length = self.key.shape[2]
+        return (end - start) * (k_length if self.later is None else min(max(end + self.later, 1), k_length))
 
-        A (queries, keys), where a query that sees none of them has zeros, and its lse (queries,), −∞ there; where the
-        tile is ``alone``, nobody needs the lse, and it is 0.
-        """
-        keys, latest, blind = tile.keys, None, None
-        if self.causal and tile.last > start + self.later:
-            latest = torch.arange(start, start + len(Q), device=self.device)[:, None] + self.later
-            blind = tile.first > latest  # queries 1
-            if tile.fillers is None:  # what none of them sees need not be computed
-                keys = keys[: int(torch.searchsorted(tile.positions, latest[-1, 0], right=True))]
-        A = buffer[: len(Q) * len(keys)].view(len(Q), len(keys))
-        torch.mm(Q, keys.T, out=A)
-        if tile.fillers is not None:
-            A.index_fill_(1, tile.fillers, -torch.inf)
-        if latest is not None:
-            all_see = int(torch.searchsorted(tile.positions, latest[0, 0], right=True))
-            A[:, all_see:].masked_fill_(tile.positions[all_see : len(keys)] > latest, -torch.inf)
-        most = Q.new_zeros(len(Q)) if alone else A.amax(dim=-1)
-        torch.softmax(A, dim=-1, out=A)
-        # The largest weight is e^(most − lse), and never too small for a logarithm.
-        lse = most if alone else most - A.amax(dim=-1).log_()
-        if blind is not None and bool(blind.any()):
-            A.masked_fill_(blind, 0.0)
-            lse.masked_fill_(blind[:, 0], -torch.inf)
-        return A, lse
+    def _walk_head(self, b: int, h: int, blocks: list[Block], shape: TileShape) -> None:
+        keys = self.key[b, h * self.key.shape[1] // self.query.shape[1]]
+        positions = torch.arange(len(keys), device=self.device)
+        if self.key_mask is not None:  # hidden keys are left out: they cost nothing then
+            positions = positions[self.key_mask[b] != 0]
+            keys = keys[positions]
+        keys = keys.to(self.dtype)  # k_length d_key
+        _check_finite("key", keys, b, h, positions)
+        _check_finite("query", self.query[b, h], b, h)
+        edges = torch.searchsorted(positions, self.result.key_edges)
+        tiles = list(cut_into_tiles(positions, keys, edges, shape.keys))
+        n_cells = self.result.weights.shape[3]
+        most = max((end - start for start, end, *_ in blocks), default=0)
+        head = HeadBlocks(self.query[b, h], tiles, self.dtype, self.scale, self.later, n_cells, self.wanted, most)
+        for block in blocks:
+            if self.stopped:
+                return
+            sums = head.sums(*block[:3])
+            with self.lock:
+                if sums is not None:
+                    self._write(b, h, block, sums)
+                self.done += self._pairs(block)
+                self.told(self.done / self.pairs)
 
-    def _join_tiles(
-        self,
-        b: int,
-        h: int,
-        start: int,
-        end: int,
-        Q: Tensor,
-        row: int,
-        row_sizes: list[int],
-        tiles: "Sequence[_Tile]",
-        buffer: Tensor,
-    ) -> None:
-        """Take in a block of queries whose keys lie in several tiles."""
-        n_cells, most = len(self.key_edges) - 1, self.top_weights.shape[-1] if self.top_weights is not None else 0
-        parts = [self._part(Q, tile, start, buffer, most) for tile in tiles]
-        lses = torch.stack([part.lse for part in parts], dim=-1)
-        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)  # queries tiles; NaN where a query sees no key
-        mass, largest = Q.new_zeros(2, len(Q), n_cells)
-        for tile, part, share in zip(tiles, parts, shares.T[..., None], strict=True):
-            if part.mass is not None:
-                mass[:, tile.cell : tile.cell + part.mass.shape[1]] += part.mass * share
-            if part.largest is not None:
-                here = largest[:, tile.cell : tile.cell + part.largest.shape[1]]
-                torch.maximum(here, part.largest * share, out=here)
-            if part.weights is not None and self.received is not None:
-                positions = tile.positions[: part.weights.shape[1]]
-                self.received[b, h].index_add_(0, positions, (share.T @ part.weights)[0].float())
-        rows, queries = slice(row, row + len(row_sizes)), slice(start - self.window[0], end - self.window[0])
-        if self.mass is not None:
-            self.mass[b, h, rows] += _over_rows(mass, row_sizes, torch.sum)
-        if self.largest is not None:
-            here = self.largest[b, h, rows]
-            torch.maximum(here, _over_rows(largest, row_sizes, torch.amax).float(), out=here)
-        if self.entropy is not None:  # of the tiles among each other, and within each
-            within = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
-            self.entropy[b, h, queries] = (shares * within + torch.special.entr(shares)).sum(dim=-1).float()
-        if self.top_weights is not None and self.top_keys is not None:
-            best = [part.top for part in parts if part.top is not None]
-            weights = torch.cat([w * shares[:, i, None] for i, (w, _) in enumerate(best)], dim=-1)
-            chosen, which = weights.topk(min(most, weights.shape[1]), dim=-1)
-            self.top_weights[b, h, queries, : chosen.shape[1]] = chosen.float()
-            self.top_keys[b, h, queries, : chosen.shape[1]] = torch.cat([p for _, p in best], dim=-1).gather(-1, which)
-
-    def _part(self, Q: Tensor, tile: "_Tile", start: int, buffer: Tensor, most: int) -> "_Part":
-        A, lse = self._softmax(Q, tile, start, buffer)
-        top = None
-        if most:
-            weights, places = A.topk(min(most, A.shape[1]), dim=-1)
-            top = weights, tile.positions[places]
-        return _Part(
-            lse,
-            tile.cells.sum(A) if self.mass is not None else None,
-            tile.cells.largest(A) if self.largest is not None else None,
-            torch.special.entr(A).sum(dim=-1) if self.entropy is not None else None,
-            A.clone() if self.received is not None else None,
-            top,
-        )
-
-    def _pool(self, b: int, h: int, A: Tensor, row: int, row_sizes: list[int], cells: Cells) -> None:
-        """Add the weights of a block, (queries, seen), to the picture."""
-        rows = slice(row, row + len(row_sizes))
-        if self.mass is not None:
-            mass = cells.sum(_over_rows(A, row_sizes, torch.sum))
-            self.mass[b, h, rows, : mass.shape[1]] += mass
-        if self.largest is not None:
-            largest = cells.largest(_over_rows(A, row_sizes, torch.amax)).float()
-            here = self.largest[b, h, rows, : largest.shape[1]]
-            torch.maximum(here, largest, out=here)
-
-    def _take_in(self, b: int, h: int, start: int, end: int, A: Tensor, positions: Tensor) -> None:
-        """Take note of what else was asked for, from the weights of a block, (queries, seen)."""
+    def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
+        start, end, row_sizes, row = block
+        result, rows = self.result, slice(row, row + len(row_sizes))
+        if sums.mass is not None:
+            result.weights[b, h, rows, sums.cell : sums.cell + sums.mass.shape[1]] += sums.mass
+        if sums.largest is not None:
+            cells = result.weights if result.largest is None else result.largest
+            here = cells[b, h, rows, sums.cell : sums.cell + sums.largest.shape[1]]
+            torch.maximum(here, sums.largest.float(), out=here)
         queries = slice(start - self.window[0], end - self.window[0])
-        if self.entropy is not None:
-            self.entropy[b, h, queries] = torch.special.entr(A).sum(dim=-1).float()
-        if self.received is not None:
-            self.received[b, h, positions] += A.sum(dim=0).float()
-        if self.top_weights is not None and self.top_keys is not None:
-            most = min(self.top_weights.shape[-1], A.shape[1])
-            weights, places = A.topk(most, dim=-1)
-            self.top_weights[b, h, queries, :most] = weights.float()
-            self.top_keys[b, h, queries, :most] = positions[places]
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one tile gives for a block of queries, as if its keys were all there are. ``lse``: see ``_softmax``."""
-
-    lse: Tensor
-    mass: Tensor | None
-    largest: Tensor | None
-    entropy: Tensor | None
-    weights: Tensor | None
-    top: tuple[Tensor, Tensor] | None
-
-
-class _Tile:
-    """Some of the keys that are not hidden, (keys, d_key), and the cells of the picture that they fall into.
-
-    Attributes:
-        positions: of the keys.
-        first, last: of the positions.
-        cell: the number of its first cell; ``cells``: pools them.
-        fillers: places where no key stands, so that all cells are equally wide; None if there are none.
-    """
-
-    def __init__(self, positions: Tensor, keys: Tensor, edges: Tensor, cell: int, whole_rows: bool) -> None:
-        self.cell, self.first, self.last = cell, int(positions[0]), int(positions[-1])
-        self.positions, self.keys, self.fillers = positions, keys, None
-        self.cells = Cells(edges)
-        if whole_rows or not self.cells.number or self.cells.is_even:
-            return
-        widths = edges.diff()
-        width = int(widths.max())
-        if width * len(widths) > 2 * len(keys):
-            return
-        places = torch.arange(width, device=keys.device)
-        filled = places >= widths[:, None]  # cells width
-        chosen = (edges[:-1, None] + places).minimum((edges[1:, None] - 1).clamp(min=0)).flatten()
-        self.positions, self.keys = positions[chosen], keys[chosen]
-        self.fillers = filled.flatten().nonzero()[:, 0]
-        self.cells = Cells(torch.arange(len(edges), device=keys.device) * width)
-
-
-def _tiles(positions: Tensor, keys: Tensor, edges: Tensor, at_once: int) -> Iterator[_Tile]:
-    """All keys, cut into tiles of at most about ``at_once``: whole cells as far as they are no wider."""
-    ends: list[int] = edges.tolist()
-    if len(keys) <= at_once:
-        if len(keys):
-            yield _Tile(positions, keys, edges, 0, whole_rows=True)
-        return
-
-    def beside(first: int, last: int, cell: int) -> Iterator[_Tile]:
-        """Keys of one cell, or of none (cell −1), which still have their share of the weight."""
-        for start in range(first, last, at_once):
-            end = min(start + at_once, last)
-            own = torch.tensor([0, end - start] if cell >= 0 else [0], device=keys.device)
-            yield _Tile(positions[start:end], keys[start:end], own, max(cell, 0), whole_rows=False)
-
-    yield from beside(0, ends[0], -1)
-    cell = 0
-    while cell < len(ends) - 1:
-        last = bisect_right(ends, ends[cell] + at_once) - 1
-        if last <= cell:
-            yield from beside(ends[cell], ends[cell + 1], cell)
-            last = cell + 1
-        elif ends[last] > ends[cell]:
-            part = slice(ends[cell], ends[last])
-            yield _Tile(positions[part], keys[part], edges[cell : last + 1] - ends[cell], cell, whole_rows=False)
-        cell = last
-    yield from beside(ends[-1], len(keys), -1)
-
-
-def _over_rows(A: Tensor, row_sizes: list[int], reduce: Callable[..., Tensor]) -> Tensor:
-    """(queries, seen) → (rows of cells, seen): the sum or the largest over the queries of each row."""
-    if len(A) == len(row_sizes):
-        return A
-    if min(row_sizes) == max(row_sizes):
-        return reduce(A.view(len(row_sizes), -1, A.shape[1]), dim=1)
-    return torch.stack([reduce(part, dim=0) for part in torch.split(A, row_sizes)])
+        if result.entropy is not None and sums.entropy is not None:
+            result.entropy[b, h, queries] = sums.entropy.float()
+        if result.local is not None and sums.local is not None:
+            result.local[b, h, queries] = sums.local.float()
+        if result.top_weights is not None and sums.top_weights is not None:
+            most = sums.top_weights.shape[1]
+            result.top_weights[b, h, queries, :most] = sums.top_weights.float()
+            assert result.top_keys is not None
+            assert sums.top_keys is not None
+            result.top_keys[b, h, queries, :most] = sums.top_keys
+        if result.received is not None:
+            for positions, weight in sums.received:
+                result.received[b, h].index_add_(0, positions, weight.float())
 
 
 def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import mhaviz
 from mhaviz.errors import ArgumentError
-from mhaviz.layer import attention_map as module
+from mhaviz.layer import map_tiles as module
 from mhaviz.layer.attention_map import attention_map
+from mhaviz.layer.map_blocks import strongest
+from mhaviz.layer.map_tiles import choose_tile_shape
 
 
 def draw(batch_size=1, n_heads=2, n_kv_heads=None, q_length=7, k_length=None, d_key=4, seed=0, dtype=torch.float32):
@@ -84,7 +86,8 @@ def test_every_shape_mask_group_and_edge(monkeypatch, problem, queries_at_once, 
     monkeypatch.setattr(module, "_TILE", (queries_at_once, keys_at_once))
     monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
-    found = attention_map(query, key, rows=rows, columns=columns, reduce="both", entropy=True, received=True, **options)
+    more = {"entropy": True, "received": True, "local": rows % 4}
+    found = attention_map(query, key, rows=rows, columns=columns, reduce="both", **more, **options)
     weights = plain(query, key, **options)
     rows, columns = min(rows, query.shape[2]), min(columns, key.shape[2])
     assert found.query_edges.tolist() == edges(query.shape[2], rows)
@@ -95,6 +98,9 @@ def test_every_shape_mask_group_and_edge(monkeypatch, problem, queries_at_once, 
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.nansum(weights * np.log(weights), axis=-1)
     np.testing.assert_allclose(found.entropy.numpy(), entropy, atol=1e-5)
+    later = weights.shape[3] - weights.shape[2] if options["causal"] else 0
+    distance = np.abs(np.arange(weights.shape[2])[:, None] + later - np.arange(weights.shape[3]))
+    np.testing.assert_allclose(found.local.numpy(), (weights * (distance <= more["local"])).sum(axis=-1), atol=1e-6)
 
 
 @given(problems(), st.data())
@@ -131,6 +137,50 @@ def test_the_strongest_keys(monkeypatch, causal, keys_at_once):
     np.testing.assert_allclose(found.top_weights.numpy(), -np.sort(-weights, axis=-1)[..., :3], atol=1e-6)
     gathered = np.take_along_axis(weights, found.top_keys.numpy(), axis=-1)
     np.testing.assert_allclose(gathered, found.top_weights.numpy(), atol=1e-6)
+
+
+@given(st.integers(0, 9), st.integers(1, 5), st.integers(1, 1500), st.booleans())
+@settings(max_examples=60)
+def test_the_strongest_of_many_keys(seed, k, k_length, ties):
+    weights = torch.rand(3, k_length, generator=torch.Generator().manual_seed(seed))
+    weights = (weights * 20).round() if ties else weights
+    k = min(k, k_length)
+    found, places = strongest(weights, k)
+    torch.testing.assert_close(found, weights.topk(k).values, rtol=0, atol=0)
+    torch.testing.assert_close(weights.gather(1, places), found, rtol=0, atol=0)
+    assert all(len(set(row)) == k for row in places.tolist())
+
+
+@pytest.mark.parametrize("memory", [1, 200_000, None])
+@pytest.mark.parametrize("received", [False, True])
+def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
+    query, key = draw(n_heads=1, q_length=700, d_key=8)
+    found = attention_map(query, key, rows=9, columns=700, entropy=True, received=received, memory=memory)
+    weights = plain(query, key)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, 9, 700, "mass"), atol=1e-6)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 4096), st.integers(1, 3), st.booleans(), st.integers(1, 2**28))
+def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, kept, memory):
+    shape = choose_tile_shape(torch.device("cpu"), k_length, columns, copies, kept, memory)
+    assert 1 <= shape.queries <= 8192 * 256
+    assert 1 <= shape.keys <= max(k_length, 4096)
+    kept_keys = k_length if kept and shape.keys < k_length else 0
+    smallest = shape.queries <= 16 and shape.keys <= 256
+    assert smallest or 4 * shape.queries * (copies * shape.keys + kept_keys + 4 * columns) <= memory
+
+
+def test_an_interrupt_stops_all_threads():
+    query, key = draw(n_heads=4, q_length=1000, d_key=8)
+    told = []
+
+    def interrupt(done):
+        told.append(done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attention_map(query, key, told=interrupt)
+    assert len(told) <= torch.get_num_threads() + 1
 
 
 def test_fewer_visible_keys_than_were_asked_for():
@@ -239,6 +289,7 @@ QUERY, KEY = draw()
         (QUERY, KEY, {"rows": 0}, "rows: expected at least 1, got 0"),
         (QUERY, KEY, {"columns": -1}, "columns: expected at least 1"),
         (QUERY, KEY, {"reduce": "mean"}, "reduce: expected mass, max or both, got 'mean'"),
+        (QUERY, KEY, {"local": -1}, "local: expected at least 0 positions, got -1"),
         (QUERY, KEY, {"top_keys": 8}, "top_keys: expected a number from 0 to 7, got 8"),
         (
             QUERY,

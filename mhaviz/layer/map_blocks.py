@@ -1,0 +1,244 @@
+"""One head of a map, a block of queries at a time: the weights in each tile of keys, and what becomes of them.
+
+What share of a query's weight lies in each tile is known when its last tile is done, from the logarithm of each tile's
+sum of exponentials: softmax over all keys = softmax over tiles of these logarithms × softmax within the tile (Milakov
+and Gimelshein 2018, arXiv 1805.02867).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mhaviz.layer.map_tiles import Tile
+
+_HIDDEN = -1e30  # as good as −∞ in a softmax, and 0 · −1e30 is 0 where 0 · −∞ would be NaN
+_RUN = 64  # neighbouring keys among which the largest weight is found first
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a map beside its weights; see ``attention_map``. ``mass``, ``largest``: in the cells."""
+
+    mass: bool
+    largest: bool
+    entropy: bool = False
+    top_keys: int = 0
+    received: bool = False
+    local: int | None = None
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """What a block of queries gives to the map, or a tile of it as if its keys were all there are; None: not wanted.
+
+    Attributes:
+        cell: the number of the first cell in ``mass`` and ``largest``.
+        mass, largest: (rows of cells, cells); of a tile among others, (queries, cells).
+        entropy, local: (queries,).
+        top_weights, top_keys: (queries, up to k).
+        received: positions of keys, and what they get from all queries; of a tile among others, its weights.
+    """
+
+    cell: int = 0
+    mass: Tensor | None = None
+    largest: Tensor | None = None
+    entropy: Tensor | None = None
+    local: Tensor | None = None
+    top_weights: Tensor | None = None
+    top_keys: Tensor | None = None
+    received: Sequence[tuple[Tensor, Tensor]] = ()
+
+
+class HeadBlocks:
+    """The queries of a head, (q_length, d_key), and its keys in tiles.
+
+    Args:
+        query: float32 or float64 of any kind; ``dtype``: of the computation.
+        tiles: of the keys.
+        scale: of the scores.
+        later: a query at position i sees the keys up to i + later; None: all.
+        n_cells: columns of the picture.
+        wanted: what is asked.
+        queries_at_once: the most that a block has.
+    """
+
+    def __init__(
+        self,
+        query: Tensor,
+        tiles: Sequence[Tile],
+        dtype: torch.dtype,
+        scale: float,
+        later: int | None,
+        n_cells: int,
+        wanted: Wanted,
+        queries_at_once: int,
+    ) -> None:
+        self._query, self._tiles, self._dtype, self._scale = query, tiles, dtype, scale
+        self._later, self._n_cells, self._wanted = later, n_cells, wanted
+        sizes = [len(tile.keys) for tile in tiles]
+        self._keeps = wanted.received and len(tiles) > 1
+        room = sum(sizes) if self._keeps else max(sizes, default=0)
+        self._weights = torch.empty(queries_at_once * room, dtype=dtype, device=query.device)
+        scores = queries_at_once * max(sizes, default=0) if wanted.entropy else 0
+        self._scores = torch.empty(scores, dtype=dtype, device=query.device)
+        self._shade = torch.empty(0, dtype=dtype, device=query.device)
+
+    def sums(self, start: int, end: int, row_sizes: list[int]) -> BlockSums | None:
+        """Of the queries from ``start`` to ``end``, so many for each row of cells; None if they see no key."""
+        Q = self._query[start:end].to(self._dtype) * self._scale  # queries d_key
+        seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
+        if len(seen) == 1:
+            _, sums = self._of_tile(Q, seen[0], start, 0, row_sizes)
+            return sums
+        used, lses, parts = 0, [], []
+        for tile in seen:
+            lse, part = self._of_tile(Q, tile, start, used)
+            used += len(Q) * len(tile.keys) if self._keeps else 0
+            lses.append(lse)
+            parts.append(part)
+        return self._join(torch.stack(lses, dim=-1), parts, row_sizes) if parts else None
+
+    def _of_tile(
+        self, Q: Tensor, tile: Tile, start: int, used: int, row_sizes: list[int] | None = None
+    ) -> tuple[Tensor, BlockSums]:
+        """What a tile gives to a block of queries; with ``row_sizes``, it is the only one that they see.
+
+        Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
+        """
+        A, lse, entropy = self._softmax(Q, tile, start, used, alone=row_sizes is not None)
+        wanted, positions = self._wanted, tile.positions[: A.shape[1]]
+        top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
+        received = ((positions, A if row_sizes is None else A.sum(dim=0)),) if wanted.received else ()
+        rows_of = over_rows if row_sizes is not None else (lambda A, row_sizes, reduce: A)
+        return lse, BlockSums(
+            tile.cell,
+            tile.cells.sum(rows_of(A, row_sizes or [], torch.sum)) if wanted.mass else None,
+            tile.cells.largest(rows_of(A, row_sizes or [], torch.amax)) if wanted.largest else None,
+            entropy,
+            self._local(A, positions, start) if wanted.local is not None else None,
+            top_weights,
+            positions[places] if places is not None else None,
+            received,
+        )
+
+    def _softmax(
+        self, Q: Tensor, tile: Tile, start: int, used: int, alone: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The weights of a block of queries among a tile's keys alone, with their lse and their entropy.
+
+        A (queries, keys), where a query that sees none of them has zeros. Where the tile is ``alone``, nobody needs
+        the lse, and it is 0.
+        """
+        keys, all_see, blind = tile.keys, len(tile.keys), 0
+        latest = tile.last if self._later is None else start + self._later  # key that the first query sees
+        if tile.last > latest:
+            all_see, blind = tile.number_up_to(latest), min(max(tile.first - latest, 0), len(Q))
+            if tile.fillers is None:  # what none of them sees need not be computed
+                keys = keys[: tile.number_up_to(latest + len(Q) - 1)]
+        size = len(Q) * len(keys)
+        A = self._weights[used : used + size].view(len(Q), len(keys))
+        S = self._scores[:size].view(A.shape) if self._wanted.entropy else A
+        torch.mm(Q, keys.T, out=S)
+        if tile.fillers is not None:
+            S.index_fill_(1, tile.fillers, _HIDDEN)
+        if all_see < len(keys):
+            self._hide(S[:, all_see:], tile.positions[all_see : len(keys)], latest, tile)
+        highest = Q.new_zeros(len(Q)) if alone and not self._wanted.entropy else S.amax(dim=-1)
+        entropy = None
+        if self._wanted.entropy:
+            S -= highest[:, None]
+            torch.softmax(S, dim=-1, out=A)
+            # −Σ a log a with log a = s − lse, and lse = −log of the largest weight, whose score is now 0.
+            entropy = -A.amax(dim=-1).log_() - torch.linalg.vecdot(A, S)
+            entropy[:blind] = 0.0
+        else:
+            torch.softmax(S, dim=-1, out=A)
+        lse = highest if alone else highest - A.amax(dim=-1).log_()
+        A[:blind], lse[:blind] = 0.0, -torch.inf
+        return A, lse, entropy
+
+    def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
+        """Hide later keys: the first query sees those up to ``latest``, each of the others one more."""
+        first = int(positions[0]) - latest  # at least 1
+        if tile.is_gapless and first == 1:
+            if self._shade.shape != S.shape:
+                self._shade = S.new_full(S.shape, _HIDDEN).triu_()
+            S += self._shade  # three times as fast as to compare all positions
+            return
+        seen_up_to = torch.arange(latest, latest + len(S), device=S.device)
+        S.masked_fill_(positions > seen_up_to[:, None], _HIDDEN)
+
+    def _local(self, A: Tensor, positions: Tensor, start: int) -> Tensor:
+        """The weight that each query gives to keys at most ``wanted.local`` positions away."""
+        distance = self._wanted.local or 0
+        own = torch.arange(start, start + len(A), device=A.device)[:, None] + (self._later or 0)
+        first = int(torch.searchsorted(positions, own[0, 0] - distance))
+        last = int(torch.searchsorted(positions, own[-1, 0] + distance, right=True))
+        return (A[:, first:last] * ((positions[first:last] - own).abs() <= distance)).sum(dim=-1)
+
+    def _join(self, lses: Tensor, parts: Sequence[BlockSums], row_sizes: list[int]) -> BlockSums:
+        """Take the tiles of a block together; lses (queries, tiles)."""
+        wanted, queries = self._wanted, len(lses)
+        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)  # queries tiles; NaN where a query sees no key
+        mass = shares.new_zeros(queries, self._n_cells if wanted.mass else 0)
+        largest = shares.new_zeros(queries, self._n_cells if wanted.largest else 0)
+        received = []
+        for part, share in zip(parts, shares.T, strict=True):
+            if part.mass is not None:
+                mass[:, part.cell : part.cell + part.mass.shape[1]].addcmul_(part.mass, share[:, None])
+            if part.largest is not None:
+                here = largest[:, part.cell : part.cell + part.largest.shape[1]]
+                torch.maximum(here, part.largest * share[:, None], out=here)
+            received += [(positions, share @ A) for positions, A in part.received]
+
+        def within(parts: Sequence[Tensor | None]) -> Tensor:
+            """Σ share · part over the tiles."""
+            return (torch.stack([part for part in parts if part is not None], dim=-1) * shares).sum(dim=-1)
+
+        entropy = local = top_weights = top_keys = None
+        if wanted.entropy:  # of the tiles among each other, and within each
+            entropy = within([part.entropy for part in parts]) + torch.special.entr(shares).sum(dim=-1)
+        if wanted.local is not None:
+            local = within([part.local for part in parts])
+        if wanted.top_keys:
+            tops = [(part.top_weights, part.top_keys) for part in parts]
+            weights = torch.cat([w * shares[:, i, None] for i, (w, _) in enumerate(tops) if w is not None], dim=-1)
+            top_weights, which = weights.topk(min(wanted.top_keys, weights.shape[1]), dim=-1)
+            top_keys = torch.cat([keys for _, keys in tops if keys is not None], dim=-1).gather(-1, which)
+        return BlockSums(
+            0,
+            over_rows(mass, row_sizes, torch.sum) if wanted.mass else None,
+            over_rows(largest, row_sizes, torch.amax) if wanted.largest else None,
+            entropy,
+            local,
+            top_weights,
+            top_keys,
+            received,
+        )
+
+
+def over_rows(A: Tensor, row_sizes: list[int], reduce: Callable[..., Tensor]) -> Tensor:
+    """(queries, seen) → (rows of cells, seen): the sum or the largest over the queries of each row."""
+    if len(A) == len(row_sizes):
+        return A
+    if min(row_sizes) == max(row_sizes):
+        return reduce(A.view(len(row_sizes), -1, A.shape[1]), dim=1)
+    return torch.stack([reduce(part, dim=0) for part in torch.split(A, row_sizes)])
+
+
+def strongest(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """``A.topk`` of at most k along the keys, (queries, keys), found among runs of neighbours.
+
+    The k largest lie in the k runs with the largest maxima, or in what is left over when the runs are full.
+    """
+    runs = A.shape[1] // _RUN
+    if runs <= 2 * k:
+        return A.topk(min(k, A.shape[1]), dim=-1)
+    _, which = torch.unflatten(A[:, : runs * _RUN], 1, (runs, _RUN)).amax(dim=-1).topk(k, dim=-1)  # queries k
+    within = (which[..., None] * _RUN + torch.arange(_RUN, device=A.device)).flatten(1)
+    left_over = torch.arange(runs * _RUN, A.shape[1], device=A.device).expand(len(A), -1)
+    places = torch.cat([within, left_over], dim=-1)
+    weights, chosen = A.gather(1, places).topk(k, dim=-1)
+    return weights, places.gather(1, chosen)
