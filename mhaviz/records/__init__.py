@@ -1,14 +1,16 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
 from mhaviz.records.attention import Attention, AttentionMap, Kind
+from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.records.scores import HeadInputs, LayerInputs
+from mhaviz.records.scores import HeadInputs, LayerInputs, MapInputs, QueriesAndKeys
 from mhaviz.records.source import Source
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
@@ -17,28 +19,36 @@ __all__ = [
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
+    "Cells",
     "Complexity",
     "CostTerm",
     "Evaluation",
     "Explanation",
     "FollowedElement",
     "HeadInputs",
+    "HeadSummary",
     "Implementation",
     "ImplementationComparison",
     "Kind",
     "LayerInputs",
     "LearningPoint",
+    "Link",
     "LongestInput",
+    "MapInputs",
+    "MapSummary",
     "Part",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
+    "QueriesAndKeys",
+    "Reduction",
     "Report",
     "Scaling",
     "ScalingComparison",
     "ScalingSweep",
     "ScoreStatistics",
     "ShapeTrace",
+    "Sink",
     "Source",
     "Timing",
     "TraceStep",

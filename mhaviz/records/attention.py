@@ -7,23 +7,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.records.cells import Cells
 from mhaviz.records.source import Source
+from mhaviz.records.summary import MapSummary
 
 Kind = Literal["self", "masked", "cross"]
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one layer on one sentence, or on one pair of sentences.
+    """The weights of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
 
     Attributes:
         queries: the tokens of the rows.
         keys: the tokens of the columns.
-        weights: float32, (n_heads, q_length, k_length); each row sums to 1, or to 0 where a query sees no key.
+        weights: float32, (n_heads, rows, columns): of all tokens, so that each row sums to 1, or to 0 where a query
+            sees no key; or of ``cells``.
         kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence.
         layer: counted from 0.
         heads: the numbers of the heads in ``weights``, in order.
         sentence: which of several sentences, counted from 0; None if there is one.
+        cells: where the rows and columns begin, if it is a part or pooled; None: a row a query, a column a key.
+        summary: of each head, if it was asked for.
     """
 
     queries: tuple[str, ...]
@@ -33,6 +38,8 @@ class AttentionMap:
     layer: int = 0
     heads: tuple[int, ...] = ()
     sentence: int | None = None
+    cells: Cells | None = None
+    summary: MapSummary | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -40,10 +47,22 @@ class AttentionMap:
                 f"weights: expected 3 axes, (n_heads, q_length, k_length), got {self.weights.ndim}: "
                 f"{self.weights.shape}"
             )
-        n_heads, q_length, k_length = self.weights.shape
-        for axis, size, names in (("q_length", q_length, self.queries), ("k_length", k_length, self.keys)):
-            if size != len(names):
+        n_heads, rows, columns = self.weights.shape
+        for axis, size, names in (("q_length", rows, self.queries), ("k_length", columns, self.keys)):
+            if self.cells is None and size != len(names):
                 raise ArgumentError(f"weights: expected axis {axis} to be {len(names)}, one a token, got {size}")
+        if self.cells is not None:
+            sides = (
+                ("rows", rows, self.queries, self.cells.query_edges),
+                ("columns", columns, self.keys, self.cells.key_edges),
+            )
+            for axis, size, names, edges in sides:
+                if size != len(edges) - 1:
+                    raise ArgumentError(
+                        f"weights: expected axis {axis} to be {len(edges) - 1}, as in cells, got {size}"
+                    )
+                if edges[-1] - edges[0] != len(names):
+                    raise ArgumentError(f"cells: expected {axis} of {len(names)} tokens, got {edges[-1] - edges[0]}")
         if not self.heads:
             object.__setattr__(self, "heads", tuple(range(n_heads)))
         if len(self.heads) != n_heads:
@@ -55,7 +74,19 @@ class AttentionMap:
         Raises:
             ArgumentError: the map has no such head.
         """
-        return replace(self, weights=self.weights[[self._row(head) for head in heads]], heads=heads)
+        rows = [self._row(head) for head in heads]
+        summary = self.summary and replace(self.summary, heads=tuple(self.summary.heads[row] for row in rows))
+        return replace(self, weights=self.weights[rows], heads=heads, summary=summary)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a cell may stand for more than one query or key."""
+        return self.cells is not None and not self.cells.are_tokens
+
+    @property
+    def edges(self) -> Cells:
+        """``cells``, or a cell for every token."""
+        return self.cells or Cells.of_tokens(len(self.queries), len(self.keys))
 
     def _row(self, head: int) -> int:
         if head not in self.heads:

@@ -1,4 +1,4 @@
-"""What scores and outputs are made of: the queries, keys and values of each head."""
+"""What scores, maps and outputs are made of: the queries, keys and values of each head."""
 
 from dataclasses import dataclass
 
@@ -38,3 +38,32 @@ class LayerInputs:
 
     source: Source
     inputs: tuple[HeadInputs, ...]
+
+
+@dataclass(frozen=True)
+class QueriesAndKeys:
+    """What a map of any length is made of: the queries and keys of some heads, for one sentence or one pair.
+
+    Attributes:
+        query_tokens, key_tokens: the tokens of the rows and columns of the map.
+        query: float32, (n_heads, q_length, d_key).
+        key: float32, (n_heads, k_length, d_key).
+        heads: the numbers of these heads.
+        kind, sentence: as in ``AttentionMap``.
+    """
+
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    query: NDArray[np.float32]
+    key: NDArray[np.float32]
+    heads: tuple[int, ...]
+    kind: Kind = "self"
+    sentence: int | None = None
+
+
+@dataclass(frozen=True)
+class MapInputs:
+    """The queries and keys of some sentences, and where they come from."""
+
+    source: Source
+    inputs: tuple[QueriesAndKeys, ...]

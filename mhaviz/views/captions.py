@@ -7,6 +7,7 @@ from typing import TypeVar
 from mhaviz.records import (
     Attention,
     AttentionMap,
+    Cells,
     Evaluation,
     FollowedElement,
     Kind,
@@ -27,15 +28,29 @@ KINDS: dict[Kind, str] = {
 }
 
 
-READING = "rows are queries, columns keys; a row sums to 1"
+_SIDES = "rows are queries, columns keys"
+READING = f"{_SIDES}; a row sums to 1"
 """How to read a map of weights."""
 
 
 def reading_text(attention: Attention, pooled: str = "") -> str:
     """How to read these maps of weights; ``pooled``: what a cell shows, where what is drawn does not sum to 1."""
-    parts = [f"rows are queries, columns keys; {pooled} weights" if pooled else READING]
+    cells = list(dict.fromkeys(filter(None, (cells_text(m.edges) for m in attention.maps))))
+    if cells or any(m.cells is not None for m in attention.maps):
+        parts = ["; ".join([_SIDES, *cells])]
+    else:
+        parts = [f"{_SIDES}; {pooled} weights" if pooled else READING]
     parts += ["grey: later keys, hidden"] if any(m.kind == "masked" for m in attention.maps) else []
     return "; ".join([*parts, attention.source.remark] if attention.source.remark else parts)
+
+
+def cells_text(cells: Cells) -> str:
+    """What a cell of a pooled map is; nothing if it is a weight."""
+    if cells.are_tokens:
+        return ""
+    if cells.reduction == "max":
+        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} weights"
+    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on up to {cells.widest:,} keys"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -47,7 +62,27 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
 
 def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False) -> str:
     """ "self-attention: i wonder what …", in at most ``width`` cells."""
-    return pair_title(attention_map.kind, attention_map.queries, attention_map.keys, width, ascii_only)
+    return pair_title(
+        attention_map.kind,
+        attention_map.queries,
+        attention_map.keys,
+        width,
+        ascii_only,
+        part=part_text(attention_map),
+    )
+
+
+def part_text(attention_map: AttentionMap) -> str:
+    """Which part of a map, and which reduction, where it is not all weights."""
+    cells = attention_map.cells
+    if cells is None:
+        return ""
+    q0, q1, k0, k1 = (int(edges[i]) for edges in (cells.query_edges, cells.key_edges) for i in (0, -1))
+    where = f", queries {q0:,} to {q1 - 1:,}, keys {k0:,} to {k1 - 1:,}"
+    if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
+        where = f", tokens {q0:,} to {q1 - 1:,}"
+    by = {"mass": "", "max": ", largest weights"}[cells.reduction]
+    return by + where
 
 
 def pair_title(
@@ -57,17 +92,18 @@ def pair_title(
     width: int,
     ascii_only: bool = False,
     shown: Callable[[str], str] = visible,
+    part: str = "",
 ) -> str:
     """The kind of attention and the sentence, or "target → source", in at most ``width`` cells.
 
-    ``shown`` makes a token fit to be shown.
+    ``shown`` makes a token fit to be shown; ``part``: what else to say of the map.
     """
     arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
     sides = [queries] if kind != "cross" else [queries, keys]
     # Of a long text only the beginning and the end can be seen; the rest need not be made.
     sides = [[*side[:200], *side[-200:]] if len(side) > 400 else side for side in sides]
     texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in side] for side in sides]
-    head = KINDS[kind] + ": "
+    head = f"{KINDS[kind]}{part}: "
     room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
     return cut(head + arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts), width, ellipsis)
 

@@ -197,8 +197,10 @@ def safetensors_bytes(attention: Attention) -> bytes:
 
 
 def tensor_name(attention_map: AttentionMap) -> str:
-    """ "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences."""
+    """ "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "….max" of largest weights."""
     name = f"layer.{attention_map.layer}.{attention_map.kind}"
+    if attention_map.edges.reduction == "max":
+        name += ".max"
     return name if attention_map.sentence is None else f"sentence.{attention_map.sentence}.{name}"
 
 
@@ -211,12 +213,20 @@ def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(m: AttentionMap) -> dict[str, Any]:
-    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …"""
+    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
+
+    ``queries`` and ``keys`` are all tokens from the first edge to the last.
+    """
     description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
     if m.sentence is not None:
         description["sentence"] = m.sentence
     if m.heads != tuple(range(len(m.heads))):
         description["heads"] = list(m.heads)
+    if m.cells is not None:
+        description["query_edges"], description["key_edges"] = m.cells.query_edges.tolist(), m.cells.key_edges.tolist()
+        description["reduction"] = m.cells.reduction
+    if m.summary is not None:
+        description["summary"] = asdict(m.summary)
     return description
 
 

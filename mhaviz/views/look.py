@@ -3,12 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mhaviz.errors import ArgumentError
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
-from mhaviz.views.panels import Scale
+from mhaviz.views.panels import Scale, hidden_cells
 
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
+_DARKEST = 0.01  # of all weights that are shown, the share that has the first colour of a logarithmic scale
+_LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class Look:
         columns: heads side by side; None: as it fits.
         vmax: the weight that has the last colour; None: the largest weight that is drawn.
         numbers: whether a figure writes them into its cells where there is room.
+        log: whether equal factors are equal steps of colour; None: in pooled maps, whose weights differ by orders of
+            magnitude.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
@@ -31,6 +38,7 @@ class Look:
     columns: int | None = None
     vmax: float | None = 1.0
     numbers: bool = True
+    log: bool | None = None
 
     def __post_init__(self) -> None:
         if self.cmap != BONE:  # which needs no look at matplotlib's list
@@ -43,8 +51,13 @@ class Look:
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
-        largest = self.vmax if self.vmax is not None else max(map(_largest, maps))
-        return Scale(self.cmap, 0.0, largest or 1.0)
+        maps = tuple(maps)
+        largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
+        if not (self.log or (self.log is None and any(m.is_pooled for m in maps))):
+            return Scale(self.cmap, 0.0, largest)
+        weights = np.concatenate([_positive(m) for m in maps])
+        low = float(np.quantile(weights, _DARKEST)) if weights.size else 0.0
+        return Scale(self.cmap, min(max(low, largest * _LEAST_SHARE), largest / 2), largest, log=True)
 
 
 def _largest(attention_map: AttentionMap) -> float:
@@ -52,3 +65,9 @@ def _largest(attention_map: AttentionMap) -> float:
     weights, kind = attention_map.weights, attention_map.kind
     chosen = weights[:, 1:] if kind == "masked" and weights.shape[1] > 1 else weights
     return float(chosen.max())
+
+
+def _positive(attention_map: AttentionMap) -> NDArray[np.float32]:
+    hidden = hidden_cells(attention_map)
+    weights = attention_map.weights if hidden is None else attention_map.weights[:, ~hidden]
+    return weights[weights > 0]

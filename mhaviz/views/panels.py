@@ -1,28 +1,53 @@
 """One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, ScalingComparison
-from mhaviz.views.colours import BONE, DIVERGING
+from mhaviz.views.colours import BONE, DIVERGING, colours
+from mhaviz.views.pooling import pool_mass, pool_strongest
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How numbers become colours. ``decimals`` is for the numbers in the cells."""
+    """How numbers become colours. ``decimals`` is for the numbers in the cells.
+
+    With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
+    """
 
     colormap: str = BONE
     low: float = 0.0
     high: float = 1.0
     decimals: int = 2
+    log: bool = False
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
         """A scale for scores: zero in the middle, as far to both sides as the largest reaches."""
         largest = float(np.nanmax(np.abs(values), initial=1e-6))
         return cls(DIVERGING, -largest, largest, decimals=1)
+
+    def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How far along the scale each value is: 0 for the first colour, 1 for the last; NaN stays NaN."""
+        low, high = self.low, self.high
+        if self.log:
+            values, low, high = np.log(np.maximum(values, np.float32(low))), np.log(low), np.log(high)
+        return np.asarray((values - low) / ((high - low) or 1.0), np.float32)
+
+    def value(self, share: float) -> float:
+        """What stands at a place along the scale: the reverse of ``shares``."""
+        if self.log:
+            return float(self.low * (self.high / self.low) ** share)
+        return self.low + (self.high - self.low) * share
+
+    def colours(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """The colour of each value, (…, 3); NaN is grey."""
+        if self.log:
+            return colours(self.shares(values), self.colormap)
+        return colours(values, self.colormap, self.low, self.high)
 
     def text(self, value: float) -> str:
         """The number as it stands in a cell; hidden ones, NaN, are a dash."""
@@ -31,12 +56,28 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (q_length, k_length). Where a mask has ``hidden`` the key, no number is written."""
+    """One matrix, (rows, columns).
+
+    Attributes:
+        hidden: where a mask hides the key; no number is written there.
+        reduction: what becomes of values that have to share a cell of the picture: "mass", as in ``Cells``, or the
+            strongest of them.
+        heights: for "mass", how many queries each row stands for.
+    """
 
     title: str
     values: NDArray[np.float32]
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
+    reduction: Literal["strongest", "mass"] = "strongest"
+    heights: NDArray[np.int64] | None = None
+
+    def pooled(self, rows: int, columns: int) -> NDArray[np.float32]:
+        """The values in so many cells, if that is fewer."""
+        if self.reduction == "mass":
+            heights = np.ones(len(self.values), np.int64) if self.heights is None else self.heights
+            return pool_mass(self.values, heights, rows, columns)
+        return pool_strongest(self.values, rows, columns)
 
     def text(self, row: int, column: int) -> str:
         """The number in a cell."""
@@ -54,11 +95,27 @@ class Panel:
 
 def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     """A panel for every head."""
-    q_length, k_length = attention_map.weights.shape[1:]
-    later = ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
-    hidden = later if attention_map.kind == "masked" else None
+    hidden = hidden_cells(attention_map)
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
-    return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
+    by_mass = attention_map.is_pooled and attention_map.edges.reduction == "mass"
+    heights = np.diff(attention_map.edges.query_edges) if by_mass else None
+    reduction: Literal["strongest", "mass"] = "mass" if by_mass else "strongest"
+    return [
+        Panel(f"head {head}", a, scale, hidden, reduction, heights)
+        for head, a in zip(attention_map.heads, weights, strict=True)
+    ]
+
+
+def hidden_cells(attention_map: AttentionMap) -> NDArray[np.bool_] | None:
+    """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
+    if attention_map.kind != "masked":
+        return None
+    if attention_map.cells is None:
+        q_length, k_length = attention_map.weights.shape[1:]
+        return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
+    first_keys, last_queries = attention_map.cells.key_edges[:-1], attention_map.cells.query_edges[1:] - 1
+    hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
+    return hidden
 
 
 def scaling_panels(

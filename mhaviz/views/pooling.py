@@ -1,5 +1,7 @@
 """A map made small enough for a picture, in which the strongest cells still show."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,26 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
         return highest
     lowest = _pool(np.fmin, values, rows, columns)
     return np.where(-lowest > highest, lowest, highest)
+
+
+def pool_mass(weights: NDArray[np.float32], heights: NDArray[np.int64], rows: int, columns: int) -> NDArray[np.float32]:
+    """The mean over the queries of each cell of the weight that goes to its keys, if that is fewer cells.
+
+    weights (…, rows of cells, columns of cells), heights: how many queries each row stands for. A cell of which all
+    is hidden, NaN, stays so.
+    """
+    shown: NDArray[Any] = np.nan_to_num(weights)
+    hidden = np.isnan(weights)
+    if weights.shape[-1] > columns:
+        edges = cell_edges(weights.shape[-1], columns)[:-1]
+        shown = np.add.reduceat(shown, edges, axis=-1)
+        hidden = np.logical_and.reduceat(hidden, edges, axis=-1)
+    if weights.shape[-2] > rows:
+        edges = cell_edges(weights.shape[-2], rows)[:-1]
+        queries = np.add.reduceat(heights, edges)
+        shown = np.add.reduceat(shown * heights[:, None], edges, axis=-2) / queries[:, None]
+        hidden = np.logical_and.reduceat(hidden, edges, axis=-2)
+    return np.where(hidden, np.float32(np.nan), shown).astype(np.float32)
 
 
 def _pool(choose: np.ufunc, values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 
 from mhaviz.views.captions import pooled_text
-from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_strongest
+from mhaviz.views.pooling import cell_edges
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
@@ -173,7 +173,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     for (left, top), panel in zip(corners, panels, strict=True):
-        pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
+        pooled = panel.pooled(layout.q_cells, layout.k_cells)
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * _GAP)
@@ -199,12 +199,12 @@ def draw_scale(
     """An upright colour bar with its ends, its middle and its name; ``open_ends``: some values lie beyond."""
     width = snap(0.12, sheet.dpi)
     x, y, height = snap(x, sheet.dpi), snap(y, sheet.dpi), snap(height, sheet.dpi)
-    gradient = np.linspace(scale.high, scale.low, 256, dtype=np.float32)[:, None]
+    gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
     sheet.image(x, y, width, height, gradient, scale).set_label(f"scale of {name}")
     sheet.frames([(x, y, width, height)])
     places: tuple[tuple[float, Literal["top", "center", "bottom"]], ...] = ((0, "top"), (0.5, "center"), (1, "bottom"))
     for share, vertical in places:
-        value = scale.high + (scale.low - scale.high) * share
+        value = scale.value(1 - share)
         beyond = {"top": "≥ ", "bottom": "≤ "}.get(vertical, "") if open_ends else ""
         sheet.write(x + width + 0.05, y + share * height, f"{beyond}{value:.3g}", SMALL, vertical=vertical)
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
@@ -250,7 +250,7 @@ def _write_values(
     inks: list[str] = []
     for panel in panels:
         scale = panel.scale
-        dark = needs_dark_text(colours(panel.values, scale.colormap, scale.low, scale.high)).ravel()
+        dark = needs_dark_text(scale.colours(panel.values)).ravel()
         texts += [panel.text(row, column) for row, column in np.ndindex(panel.values.shape)]
         inks += ["black" if is_dark else "white" for is_dark in dark]
     shown = [i for i, text in enumerate(texts) if text]

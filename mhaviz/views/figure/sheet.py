@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.image import AxesImage
@@ -157,7 +157,7 @@ class Sheet(Figure):
         image = AxesImage(
             self.page,
             cmap=ListedColormap(palette(scale.colormap) / 255, name=scale.colormap).with_extremes(bad=HIDDEN),
-            norm=Normalize(scale.low, scale.high),
+            norm=(LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log),
             interpolation="nearest",
             origin="upper",
             extent=(x, x + width, y + height, y),

@@ -12,10 +12,10 @@ from rich.segment import Segment
 from rich.style import Style
 
 from mhaviz.views.captions import pooled_text
-from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_strongest
+from mhaviz.views.pooling import cell_edges
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -214,8 +214,8 @@ class _Cells:
 
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
         self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
-        self._values = pool_strongest(panel.values, layout.rows, layout.columns)
-        self._colours = colours(self._values, panel.scale.colormap, panel.scale.low, panel.scale.high)
+        self._values = panel.pooled(layout.rows, layout.columns)
+        self._colours = panel.scale.colours(self._values)
         self._dark_text = needs_dark_text(self._colours)
 
     def line(self, rows: range) -> list[Segment]:
@@ -254,7 +254,7 @@ class _Cells:
 def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
     """The character that stands for a value where there is no colour: the fuller, the larger."""
     ramp = RAMP if in_unicode else ASCII_RAMP
-    share = 0.0 if np.isnan(value) else (value - scale.low) / ((scale.high - scale.low) or 1.0)
+    share = 0.0 if np.isnan(value) else float(scale.shares(np.array(value, np.float32)))
     return ramp[min(max(int(share * len(ramp)), 0), len(ramp) - 1)]
 
 

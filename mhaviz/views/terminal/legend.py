@@ -8,7 +8,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from mhaviz.views.colours import colours
 from mhaviz.views.labels import in_ascii, visible
 from mhaviz.views.panels import Scale
 from mhaviz.views.terminal.grid import DIM, Abilities, ramp_character
@@ -25,11 +24,9 @@ class ScaleBar:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
-        values = np.linspace(self.scale.low, self.scale.high, _STEPS, dtype=np.float32)
+        values = np.array([self.scale.value(share) for share in np.linspace(0, 1, _STEPS)], np.float32)
         bar = Text(f"{self.scale.low:.4g} ")
-        for value, (red, green, blue) in zip(
-            values, colours(values, self.scale.colormap, self.scale.low, self.scale.high), strict=True
-        ):
+        for value, (red, green, blue) in zip(values, self.scale.colours(values), strict=True):
             if abilities.colour:
                 bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
             else:

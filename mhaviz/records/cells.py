@@ -1,0 +1,45 @@
+"""The cells of a map that stand for more than one query or key."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reduction = Literal["mass", "max"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where the rows and columns of cells begin in the whole input, and what a cell is.
+
+    Attributes:
+        query_edges: int64, (rows + 1,): the first query of each row of cells, and the end of the last.
+        key_edges: int64, (columns + 1,): the same of the keys.
+        reduction: "mass": the mean over the cell's queries of the weight that goes to the cell's keys, so that a row of
+            all keys sums to 1; "max": the largest single weight in the cell.
+    """
+
+    query_edges: NDArray[np.int64]
+    key_edges: NDArray[np.int64]
+    reduction: Reduction = "mass"
+
+    @classmethod
+    def of_tokens(cls, q_length: int, k_length: int) -> "Cells":
+        """A cell for every query and key."""
+        return cls(np.arange(q_length + 1, dtype=np.int64), np.arange(k_length + 1, dtype=np.int64))
+
+    @property
+    def tallest(self) -> int:
+        """The most queries that a cell stands for."""
+        return int(np.diff(self.query_edges).max())
+
+    @property
+    def widest(self) -> int:
+        """The most keys that a cell stands for."""
+        return int(np.diff(self.key_edges).max())
+
+    @property
+    def are_tokens(self) -> bool:
+        """Whether each cell is the weight between one query and one key."""
+        return self.tallest == self.widest == 1

@@ -1,0 +1,183 @@
+"""Maps of inputs of any length: the weights in the cells of a picture, and each head in a few numbers."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mhaviz.layer.attention_map import PooledMap, Window, attention_map
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    Cells,
+    HeadSummary,
+    Link,
+    MapInputs,
+    MapSummary,
+    QueriesAndKeys,
+    Reduction,
+    Sink,
+)
+
+NEAR = 32
+"""Keys up to so many positions away count as local."""
+
+STRONG = 0.1
+"""A key that gets at least this share of a query's weight is strongly linked to it."""
+
+SINKS = 5
+"""So many of the keys that get the most weight are named."""
+
+_SAMPLED = 512  # queries that are timed to know how long all will take
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How maps are pooled.
+
+    Attributes:
+        size: rows and columns of cells, at most.
+        reduce: "mass", "max" or "both"; see ``attention_map``.
+        window: (q0, q1, k0, k1): the part of the map that is shown; None: all of it.
+        memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
+        device: where it is computed.
+        summary: whether each head is summed up as well.
+    """
+
+    size: int = 512
+    reduce: Literal["mass", "max", "both"] = "mass"
+    window: Window | None = None
+    memory: int | None = None
+    device: str | torch.device = "cpu"
+    summary: bool = True
+
+    def run(self, inputs: QueriesAndKeys, told: Callable[[float], None] | None = None) -> PooledMap:
+        """The map of one sentence's queries and keys. Raises as ``attention_map`` does."""
+        query, key = (torch.from_numpy(x)[None].to(self.device) for x in (inputs.query, inputs.key))
+        return attention_map(
+            query,
+            key,
+            rows=self.size,
+            columns=self.size,
+            reduce=self.reduce,
+            causal=inputs.kind == "masked",
+            window=self.window,
+            entropy=self.summary,
+            top_keys=int(self.summary),
+            received=self.summary,
+            local=NEAR if self.summary and inputs.kind != "cross" else None,
+            memory=self.memory,
+            told=told,
+        )
+
+    def window_of(self, inputs: QueriesAndKeys) -> Window:
+        """The window, or all there is."""
+        return self.window or (0, inputs.query.shape[1], 0, inputs.key.shape[1])
+
+
+def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], None] = lambda done: None) -> Attention:
+    """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
+
+    Raises:
+        ArgumentError: a window outside a map, a size that cannot be.
+    """
+    maps: list[AttentionMap] = []
+    costs = [_pairs(one, pooling) for one in inputs.inputs]
+    done = 0
+    for one, cost in zip(inputs.inputs, costs, strict=True):
+        pooled = pooling.run(one, lambda share, done=done, cost=cost: told((done + share * cost) / sum(costs)))  # type: ignore[misc]
+        done += cost
+        maps += _records(one, pooling, pooled)
+    return Attention(inputs.source, tuple(maps))
+
+
+def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
+    """About how long ``pooled_maps`` will take, from what some queries of one head take."""
+    largest = max(inputs.inputs, key=lambda one: _pairs(one, pooling))
+    q0, q1, k0, k1 = pooling.window_of(largest)
+    middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
+    sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
+    one_head = replace(largest, query=largest.query[:1], key=largest.key[:1], heads=largest.heads[:1])
+    start = time.perf_counter()
+    sample.run(one_head)
+    taken = time.perf_counter() - start
+    return taken * sum(_pairs(one, pooling) for one in inputs.inputs) / _pairs(one_head, sample)
+
+
+def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:
+    """How many scores are computed: what a map costs."""
+    q0, q1, *_ = pooling.window_of(inputs)
+    k_length: int = inputs.key.shape[1]
+    return (q1 - q0) * k_length * len(inputs.heads)
+
+
+def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
+    q0, q1, k0, k1 = pooling.window_of(inputs)
+    first: Reduction = "max" if pooling.reduce == "max" else "mass"
+    cells = Cells(pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy(), first)
+    weights = pooled.weights[0].cpu().numpy()
+    whole = AttentionMap(
+        inputs.query_tokens[q0:q1],
+        inputs.key_tokens[k0:k1],
+        weights,
+        inputs.kind,
+        heads=inputs.heads,
+        sentence=inputs.sentence,
+        cells=replace(cells, reduction="mass") if cells.are_tokens else cells,
+        summary=_summary(inputs, pooling, pooled) if pooling.summary else None,
+    )
+    if pooled.largest is None or cells.are_tokens:
+        return [whole]
+    largest = pooled.largest[0].cpu().numpy()
+    return [whole, replace(whole, weights=largest, cells=replace(cells, reduction="max"), summary=None)]
+
+
+def _summary(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> MapSummary:
+    assert pooled.entropy is not None
+    assert pooled.received is not None
+    assert pooled.top_keys is not None
+    assert pooled.top_weights is not None
+    q0, q1, *_ = pooling.window_of(inputs)
+    q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
+    queries = np.arange(q0, q1)
+    seen = np.clip(queries + k_length - q_length + 1, 0, k_length) if inputs.kind == "masked" else k_length
+    seen = np.broadcast_to(seen, queries.shape)
+    entropy, received, keys, weights = (
+        x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
+    )
+    local = None if pooled.local is None else pooled.local[0].cpu().numpy()
+    heads = tuple(
+        HeadSummary(
+            entropy=float(entropy[h, seen > 0].mean()),
+            uniform_entropy=float(np.log(seen[seen > 0]).mean()),
+            sinks=_sinks(received[h]),
+            local=None if local is None else float(local[h, seen > 0].mean()),
+            strongest=_strongest(queries, keys[h, :, 0], weights[h, :, 0]),
+            farthest=None if local is None else _farthest(queries, keys[h, :, 0], weights[h, :, 0]),
+        )
+        for h in range(len(inputs.heads))
+    )
+    return MapSummary(heads, int((seen > 0).sum()), NEAR, STRONG)
+
+
+def _sinks(received: NDArray[np.float32]) -> tuple[Sink, ...]:
+    """received (k_length,)"""
+    order = np.argsort(-received, kind="stable")[:SINKS]
+    return tuple(Sink(int(key), float(received[key])) for key in order if received[key] > 0)
+
+
+def _strongest(queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32]) -> Link:
+    """queries, the first key of each and its weight: (queries,)"""
+    i = int(weights.argmax())
+    return Link(int(queries[i]), int(keys[i]), float(weights[i]))
+
+
+def _farthest(queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32]) -> Link | None:
+    distance = np.where(weights >= STRONG, np.abs(queries - keys), -math.inf)
+    i = int(distance.argmax())
+    return Link(int(queries[i]), int(keys[i]), float(weights[i])) if weights[i] >= STRONG else None

@@ -1,0 +1,14 @@
+"""Positions along the axis of a long map."""
+
+
+def round_positions(start: int, end: int, most: int) -> list[int]:
+    """Round numbers inside the run of positions from ``start`` to before ``end``: at most so many, at equal distances.
+
+    They are multiples of 1, 2 or 5 times a power of ten. The first and the last position are left to their own labels.
+    """
+    step = 1
+    while most < 1 or len(inside := range((start // step + 1) * step, end - 1, step)) > most:
+        if most < 1:
+            return []
+        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    return list(inside)

@@ -1,0 +1,67 @@
+"""What each head of a long map does, in words: the same in the terminal and in figures."""
+
+from collections.abc import Callable
+
+from mhaviz.records import AttentionMap, HeadSummary, MapSummary
+from mhaviz.views.labels import cut, visible
+
+_LONGEST = 16  # cells of a token
+
+
+def summary_headings(summary: MapSummary) -> tuple[str, ...]:
+    """Of the columns of ``summary_rows``."""
+    return (
+        "head",
+        "mean entropy",
+        f"within {summary.near}",
+        "strongest sinks",
+        "largest weight",
+        "farthest strong link",
+    )
+
+
+def summary_notes(summary: MapSummary) -> str:
+    """What the columns mean."""
+    return (
+        f"means over {summary.queries:,} queries; entropy in nats and as a share of that of equal weights; "
+        f"within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, a share "
+        f"of all; farthest: of each query's first key, if it has {summary.strong:g} or more"
+    )
+
+
+def summary_rows(
+    attention_map: AttentionMap, summary: MapSummary, shown: Callable[[str], str] = visible
+) -> list[tuple[str, ...]]:
+    """A row a head; ``shown`` makes a token fit to be shown."""
+    return [
+        _row(attention_map, summary, f"{number}", head, shown)
+        for number, head in zip(attention_map.heads, summary.heads, strict=True)
+    ]
+
+
+def _row(
+    m: AttentionMap, summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str]
+) -> tuple[str, ...]:
+    sinks = ", ".join(
+        f"{_token(m, sink.key, 'key', shown)} {_share(sink.received / summary.queries)}" for sink in head.sinks[:2]
+    )
+    links = [
+        f"{_token(m, link.query, 'query', shown)} → {_token(m, link.key, 'key', shown)} {link.weight:.2g}"
+        if link
+        else "none"
+        for link in (head.strongest, head.farthest)
+    ]
+    ratio = f" ({head.entropy / head.uniform_entropy:.0%})" if head.uniform_entropy else ""
+    local = "–" if head.local is None else _share(head.local)
+    return (number, f"{head.entropy:.2f}{ratio}", local, sinks, *(links if head.local is not None else [links[0], "–"]))
+
+
+def _token(m: AttentionMap, position: int, side: str, shown: Callable[[str], str]) -> str:
+    """ "12,345 whale"; the position alone where the map does not show it."""
+    tokens, edges = (m.queries, m.edges.query_edges) if side == "query" else (m.keys, m.edges.key_edges)
+    place = position - int(edges[0])
+    return f"{position:,}" + (f" {cut(shown(tokens[place]), _LONGEST)}" if 0 <= place < len(tokens) else "")
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else f"{share:.2g}"
