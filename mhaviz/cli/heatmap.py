@@ -1,5 +1,6 @@
 """mhaviz heatmap"""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,7 +8,8 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
-from mhaviz.cli.sentences import quotes_notice, read_sentences, require_some, require_words
+from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
+from mhaviz.cli.sentences import quotes_notice, read_sentences, require_at_most, require_some, require_words
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -29,11 +31,19 @@ def heatmap(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     mask: options.MaskOption = options.Mask.none,
+    whole: options.Whole = False,
+    pool: options.PoolOption = None,
+    size: options.Size = SIZE,
+    window: options.WindowOption = None,
+    summary: options.Summary = None,
+    memory: options.Memory = None,
+    max_tokens: options.MaxTokens = MAX_TOKENS,
     output: options.Output = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
     cmap: options.Cmap = "bone",
     vmax: options.Vmax = "1",
+    scale: options.LookScale = None,
     dpi: options.Dpi = 150,
     columns: options.Columns = None,
 ) -> None:
@@ -44,19 +54,33 @@ def heatmap(
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
 
+    Maps of more than --size tokens are computed block by block, exactly, and pooled: no length is too long. Then the
+    colours begin at the weights that there are, unless --vmax or --scale says otherwise.
+
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
     delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
-    texts = read_sentences(sentences, file)
+    asked_size = size if options.given(context, ["size"]) else None
+    long = LongInputs(
+        pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
+    )
+    texts = read_sentences(sentences, file, whole)
     require_some(texts)
     require_words("--target", target)
+    longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
     from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
+    look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
     layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
     chosen = options.parse_heads(head, layer.n_heads)
-    attention = layer.attend(texts, target).select(chosen)
+    pooling = long.plan(longest, len(texts), len(chosen))
+    if pooling is None:
+        attention = layer.attend(texts, target).select(chosen)
+    else:
+        attention = long.map(layer, texts, target, chosen, pooling)
+        if not options.given(context, ["vmax"]):
+            look = replace(look, vmax=None)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

@@ -1,15 +1,21 @@
 """The options that commands share."""
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mhaviz.errors import ArgumentError
+from mhaviz.units import parse_bytes
 
-_LAYER, _TRAINED, _OUTPUT, _LOOK = "The layer", "A trained model", "Output", "Looks"
+if TYPE_CHECKING:
+    from mhaviz.studies.pooled_maps import OpenWindow
+
+_LAYER, _TRAINED, _LONG = "The layer", "A trained model", "Long inputs"
+_OUTPUT, _LOOK = "Output", "Looks"
 
 
 class Mask(StrEnum):
@@ -25,6 +31,21 @@ class AttentionKind(StrEnum):
     self_ = "self"
     masked = "masked"
     cross = "cross"
+
+
+class Pool(StrEnum):
+    """What becomes of the weights that share a cell."""
+
+    mass = "mass"
+    max = "max"
+    both = "both"
+
+
+class ColourScale(StrEnum):
+    """How weights become colours."""
+
+    linear = "linear"
+    log = "log"
 
 
 Sentences = Annotated[
@@ -59,6 +80,50 @@ KindOption = Annotated[
     AttentionKind | None,
     typer.Option("--kind", help="Which of a trained model's attentions.", rich_help_panel=_TRAINED),
 ]
+Whole = Annotated[
+    bool,
+    typer.Option("--whole", help="Read all of --file, or of standard input, as one input.", rich_help_panel=_LONG),
+]
+PoolOption = Annotated[
+    Pool | None,
+    typer.Option(
+        "--pool",
+        help="mass: a cell is the mean over its queries of their weight on its keys; max: the largest weight in it. "
+        "[default: mass]",
+        rich_help_panel=_LONG,
+    ),
+]
+Size = Annotated[
+    int, typer.Option(metavar="CELLS", help="Pool what has more rows or columns than this.", rich_help_panel=_LONG)
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="Q0:Q1,K0:K1",
+        help="Show these queries and keys alone, counted from 0; each weight is still a share of all keys.",
+        rich_help_panel=_LONG,
+    ),
+]
+Summary = Annotated[
+    bool | None,
+    typer.Option(
+        "--summary/--no-summary",
+        help="What each head does, in numbers. [default: of inputs longer than --size]",
+        rich_help_panel=_LONG,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES",
+        help="Pool what needs more than this, such as 2GiB. [default: a quarter of what is free]",
+        rich_help_panel=_LONG,
+    ),
+]
+MaxTokens = Annotated[
+    int, typer.Option("--max-tokens", metavar="N", help="Refuse longer inputs.", rich_help_panel=_LONG)
+]
 Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
@@ -73,6 +138,10 @@ Vmax = Annotated[
     typer.Option(
         metavar="WEIGHT|auto", help="The weight with the last colour; auto: the largest.", rich_help_panel=_LOOK
     ),
+]
+LookScale = Annotated[
+    ColourScale | None,
+    typer.Option("--scale", help="[default: log for pooled maps, else linear]", rich_help_panel=_LOOK),
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
@@ -94,6 +163,25 @@ def parse_vmax(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {text!r}") from None
+
+
+def parse_window(text: str | None) -> "OpenWindow | None":
+    """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{0,12}):(\d{0,12}),(\d{0,12}):(\d{0,12})", re.sub(r"\s", "", text), re.ASCII)
+    if not match:
+        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512, got {text[:60]!r}")
+    q0, q1, k0, k1 = (int(end) if end else None for end in match.groups())
+    return q0, q1, k0, k1
+
+
+def parse_memory(text: str | None) -> int | None:
+    """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
+    try:
+        return parse_bytes(text) if text is not None else None
+    except ValueError as error:
+        raise ArgumentError(f"--memory: {error}") from None
 
 
 def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:

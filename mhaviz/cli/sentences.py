@@ -9,19 +9,21 @@ from mhaviz.layer.tokens import tokenize
 from mhaviz.views.labels import cut, visible
 
 
-def read_sentences(arguments: Sequence[str] | None, file: Path | None) -> list[str]:
-    """All sentences, in the order of the arguments, then those of the file.
+def read_sentences(arguments: Sequence[str] | None, file: Path | None, whole: bool = False) -> list[str]:
+    """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
 
     Raises:
-        ArgumentError: an argument without words.
+        ArgumentError: an argument without words, or ``whole`` without a file or standard input.
         MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
     """
     sentences: list[str] = []
+    if whole and file is None and "-" not in (arguments or ()):
+        raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
     for argument in arguments or ():
         if argument == "-":
             if sys.stdin is None:
                 raise MhavizError("cannot read standard input: it is closed")
-            sentences += _lines(sys.stdin.buffer.read(), "standard input")
+            sentences += _sentences(sys.stdin.buffer.read(), "standard input", whole)
         elif not tokenize(argument):
             raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
         else:
@@ -31,7 +33,7 @@ def read_sentences(arguments: Sequence[str] | None, file: Path | None) -> list[s
             content = file.read_bytes()
         except OSError as error:
             raise MhavizError(f"cannot read {visible(str(file))}: {error.strerror or error}") from error
-        sentences += _lines(content, visible(str(file)))
+        sentences += _sentences(content, visible(str(file)), whole)
     return sentences
 
 
@@ -65,7 +67,25 @@ def require_words(option: str, sentence: str | None) -> None:
         raise ArgumentError(f"{option}: expected a sentence with at least one word, got {_quoted(sentence)}")
 
 
-def _lines(content: bytes, name: str) -> list[str]:
+def require_at_most(max_tokens: int, texts: Iterable[str]) -> int:
+    """The tokens of the longest text. Raises ArgumentError if they are more than ``max_tokens``."""
+    if max_tokens < 1:
+        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
+    longest = 0
+    for text in texts:
+        beginning = text[: 64 * max_tokens]  # of a text that is far too long, all need not be read
+        length = len(tokenize(beginning))
+        if length > max_tokens:
+            at_least = "more than " * (len(beginning) < len(text))
+            raise ArgumentError(
+                f"an input has {at_least}{length:,} tokens: expected at most {max_tokens:,}; cut it, or raise "
+                f"--max-tokens"
+            )
+        longest = max(longest, length)
+    return longest
+
+
+def _sentences(content: bytes, name: str, whole: bool) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,6 +94,10 @@ def _lines(content: bytes, name: str) -> list[str]:
             f"{name} is not UTF-8: byte 0x{content[error.start]:02x} in line {number}; convert it first, "
             f"for example with iconv"
         ) from error
+    if whole:
+        if not tokenize(text):
+            raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
+        return [text]
     numbered = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not numbered:
         raise MhavizError(f"{name} is empty: expected sentences, one a line")

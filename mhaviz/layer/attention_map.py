@@ -145,6 +145,30 @@ def _empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Wi
     )
 
 
+def blocks_bytes(
+    device: torch.device,
+    k_length: int,
+    columns: int = 512,
+    entropy: bool = False,
+    received: bool = False,
+    memory: int | None = None,
+) -> int:
+    """What ``attention_map`` takes beside inputs and result, for the arguments that decide it."""
+    wanted = Wanted(mass=True, largest=False, entropy=entropy, received=received)
+    return _workers(device) * _shape(device, k_length, columns, wanted, memory).bytes
+
+
+def _workers(device: torch.device) -> int:
+    return max(min(torch.get_num_threads(), os.cpu_count() or 1), 1) if device.type == "cpu" else 1
+
+
+def _shape(device: torch.device, k_length: int, columns: int, wanted: Wanted, memory: int | None) -> TileShape:
+    memory = memory or (free_memory(device) or 2**30) // 4
+    scores_weights_and_products = 3
+    copies = scores_weights_and_products if wanted.entropy else 1
+    return choose_tile_shape(device, k_length, columns, copies, wanted.received, memory // _workers(device))
+
+
 @dataclass
 class _Walk:
     """The way through all heads and their blocks, filling in the result."""
@@ -170,10 +194,9 @@ class _Walk:
         """Walk: on the CPU in as many threads as PyTorch has, each with heads, or parts of heads, of its own."""
         heads = [(b, h) for b in range(self.query.shape[0]) for h in range(self.query.shape[1])]
         on_cpu = self.device.type == "cpu"
-        threads = torch.get_num_threads() if on_cpu else 1
-        at_most = max(min(threads, os.cpu_count() or 1), 1)
-        memory = self.memory or (free_memory(self.device) or 2**30) // 4
-        shape = self._tile_shape(memory // at_most)
+        threads, at_most = torch.get_num_threads(), _workers(self.device)
+        columns = self.result.weights.shape[3]
+        shape = _shape(self.device, self.key.shape[2], columns, self.wanted, self.memory)
         blocks = list(self._blocks(shape.queries))
         self.told, self.pairs = told, len(heads) * sum(map(self._pairs, blocks))
         parts = min(at_most, len(blocks)) if len(heads) % at_most else 1
@@ -200,12 +223,6 @@ class _Walk:
                 self.stopped = True
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def _tile_shape(self, memory: int) -> TileShape:
-        in_scores_and_products = 3
-        copies = in_scores_and_products if self.wanted.entropy else 1
-        columns = self.result.weights.shape[3]
-        return choose_tile_shape(self.device, self.key.shape[2], columns, copies, self.wanted.received, memory)
 
     def _blocks(self, at_once: int) -> Iterator[Block]:
         """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""

@@ -71,9 +71,9 @@ class PositionalEncoding(nn.Module):
         return step("X = dropout(E + PE)", self.dropout(x + self.pe[:length]), "batch_size seq_length d_model")
 
 
-def sinusoids(length: int, d_model: int) -> Tensor:
-    """The table PE, (length, d_model), computed in float64 and rounded once."""
-    position = torch.arange(length, dtype=torch.float64)[:, None]  # length 1
+def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
+    """The table PE of the positions from ``start``, (length, d_model), computed in float64 and rounded once."""
+    position = torch.arange(start, start + length, dtype=torch.float64)[:, None]  # length 1
     even = torch.arange(0, d_model, 2, dtype=torch.float64)  # 2i
     angle = position / 10000 ** (even / d_model)  # length ⌈d_model/2⌉
     table = torch.empty(length, d_model, dtype=torch.float64)

@@ -26,40 +26,50 @@ _LEAST = (16, 256)  # queries and keys of a tile; with fewer, products are slow 
 
 @dataclass(frozen=True)
 class TileShape:
-    """How many queries and keys meet at once; ``keys`` is all that there are where a tile takes whole rows."""
+    """How many queries and keys meet at once, and what is held of them.
+
+    Attributes:
+        queries, keys: of a tile; ``keys`` is all that there are where a tile takes whole rows.
+        copies: how often a tile's numbers are held.
+        kept: how many weights of each query are held until all tiles of its block are done.
+        columns: of the picture.
+    """
 
     queries: int
     keys: int
+    copies: int
+    kept: int
+    columns: int
+
+    @property
+    def bytes(self) -> int:
+        """What one block takes, in float32."""
+        sums = 4 * self.columns
+        return 4 * self.queries * (self.copies * self.keys + self.kept + sums)
 
 
 def choose_tile_shape(
-    device: torch.device, k_length: int, columns: int, copies: int, kept: bool, memory: int
+    device: torch.device, k_length: int, columns: int, copies: int, keeps: bool, memory: int
 ) -> TileShape:
-    """The shape that is fastest, or what ``memory`` bytes hold.
+    """The shape that is fastest, or what ``memory`` bytes hold; a GPU takes more at once.
 
-    Args:
-        device: a GPU takes more at once.
-        k_length, columns: of the map; of the picture.
-        copies: how often a tile's numbers are held at once.
-        kept: whether the weights of a block's tiles are all held until the last is done.
-        memory: for one block.
+    ``keeps``: whether the weights of all tiles are needed once more when the last is done.
     """
     on_cpu = device.type == "cpu"
     queries, keys = _TILE if on_cpu else _TILE_ON_GPU
     if k_length <= max(_WHOLE_ROWS, keys * (not on_cpu)):
         queries, keys = min(queries, max(queries * keys // k_length, 1)), k_length
-    elif kept:
+    elif keeps:
         queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _LEAST[0]))
 
-    def needed() -> int:
-        numbers = copies * keys + 4 * columns + (k_length if kept and keys < k_length else 0)
-        return 4 * queries * numbers
+    def shape() -> TileShape:
+        return TileShape(queries, keys, copies, k_length if keeps and keys < k_length else 0, columns)
 
-    while needed() > memory and queries > _LEAST[0]:
+    while shape().bytes > memory and queries > _LEAST[0]:
         queries = max(queries // 2, _LEAST[0])
-    while needed() > memory and keys > _LEAST[1]:
+    while shape().bytes > memory and keys > _LEAST[1]:
         keys = max(keys // 2, _LEAST[1])
-    return TileShape(queries, keys)
+    return shape()
 
 
 class Tile:

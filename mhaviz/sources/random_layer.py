@@ -10,11 +10,21 @@ from torch import Tensor, nn
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
-from mhaviz.layer.embedding import Embeddings, PositionalEncoding
+from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.records import Attention, AttentionMap, HeadInputs, LayerInputs, ProjectionInputs, ShapeTrace, Source
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    HeadInputs,
+    LayerInputs,
+    MapInputs,
+    ProjectionInputs,
+    QueriesAndKeys,
+    ShapeTrace,
+    Source,
+)
 from mhaviz.sources.batch import Batch, visible_keys
 from mhaviz.sources.recorder import StepRecorder
 
@@ -24,6 +34,9 @@ WORKED_EXAMPLE = (
     "Hello, what is a basic split?",
 )
 """The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
+
+PIECE = 4096
+"""So many tokens of a long input are embedded and projected at once."""
 
 VALUES_UP_TO = 512
 """A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
@@ -109,6 +122,29 @@ class RandomLayer:
         )
         return LayerInputs(self._source(batch), inputs)
 
+    def queries_and_keys(
+        self, sentences: Sequence[str], target: str | None = None, heads: Sequence[int] | None = None
+    ) -> MapInputs:
+        """The queries and keys of these heads, or of all, for maps of any length. Raises as ``attend`` does."""
+        batch = Batch(sentences, target, self.causal)
+        chosen = tuple(range(self.n_heads)) if heads is None else tuple(heads)
+        require_memory(self._bytes_of_queries_and_keys(batch, len(chosen)), self._device, "the input")
+        with torch.no_grad():
+            with seeded(self.seed):  # of the table of positions nothing is needed: they are worked out piece by piece
+                model = Model(len(batch.vocabulary), self.d_model, self.n_heads, max_length=1).eval().to(self._device)
+            Wq, Wk = model.attention.Wq, model.attention.Wk
+            inputs = []
+            for i, (queries, keys) in enumerate(batch.pairs):
+                key_ids = batch.key_ids[i, : len(keys)].to(self._device)
+                if target is None:
+                    Q, K = model.project_in_pieces((Wq, Wk), key_ids, chosen)
+                else:
+                    (K,) = model.project_in_pieces((Wk,), key_ids, chosen)
+                    (Q,) = model.project_in_pieces((Wq,), batch.query_ids[i].to(self._device), chosen)
+                number = batch.number(i)
+                inputs.append(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, number))
+        return MapInputs(self._source(batch), tuple(inputs))
+
     def projection_inputs(self, sentence: str) -> ProjectionInputs:
         """The embeddings of a sentence and their three projections, for studies of each. Raises as ``attend`` does.
 
@@ -193,6 +229,13 @@ class RandomLayer:
         masks = 10 * len(batch.pairs) * batch.q_length * batch.k_length  # of bytes, with what is worked out from them
         return float32 * (parameters + positions + features + matrices) + masks
 
+    def _bytes_of_queries_and_keys(self, batch: Batch, heads: int) -> int:
+        float32 = 4
+        parameters = 4 * self.d_model * (self.d_model + 1) + len(batch.vocabulary) * self.d_model
+        lengths = sum(len(queries) + len(keys) for queries, keys in batch.pairs)
+        piece = 12 * min(PIECE, batch.max_length) * self.d_model  # with positions in float64
+        return float32 * (parameters + piece + lengths * heads * self.d_model // self.n_heads)
+
     def _source(self, batch: Batch) -> Source:
         footnote = f"random weights, seed {self.seed}, {self._size_text}, {self._device}"
         details = {"kind": "random weights", "seed": self.seed, "device": str(self._device)}
@@ -232,6 +275,23 @@ class Model(nn.Module):
         key_ids, query_ids = batch.key_ids.to(device), batch.query_ids.to(device)
         source = self.encode(key_ids)
         return self.attention.project(self.encode(query_ids), source, source)
+
+    def project_in_pieces(
+        self, projections: Sequence[nn.Linear], ids: Tensor, heads: Sequence[int]
+    ) -> tuple[Tensor, ...]:
+        """Each projection of one sentence, its ids (length,), for some heads: (n_heads, length, d_key), on the CPU.
+
+        As ``encode`` and ``project``, but neither embeddings nor positions of a long input exist all at once.
+        """
+        n_heads, d_key = self.attention.n_heads, self.attention.d_key
+        results = tuple(torch.empty(len(heads), len(ids), d_key) for _ in projections)
+        for start in range(0, len(ids), PIECE):
+            E = self.embeddings(ids[None, start : start + PIECE])[0]  # length d_model
+            X = E + sinusoids(len(E), self.attention.d_model, start).to(E)
+            for projection, result in zip(projections, results, strict=True):
+                of_heads = projection(X).view(len(X), n_heads, d_key)[:, list(heads)]
+                result[:, start : start + PIECE] = of_heads.transpose(0, 1)
+        return results
 
     def attend(
         self, query_ids: Tensor, key_ids: Tensor, mask: Tensor | None, step: Step = untraced

@@ -12,7 +12,16 @@ from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.transformer import Decoded, LanguageModel, Translator
-from mhaviz.records import Attention, AttentionMap, HeadInputs, Kind, LayerInputs, ShapeTrace
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    HeadInputs,
+    Kind,
+    LayerInputs,
+    MapInputs,
+    QueriesAndKeys,
+    ShapeTrace,
+)
 from mhaviz.sources.batch import visible_keys, words_of
 from mhaviz.sources.known_words import require_known
 from mhaviz.sources.learning import checkpoint_source
@@ -123,6 +132,35 @@ class TrainedModel:
                 )
             )
         return LayerInputs(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(inputs))
+
+    def queries_and_keys(
+        self, sentences: Sequence[str], target: str | None = None, heads: Sequence[int] | None = None
+    ) -> MapInputs:
+        """The queries and keys of these heads, or of all, of every attention or the one kind. Raises as ``attend``."""
+        chosen = tuple(range(self.n_heads)) if heads is None else tuple(heads)
+        kinds = KINDS[self.checkpoint.task] if self.kind is None else (self.kind,)
+        pairs = self._pairs(sentences, target)
+        batch = self._batch(pairs)
+        self._require_memory(batch, len(kinds))
+        found: dict[tuple[str, str], Tensor] = {}
+
+        def keep(definition: str, tensor: Tensor, axes: str) -> Tensor:
+            kind, _, step = definition.partition(" ")
+            name, _, _ = step.partition(" = ")
+            if name in ("Q heads", "K heads"):
+                found[kind, name] = tensor[:, list(chosen)].float().cpu()
+            return tensor
+
+        self._run(batch, keep)
+        inputs = []
+        for i, pair in enumerate(pairs):
+            for kind in kinds:
+                queries, keys = _tokens(pair, kind)
+                Q = found[kind, "Q heads"][i, :, : len(queries)].contiguous().numpy()
+                K = found[kind, "K heads"][i, :, : len(keys)].contiguous().numpy()
+                sentence = i if len(pairs) > 1 else None
+                inputs.append(QueriesAndKeys(queries, keys, Q, K, chosen, kind, sentence))
+        return MapInputs(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(inputs))
 
     def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``RandomLayer.trace``."""

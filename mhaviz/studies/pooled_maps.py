@@ -3,14 +3,15 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.layer.attention_map import PooledMap, Window, attention_map
+from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes
+from mhaviz.layer.cells import cell_edges
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -23,6 +24,8 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
+
+OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
 NEAR = 32
 """Keys up to so many positions away count as local."""
@@ -43,7 +46,8 @@ class Pooling:
     Attributes:
         size: rows and columns of cells, at most.
         reduce: "mass", "max" or "both"; see ``attention_map``.
-        window: (q0, q1, k0, k1): the part of the map that is shown; None: all of it.
+        window: (q0, q1, k0, k1): the part of the map that is shown, an end that is None being that of the map; None:
+            all of it.
         memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
         device: where it is computed.
         summary: whether each head is summed up as well.
@@ -51,9 +55,9 @@ class Pooling:
 
     size: int = 512
     reduce: Literal["mass", "max", "both"] = "mass"
-    window: Window | None = None
+    window: OpenWindow | None = None
     memory: int | None = None
-    device: str | torch.device = "cpu"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     summary: bool = True
 
     def run(self, inputs: QueriesAndKeys, told: Callable[[float], None] | None = None) -> PooledMap:
@@ -66,7 +70,7 @@ class Pooling:
             columns=self.size,
             reduce=self.reduce,
             causal=inputs.kind == "masked",
-            window=self.window,
+            window=self.window_of(inputs),
             entropy=self.summary,
             top_keys=int(self.summary),
             received=self.summary,
@@ -77,7 +81,9 @@ class Pooling:
 
     def window_of(self, inputs: QueriesAndKeys) -> Window:
         """The window, or all there is."""
-        return self.window or (0, inputs.query.shape[1], 0, inputs.key.shape[1])
+        q0, q1, k0, k1 = self.window or (None, None, None, None)
+        q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
+        return q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
 
 
 def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], None] = lambda done: None) -> Attention:
@@ -106,11 +112,39 @@ def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
     start = time.perf_counter()
     sample.run(one_head)
     taken = time.perf_counter() - start
-    return taken * sum(_pairs(one, pooling) for one in inputs.inputs) / _pairs(one_head, sample)
+    return taken * scores_needed(inputs, pooling) / _pairs(one_head, sample)
+
+
+def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
+    """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
+    q0, q1, k0, k1 = pooling.window_of(inputs)
+    query_edges, key_edges = (
+        cell_edges(end - start, min(pooling.size, end - start)).numpy() + start for start, end in ((q0, q1), (k0, k1))
+    )
+    cells = Cells(query_edges, key_edges)
+    reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
+    return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
+
+
+def scores_needed(inputs: MapInputs, pooling: Pooling) -> int:
+    """How many scores ``pooled_maps`` computes, or skips as hidden."""
+    return sum(_pairs(one, pooling) for one in inputs.inputs)
+
+
+def bytes_needed(inputs: MapInputs, pooling: Pooling) -> int:
+    """At the peak: the inputs, the maps, and the blocks in which they are computed."""
+    float32 = 4
+    total = 0
+    for one in inputs.inputs:
+        cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
+        of_each_query = 6 * (one.query.shape[1] + one.key.shape[1]) * pooling.summary
+        total += one.query.nbytes + one.key.nbytes + float32 * len(one.heads) * (cells + of_each_query)
+    longest = max(one.key.shape[1] for one in inputs.inputs)
+    return total + blocks_bytes(pooling.device, longest, pooling.size, pooling.summary, pooling.summary, pooling.memory)
 
 
 def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:
-    """How many scores are computed: what a map costs."""
+    """How many scores a map has: what it costs."""
     q0, q1, *_ = pooling.window_of(inputs)
     k_length: int = inputs.key.shape[1]
     return (q1 - q0) * k_length * len(inputs.heads)

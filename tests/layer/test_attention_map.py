@@ -165,9 +165,9 @@ def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, kept, memo
     shape = choose_tile_shape(torch.device("cpu"), k_length, columns, copies, kept, memory)
     assert 1 <= shape.queries <= 8192 * 256
     assert 1 <= shape.keys <= max(k_length, 4096)
-    kept_keys = k_length if kept and shape.keys < k_length else 0
-    smallest = shape.queries <= 16 and shape.keys <= 256
-    assert smallest or 4 * shape.queries * (copies * shape.keys + kept_keys + 4 * columns) <= memory
+    assert shape.kept == (k_length if kept and shape.keys < k_length else 0)
+    assert shape.bytes == 4 * shape.queries * (copies * shape.keys + shape.kept + 4 * columns)
+    assert shape.bytes <= memory or (shape.queries <= 16 and shape.keys <= 256)
 
 
 def test_an_interrupt_stops_all_threads():

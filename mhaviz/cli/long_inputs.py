@@ -1,0 +1,118 @@
+"""Inputs whose weights are too many: when they are pooled, and what the user is told before it takes a while."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mhaviz.cli.options import Pool
+from mhaviz.cli.progress import progress
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.units import readable_bytes, readable_seconds
+
+if TYPE_CHECKING:
+    from mhaviz.records import Attention, MapInputs
+    from mhaviz.sources.random_layer import RandomLayer
+    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.studies.pooled_maps import OpenWindow, Pooling
+
+SIZE = 512
+"""Rows and columns of cells of a pooled map: with more, few pictures have pixels for all of them."""
+
+MAX_TOKENS = 2**18
+"""Longer inputs take longer than most people would wait; they can be had by asking for them."""
+
+_COPIES = 3  # of the weights: those of the layer, of the record, of the picture
+_FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
+
+
+@dataclass(frozen=True)
+class LongInputs:
+    """What the user has asked of inputs that may be long; see the options of these names. ``size`` None: by default."""
+
+    pool: Pool | None
+    size: int | None
+    window: "OpenWindow | None"
+    memory: int | None
+    summary: bool | None
+    device: str
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ArgumentError(f"--size: expected at least 1 cell, got {self.size}")
+
+    def plan(self, longest: int, n_maps: int, n_heads: int) -> "Pooling | None":
+        """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
+
+        Args:
+            longest: tokens of the longest input.
+            n_maps: how many maps there will be.
+            n_heads: of each.
+
+        Raises:
+            MhavizError: the cells that were asked for do not fit into memory.
+        """
+        from mhaviz.devices import free_memory, resolve_device
+        from mhaviz.studies.pooled_maps import Pooling
+
+        device = resolve_device(self.device)
+        size, asked = self.size or SIZE, self.pool or self.window or self.summary
+        if longest <= size and not asked and not self.memory:
+            return None
+        allowed = self.memory or (free_memory(device) or 2**32) // 4
+        a_cell = 4 * _COPIES * n_maps * n_heads * (1 + (self.pool is Pool.both))
+        cells = min(size, longest)
+        if a_cell * cells**2 > allowed:
+            fitting = max(math.isqrt(allowed // a_cell), 1)
+            if self.size is not None and longest > size:
+                raise MhavizError(
+                    f"{size:,} × {size:,} cells of {n_maps * n_heads} heads need {readable_bytes(a_cell * size**2)}, "
+                    f"where {readable_bytes(allowed)} may be used; take fewer heads, --size {fitting} or more --memory"
+                )
+            cells = fitting
+        elif longest <= size and not asked:
+            return None
+        summary = self.summary if self.summary is not None else longest > cells
+        reductions: dict[Pool | None, Literal["mass", "max", "both"]] = {Pool.max: "max", Pool.both: "both"}
+        return Pooling(cells, reductions.get(self.pool, "mass"), self.window, self.memory, device, summary)
+
+    def map(
+        self,
+        layer: "RandomLayer | TrainedModel",
+        texts: Sequence[str],
+        target: str | None,
+        heads: Sequence[int],
+        pooling: "Pooling",
+    ) -> "Attention":
+        """The pooled maps, announced if they take a while. Raises as the layer and ``pooled_maps`` do."""
+        from mhaviz.studies.pooled_maps import pooled_maps
+
+        inputs = layer.queries_and_keys(texts, target, heads)
+        self._announce(inputs, pooling)
+        with progress(self.quiet, time_left=True) as told:
+            return pooled_maps(inputs, pooling, lambda done: told(done, "of the map"))
+
+    def _announce(self, inputs: "MapInputs", pooling: "Pooling") -> None:
+        """Say what will become of the weights, what it takes, and how long."""
+        from mhaviz.devices import require_memory
+        from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
+        from mhaviz.views.captions import cells_text
+
+        for one in inputs.inputs:
+            cells = cells_of(one, pooling)
+            if cells and not self.quiet:
+                n_queries, n_keys = (int(edges[-1] - edges[0]) for edges in (cells[0].query_edges, cells[0].key_edges))
+                tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
+                shape = " × ".join(f"{len(edges) - 1:,}" for edges in (cells[0].query_edges, cells[0].key_edges))
+                what = "; below, ".join(cells_text(c) for c in cells)
+                print(f"mhaviz: {tokens} tokens become {shape} cells: {what}", file=sys.stderr)
+        needed = bytes_needed(inputs, pooling)
+        held = sum(one.query.nbytes + one.key.nbytes for one in inputs.inputs)
+        require_memory(needed - held, pooling.device, "the map")
+        if self.quiet or scores_needed(inputs, pooling) < _FEW_SCORES:
+            return
+        seconds = readable_seconds(seconds_needed(inputs, pooling), 2)
+        takes = f"about {seconds} and {readable_bytes(needed)} of memory"
+        print(f"mhaviz: this takes {takes}; Ctrl-C stops it", file=sys.stderr)
