@@ -18,7 +18,7 @@ def parse_bytes(text: str) -> int:
     Raises:
         ValueError: it cannot be read, or is not above 0.
     """
-    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgtp])(i?b)?|b)?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgtp])(i?b)?|b)?\s*", text.lower(), re.ASCII)
     if not match or not float(match[1]):
         raise ValueError(f"expected a number of bytes such as 2GiB or 500MB, got {text!r}")
     number, prefix, unit = match.groups()

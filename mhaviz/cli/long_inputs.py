@@ -68,8 +68,8 @@ class LongInputs:
             fitting = max(math.isqrt(allowed // a_cell), 1)
             if self.size is not None and longest > size:
                 raise MhavizError(
-                    f"{size:,} × {size:,} cells of {n_maps * n_heads} heads need {readable_bytes(a_cell * size**2)}, "
-                    f"where {readable_bytes(allowed)} may be used; take fewer heads, --size {fitting} or more --memory"
+                    f"--size {size} needs {readable_bytes(a_cell * size**2)} for {n_maps * n_heads} heads, where "
+                    f"{readable_bytes(allowed)} may be used; take fewer heads, --size {fitting} or more --memory"
                 )
             cells = fitting
         elif longest <= size and not asked:

@@ -102,7 +102,7 @@ def attention_map(
     """
     _check_inputs(query, key, key_mask)
     q_length, k_length = query.shape[2], key.shape[2]
-    window = _check_window(window, q_length, k_length)
+    window = check_window(window, q_length, k_length)
     for name, size in (("rows", rows), ("columns", columns)):
         if size < 1:
             raise ArgumentError(f"{name}: expected at least 1, got {size}")
@@ -316,7 +316,8 @@ def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
         raise ArgumentError(f"key_mask: expected (batch_size, k_length), which is {shape}, got {tuple(key_mask.shape)}")
 
 
-def _check_window(window: Window | None, q_length: int, k_length: int) -> Window:
+def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
+    """The window, or all there is. Raises ArgumentError if it is turned around, empty, or outside the map."""
     if window is None:
         return 0, q_length, 0, k_length
     for axis, start, end, length in (("query", *window[:2], q_length), ("key", *window[2:], k_length)):

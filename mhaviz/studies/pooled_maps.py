@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes
+from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes, check_window
 from mhaviz.layer.cells import cell_edges
 from mhaviz.records import (
     Attention,
@@ -80,10 +80,11 @@ class Pooling:
         )
 
     def window_of(self, inputs: QueriesAndKeys) -> Window:
-        """The window, or all there is."""
+        """The window, or all there is. Raises ArgumentError if it is not inside the map."""
         q0, q1, k0, k1 = self.window or (None, None, None, None)
         q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
-        return q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
+        window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
+        return check_window(window, q_length, k_length)
 
 
 def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], None] = lambda done: None) -> Attention:

@@ -1,14 +1,18 @@
 """Exact pooled maps beside the plain way and a fused kernel: python tests/benchmarks/map_time.py [--longest N]
 
-8 heads, d_key 64, float32. The plain way is softmax(Q Kᵀ / √d_key), then pooling to 512 × 512 cells. The fused kernel,
-F.scaled_dot_product_attention, gives no weights at all. For every length they take turns in one process; the
-peak of memory above the inputs is that of a process of its own for each.
+8 heads, d_key 64, float32. The plain way is softmax(Q Kᵀ / √d_key), then pooling to 512 × 512 cells; a head at a time
+where all heads' weights do not fit into memory. The fused kernel, F.scaled_dot_product_attention, gives no weights at
+all. For every length they take turns in one process; the peak of memory above the inputs is that of a process of its
+own for each. --plot PATH draws times and peaks.
 """
 
 import argparse
 import math
+import platform
+import re
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as nnf
@@ -17,11 +21,26 @@ from measure import in_fresh_process, peak_memory, time_functions
 from mhaviz.devices import free_memory
 from mhaviz.layer.attention_map import attention_map
 from mhaviz.layer.cells import Cells, cell_edges
+from mhaviz.units import readable_bytes, readable_seconds
+from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, draw_curves, names_width
+from mhaviz.views.figure.sheet import MARGIN, TITLE, Sheet
+from mhaviz.views.files import save_all
 
 HEADS, D_KEY, CELLS = 8, 64, 512
 LENGTHS = tuple(1024 * 2**i for i in range(8))
 ENOUGH_SECONDS = 20  # of rounds at a length
-WAYS = ("plain", "sdpa", "map", "causal map")
+WAYS = ("plain", "sdpa", "map", "causal map", "map, summary")
+NAMES = (
+    "softmax(QKᵀ), pooled",
+    "fused kernel, no weights",
+    "attention_map",
+    "attention_map, causal",
+    "with the summary",
+)
+_ACROSS, _DOWN, _LEFT, _TOP, _GAP = 2.9, 2.7, 0.6, 0.55, 0.2  # inches
+
+Measured = dict[str, dict[int, float]]
+"""A figure of each way at each length."""
 
 
 def inputs(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -36,12 +55,25 @@ def plain(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     return Cells(edges).sum(rows.mT.contiguous()).mT / edges.diff()[:, None]
 
 
+def plain_as_it_fits(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    if fits(HEADS, query.shape[2]):
+        return plain(query, key)
+    return torch.cat([plain(query[:, h : h + 1], key[:, h : h + 1]) for h in range(HEADS)], dim=1)
+
+
+def fits(heads: int, length: int) -> bool:
+    scores_and_weights = 3
+    return scores_and_weights * heads * length**2 * 4 < (free_memory(torch.device("cpu")) or 0)
+
+
 def work(way: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Callable[[], object]:
+    cells = {"rows": CELLS, "columns": CELLS}
     return {
-        "plain": lambda: plain(query, key),
+        "plain": lambda: plain_as_it_fits(query, key),
         "sdpa": lambda: nnf.scaled_dot_product_attention(query, key, value),
-        "map": lambda: attention_map(query, key, rows=CELLS, columns=CELLS),
-        "causal map": lambda: attention_map(query, key, rows=CELLS, columns=CELLS, causal=True),
+        "map": lambda: attention_map(query, key, **cells),
+        "causal map": lambda: attention_map(query, key, causal=True, **cells),
+        "map, summary": lambda: attention_map(query, key, entropy=True, top_keys=1, received=True, local=32, **cells),
     }[way]
 
 
@@ -50,9 +82,9 @@ def times(ways: tuple[str, ...], length: int) -> list[list[float]]:
     with torch.inference_mode():
         tensors = inputs(length)
         works = [work(way, *tensors) for way in ways]
-        first = time_functions(works, 1)
+        first = time_functions(works, 1, warm=False)
         rounds = int(ENOUGH_SECONDS * 1000 / sum(map(sum, first)))
-        return time_functions(works, min(max(rounds, 2), 15)) if rounds else first
+        return time_functions(works, min(max(rounds, 2), 15), warm=False) if rounds else first
 
 
 def memory(way: str, length: int) -> float:
@@ -60,22 +92,67 @@ def memory(way: str, length: int) -> float:
         return peak_memory(work(way, *inputs(length)))
 
 
+def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
+    """Two plots over the length: time of one run, and peak memory above the inputs."""
+
+    def draw() -> Sheet:
+        parts = [
+            [
+                Curve(name, list(measured[way]), [y * factor for y in measured[way].values()], colour, marker)
+                for way, name, colour, marker in zip(WAYS, NAMES, COLOURS, MARKERS, strict=True)
+            ]
+            for measured, factor in ((milliseconds, 1e-3), (peaks, 2**20))
+        ]
+        names = names_width(parts[0])
+        width = 2 * MARGIN + 2 * (_LEFT + _ACROSS + names) + _GAP
+        sheet = Sheet(width, MARGIN + _TOP + _DOWN + 0.7 + MARGIN, 150)
+        sheet.write(MARGIN, MARGIN + 0.1, "all the attention of a long input", TITLE, bold=True)
+        x = MARGIN + _LEFT
+        for title, curves, unit, base in (
+            ("time of one run", parts[0], readable_seconds, 10),
+            ("peak memory above the inputs", parts[1], readable_bytes, 2),
+        ):
+            draw_curves(sheet, (x, MARGIN + _TOP, _ACROSS, _DOWN), title, curves, LENGTHS, unit, base)
+            x += _ACROSS + names + _GAP + _LEFT
+        sheet.foot(f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}")
+        return sheet
+
+    save_all([path], None, draw)
+
+
+def machine() -> str:
+    info = Path("/proc/cpuinfo")
+    name = re.search(r"model name\s*: (.+)", info.read_text()) if info.exists() else None
+    return f"{torch.get_num_threads()} cores of {name[1] if name else platform.machine()}, PyTorch {torch.__version__}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], metavar="N", help="stop at this length")
-    longest = parser.parse_args().longest
-    print("| N | way | median | against sdpa | peak memory |\n| ---: | --- | ---: | ---: | ---: |")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw times and peaks")
+    given = parser.parse_args()
+    milliseconds: Measured = {way: {} for way in WAYS}
+    peaks: Measured = {way: {} for way in WAYS}
+    print(f"{machine()}\n\n| N | way | median | against sdpa | against plain | peak memory |")
+    print("| ---: | --- | ---: | ---: | ---: | ---: |")
     for length in LENGTHS:
-        if length > longest:
+        if length > given.longest:
             break
-        needed = 3 * HEADS * length**2 * 4
-        ways = WAYS if needed < (free_memory(torch.device("cpu")) or 0) else WAYS[1:]
+        ways = WAYS if fits(1, length) else WAYS[1:]
         measured = dict(zip(ways, times(ways, length), strict=True))  # here, where memory is given out as usual
         for way in ways:
-            ratio = statistics.median(a / b for a, b in zip(measured[way], measured["sdpa"], strict=True))
-            peak = in_fresh_process(memory, way, length)
-            median = statistics.median(measured[way])
-            print(f"| {length:,} | {way} | {median:,.0f} ms | {ratio:.2f} x | {peak:,.0f} MiB |", flush=True)
+            milliseconds[way][length] = statistics.median(measured[way])
+            peaks[way][length] = in_fresh_process(memory, way, length)
+            ratios = [
+                f"{statistics.median(a / b for a, b in zip(measured[way], measured[peer], strict=True)):.2f} x"
+                if peer in measured
+                else "-"
+                for peer in ("sdpa", "plain")
+            ]
+            cells = (f"{milliseconds[way][length]:,.0f} ms", *ratios, f"{peaks[way][length]:,.0f} MiB")
+            print(f"| {length:,} | {way} | {' | '.join(cells)} |", flush=True)
+    if given.plot:
+        plot(given.plot, milliseconds, peaks)
 
 
 if __name__ == "__main__":

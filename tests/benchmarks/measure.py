@@ -62,9 +62,12 @@ def parse_repeat(description: str | None, default: int) -> int:
     return repeat
 
 
-def time_functions(functions: Sequence[Callable[[], object]], repeat: int) -> list[list[float]]:
-    """The wall times of each function in milliseconds, one a round. Each runs once before the clock starts."""
-    for function in functions:
+def time_functions(functions: Sequence[Callable[[], object]], repeat: int, warm: bool = True) -> list[list[float]]:
+    """The wall times of each function in milliseconds, one a round.
+
+    ``warm``: each runs once before the clock starts.
+    """
+    for function in functions if warm else ():
         function()
     times: list[list[float]] = [[] for _ in functions]
     for i in range(repeat):

@@ -174,3 +174,34 @@ def test_the_estimate_of_memory_is_near_what_is_used(causal, what):
 
 def test_the_worked_example():
     assert [len(m.queries) for m in RandomLayer(8, 4).attend(WORKED_EXAMPLE).maps] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("piece", [1, 3, 100])
+@pytest.mark.parametrize("causal", [False, True])
+def test_queries_and_keys_in_pieces_give_the_weights_of_the_layer(monkeypatch, piece, causal):
+    monkeypatch.setattr(random_layer, "PIECE", piece)
+    sentences = ["the cat sat", "the cat sat on the mat again and again"]
+    layer = RandomLayer(64, 4, causal=causal)
+    found = layer.queries_and_keys(sentences, heads=(3, 1))
+    for one, whole in zip(found.inputs, layer.attend(sentences).maps, strict=True):
+        scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
+        if causal:
+            scores[:, ~torch.ones(scores.shape[1:], dtype=torch.bool).tril()] = -torch.inf
+        np.testing.assert_allclose(torch.softmax(scores, dim=-1), whole.weights[[3, 1]], atol=1e-6)
+        assert (one.query_tokens, one.kind, one.sentence, one.heads) == (
+            whole.queries, whole.kind, whole.sentence, (3, 1),
+        )  # fmt: skip
+
+
+def test_queries_and_keys_of_a_target():
+    layer = RandomLayer(64, 4)
+    (one,) = layer.queries_and_keys(["the cat sat"], "le chat").inputs
+    scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
+    (whole,) = layer.attend(["the cat sat"], "le chat").maps
+    np.testing.assert_allclose(torch.softmax(scores, dim=-1), whole.weights, atol=1e-6)
+    assert (one.query_tokens, one.key_tokens, one.kind) == (("le", "chat"), ("the", "cat", "sat"), "cross")
+
+
+def test_queries_and_keys_that_do_not_fit():
+    with pytest.raises(MhavizError, match="the input needs about"):
+        RandomLayer(2**24, 1, device="cpu").queries_and_keys(["a"])

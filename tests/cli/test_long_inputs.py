@@ -1,0 +1,226 @@
+"""Whole files, pooled maps and windows as a user asks for them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from mhaviz.sources.random_layer import RandomLayer
+
+SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+WORDS = [f"w{i % 37}" for i in range(700)]
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    (tmp_path / "book.txt").write_text("\n\n".join(" ".join(WORDS[i : i + 50]) for i in range(0, 700, 50)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """All of them, as the layer gives them."""
+    return RandomLayer(16, 2).attend([" ".join(WORDS)]).maps[0].weights
+
+
+def saved(result, path="map.json"):
+    assert result.status == 0, result.err
+    return json.loads(Path(path).read_text())["maps"]
+
+
+def test_a_whole_file_is_one_input_and_is_pooled(mhaviz, book, weights):
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "70", "-o", "map.json")
+    (only,) = saved(result)
+    assert only["queries"] == only["keys"] == WORDS
+    assert only["query_edges"] == only["key_edges"] == list(range(0, 701, 10))
+    assert only["reduction"] == "mass"
+    expected = weights.reshape(2, 70, 10, 70, 10).sum(axis=4).mean(axis=2)
+    np.testing.assert_allclose(np.array(only["weights"]), expected, atol=1e-6)
+    assert result.err.splitlines()[0] == (
+        "mhaviz: 700 tokens become 70 × 70 cells: each cell is the mean over up to 10 queries of their weight on up to "
+        "10 keys"
+    )
+
+
+def test_standard_input_can_be_one_input(mhaviz, book):
+    (only,) = saved(mhaviz("heatmap", "-", "--whole", *SMALL, "-o", "map.json", stdin=b"one two\nthree\n"))
+    assert only["queries"] == ["one", "two", "three"]
+    assert "query_edges" not in only
+
+
+def test_a_short_input_is_drawn_as_ever(mhaviz):
+    plain, sized = (mhaviz("heatmap", "a b c", *SMALL, "--json", *more).out for more in ([], ["--size", "3"]))
+    assert plain == sized
+    assert "summary" not in plain
+
+
+@pytest.mark.parametrize(
+    "options", [["--size", "699"], ["--memory", "3MB"], ["--pool", "mass", "--size", "100"], []], ids=" ".join
+)
+def test_what_makes_mhaviz_pool(mhaviz, book, options):
+    (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, *options, "-o", "map.json"))
+    assert len(only["query_edges"]) - 1 < 700
+    assert only["summary"]["queries"] == 700
+
+
+def test_memory_decides_the_cells(mhaviz, book):
+    """2 heads of 4 bytes, three times over: 24 bytes a cell."""
+    (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--memory", "24KB", "-o", "map.json"))
+    assert len(only["query_edges"]) - 1 == 31
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--memory", "24KB", "--size", "100")
+    assert result.status == 1
+    assert (
+        "--size 100 needs 234.4 KiB for 2 heads, where 23.4 KiB may be used; take fewer heads, --size 31" in result.err
+    )
+
+
+def test_all_weights_can_be_had(mhaviz, book, weights):
+    (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "700", "-o", "map.json"))
+    np.testing.assert_allclose(np.array(only["weights"]), weights, atol=1e-6)
+    assert "summary" not in only
+
+
+def test_both_reductions(mhaviz, book, weights):
+    arguments = ("--file", "book.txt", "--whole", *SMALL, "--size", "70", "--pool", "both")
+    result = mhaviz("heatmap", *arguments, "-o", "map.json", "-o", "map.safetensors", "-o", "map.png")
+    mass, largest = saved(result)
+    assert (mass["reduction"], largest["reduction"]) == ("mass", "max")
+    expected = weights.reshape(2, 70, 10, 70, 10).max(axis=(2, 4))
+    np.testing.assert_allclose(np.array(largest["weights"]), expected, atol=1e-6)
+    assert "; below, each cell is the largest of up to 10 × 10 weights" in result.err
+    with safe_open("map.safetensors", "np") as file:
+        assert sorted(file.keys()) == ["layer.0.self", "layer.0.self.max"]
+        np.testing.assert_allclose(file.get_tensor("layer.0.self.max"), expected, atol=1e-6)
+        described = json.loads(file.metadata()["mhaviz"])["maps"]
+    assert [m["key_edges"] for m in described] == [list(range(0, 701, 10))] * 2
+
+
+def test_a_window_is_exact_and_has_its_tokens(mhaviz, book, weights):
+    result = mhaviz(
+        "heatmap", "--file", "book.txt", "--whole", *SMALL, "--window", "600:603,10:14", "--head", "1", "-o", "map.json"
+    )
+    (only,) = saved(result)
+    np.testing.assert_allclose(np.array(only["weights"][0]), weights[1, 600:603, 10:14], atol=1e-6)
+    assert only["queries"] == WORDS[600:603]
+    assert only["keys"] == WORDS[10:14]
+    assert only["query_edges"] == [600, 601, 602, 603]
+    assert only["heads"] == [1]
+    assert only["summary"]["queries"] == 3
+    assert "become" not in result.err
+
+
+def test_a_summary_when_it_is_asked_for(mhaviz, book):
+    asked = json.loads(mhaviz("heatmap", "a b c", *SMALL, "--summary", "--json").out)["maps"][0]
+    assert set(asked["summary"]) == {"heads", "queries", "near", "strong"}
+    assert set(asked["summary"]["heads"][0]) == {
+        "entropy", "uniform_entropy", "sinks", "local", "strongest", "farthest",
+    }  # fmt: skip
+    not_asked = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--no-summary", "-o", "map.json"))
+    assert "summary" not in not_asked[0]
+
+
+def test_source_target_and_causal_maps(mhaviz, book):
+    (cross,) = saved(mhaviz("heatmap", " ".join(WORDS), "--target", "x y z", *SMALL, "--size", "50", "-o", "map.json"))
+    assert np.array(cross["weights"]).shape == (2, 3, 50)
+    (masked,) = saved(
+        mhaviz("heatmap", "--file", "book.txt", "--whole", "--mask", "causal", *SMALL, "--size", "50", "-o", "map.json")
+    )
+    expected = RandomLayer(16, 2, causal=True).attend([" ".join(WORDS)]).maps[0].weights
+    np.testing.assert_allclose(
+        np.array(masked["weights"]), expected.reshape(2, 50, 14, 50, 14).sum(axis=4).mean(axis=2), atol=1e-6
+    )
+
+
+def test_windows_of_a_trained_model(mhaviz, tmp_path):
+    path = tmp_path / "map.json"
+    sentence = "the small black cat does not see my red car"
+    whole = saved(mhaviz("heatmap", "--checkpoint", "translation", sentence, "-o", str(path)), path)
+    parts = saved(
+        mhaviz("heatmap", "--checkpoint", "translation", sentence, "--window", "2:5,0:4", "-o", str(path)), path
+    )
+    assert [m["kind"] for m in parts] == ["self", "masked", "cross"]
+    for part, all_of_it in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(np.array(part["weights"]), np.array(all_of_it["weights"])[:, 2:5, :4], atol=1e-6)
+        assert part["queries"] == all_of_it["queries"][2:5]
+
+
+def test_several_long_sentences(mhaviz, book):
+    longer = " ".join(WORDS + WORDS[:50])
+    first, second = saved(mhaviz("heatmap", " ".join(WORDS), longer, *SMALL, "--size", "50", "-o", "map.json"))
+    assert (first["sentence"], second["sentence"]) == (0, 1)
+    assert (first["key_edges"][-1], second["key_edges"][-1]) == (700, 750)
+
+
+@pytest.mark.parametrize(("seconds", "announced"), [(2 * 10**9, False), (0, True)])
+def test_a_long_run_is_announced(mhaviz, book, monkeypatch, seconds, announced):
+    from mhaviz.cli import long_inputs
+
+    monkeypatch.setattr(long_inputs, "_FEW_SCORES", seconds)
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.json")
+    assert ("mhaviz: this takes about " in result.err) == announced
+    assert "become" not in mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-q", "-o", "map.json").err
+
+
+def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
+    from mhaviz.layer import attention_map
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(attention_map.HeadBlocks, "sums", interrupt)
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.png", "-q")
+    assert result.status == 130
+    assert result.err == "mhaviz: interrupted\n"
+    assert [path.name for path in book.iterdir()] == ["book.txt"]
+
+
+BAD = [
+    (["--window", "5,9"], 2, "--window: expected queries and keys such as 0:512,1000:1512, got '5,9'"),
+    (["--window", "9:5,0:1"], 2, "window: expected query positions that go up, from 0 to at most 700, got 9 to 5"),
+    (["--window", "0:5,:701"], 2, "window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
+    (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
+    (["--memory", "much"], 2, "--memory: expected a number of bytes such as 2GiB or 500MB, got 'much'"),
+    (["--max-tokens", "699"], 2, "an input has 700 tokens: expected at most 699; cut it, or raise --max-tokens"),
+    (["--max-tokens", "2"], 2, "tokens: expected at most 2"),
+    (["--max-tokens", "0"], 2, "--max-tokens: expected at least 1, got 0"),
+    (["--pool", "mean"], 2, "--pool"),
+    (["--scale", "square"], 2, "--scale"),
+]
+
+
+@pytest.mark.parametrize(("options", "status", "message"), BAD, ids=[" ".join(options) for options, _, _ in BAD])
+def test_bad_input_is_one_line(mhaviz, book, options, status, message):
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, *options, "-o", "map.json")
+    assert result.status == status
+    (line,) = result.err.splitlines()
+    assert message in line
+    assert [path.name for path in book.iterdir()] == ["book.txt"]
+
+
+def test_whole_needs_something_to_read(mhaviz, book):
+    assert "--whole reads a file as one input; add --file" in mhaviz("heatmap", "a b", "--whole").err
+    (book / "blank.txt").write_text("\n ...\n")
+    assert "blank.txt: expected at least one word" in mhaviz("heatmap", "--file", "blank.txt", "--whole").err
+    assert mhaviz("heatmap", "--file", "blank.txt", "--whole").status == 1
+
+
+OPTIONS = [
+    ["--pool", "max"],
+    ["--size", "64"],
+    ["--window", "0:600,0:600"],
+    ["--scale", "linear"],
+    ["--vmax", "0.5"],
+    ["--no-summary"],
+    ["--mask", "causal"],
+    ["--head", "1"],
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_every_option_changes_the_picture_of_a_long_map(mhaviz, book, options):
+    for name, more in (("without.png", []), ("with.png", options)):
+        assert mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, *more, "-q", "-o", name).status == 0
+    assert (book / "without.png").read_bytes() != (book / "with.png").read_bytes()
