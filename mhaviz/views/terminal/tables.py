@@ -6,6 +6,7 @@ from rich import box
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 Row = Sequence[str]
 
@@ -46,5 +47,5 @@ def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row |
         if row is None:
             table.add_section()
         else:
-            table.add_row(*(row[column] for column in columns))
+            table.add_row(*(Text(row[column]) for column in columns))
     return table
