@@ -17,6 +17,8 @@ from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.long_maps import LongGrid, long_layout
 from mhaviz.views.terminal.summary import SummaryTable
 
+_TITLE = 78  # characters that a title with positions may always have
+
 
 @dataclass(frozen=True)
 class HeatmapView:
@@ -60,14 +62,17 @@ class HeatmapView:
             yield _title(attention_map, options.max_width, not abilities.unicode)
             yield LongGrid(drawn, scale, layout) if layout else _token_grid(drawn, scale)
             yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)))
-            yield Segment.line()
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
-                yield Segment.line()
+            yield Segment.line()
 
 
 def _title(attention_map: AttentionMap, width: int, ascii_only: bool) -> Text:
-    return Text(map_title(attention_map, width, ascii_only), BOLD, no_wrap=True)
+    if attention_map.cells is None:
+        return Text(map_title(attention_map, width, ascii_only), BOLD, no_wrap=True)
+    return Text(
+        map_title(attention_map, max(width, _TITLE), ascii_only), BOLD
+    )  # in lines, where it is too long for one
 
 
 def _token_grid(attention_map: AttentionMap, scale: Scale) -> HeatGrid:
