@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.segment import Segment
 
 from mhaviz.records import AttentionMap, Cells
 from mhaviz.views.labels import cut, in_ascii, visible
@@ -19,6 +18,7 @@ _READABLE = 30  # columns of a panel, where the terminal has so many
 _BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
 _LEAST_LINES = 8  # of a panel, however low the screen is
 _EVEN = 1.1  # times as many keys as in the narrowest column, at most
+_APART = 4  # columns between two positions, about
 _BETWEEN = 4  # lines from one row label to the next, or more
 _TOKEN = 24  # cells
 
@@ -64,9 +64,9 @@ class LongGrid:
     def header(self) -> str:
         """Positions of keys, each from the column on that holds the key."""
         edges, columns = self.attention_map.edges.key_edges, self.layout.columns
-        widest = len(f"{int(edges[-1]):,}") + 2
+        room = len(f"{int(edges[-1]):,}") + _APART
         header = ""
-        for column, label in _placed(edges, columns // widest):
+        for column, label in _placed(edges, columns // room):
             if len(header) <= column and column + len(label) <= columns:
                 header = header.ljust(column) + label + " "
         return header[:columns]
@@ -84,8 +84,9 @@ def _even_columns(cells: Cells, most: int) -> int:
     """At most so many columns, with about equally many keys in each.
 
     A column with a third more keys than its neighbours has a third more mass, and would look like keys that get it.
+    Maps of largest weights get the same columns, so that the two can be compared.
     """
-    if cells.reduction != "mass" or cells.are_tokens or len(cells.key_edges) - 1 <= most:
+    if cells.are_tokens or len(cells.key_edges) - 1 <= most:
         return most
     uneven: dict[int, float] = {}
     for columns in range(most, most // 2, -1):
