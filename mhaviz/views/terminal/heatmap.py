@@ -17,7 +17,7 @@ from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.long_maps import LongGrid, long_layout
 from mhaviz.views.terminal.summary import SummaryTable
 
-_TITLE = 78  # characters that a title with positions may always have
+_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class HeatmapView:
         maps = self.attention.maps
         height = console.height if console.file.isatty() else None
         layouts = [
-            long_layout(m, options.max_width, height, abilities)
-            if m.is_pooled or max(m.weights.shape[1:]) > LEGEND_UP_TO
-            else None
+            long_layout(m, options.max_width, height, abilities) if _is_long(m, options.max_width, abilities) else None
             for m in maps
         ]
         on_screen = [
@@ -70,9 +68,15 @@ class HeatmapView:
 def _title(attention_map: AttentionMap, width: int, ascii_only: bool) -> Text:
     if attention_map.cells is None:
         return Text(map_title(attention_map, width, ascii_only), BOLD, no_wrap=True)
-    return Text(
-        map_title(attention_map, max(width, _TITLE), ascii_only), BOLD
-    )  # in lines, where it is too long for one
+    return Text(map_title(attention_map, max(width, _TITLE), ascii_only), BOLD)
+
+
+def _is_long(attention_map: AttentionMap, width: int, abilities: Abilities) -> bool:
+    """Whether there is room neither for a label of every token nor for a legend of them."""
+    if attention_map.is_pooled:
+        return True
+    most = max(attention_map.weights.shape[1:])
+    return most > LEGEND_UP_TO and _token_grid(attention_map, Scale()).decide(width, abilities).by_position
 
 
 def _token_grid(attention_map: AttentionMap, scale: Scale) -> HeatGrid:

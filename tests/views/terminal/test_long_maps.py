@@ -274,6 +274,7 @@ def test_windows_of_more_tokens_than_a_legend_holds(show):
     assert np.abs(drawn(shown) - bone).max() <= 3, "exact weights have a linear scale, however narrow the terminal"
     assert "queries: 15,000 the … 15,119 cat" in words(shown)
     assert "keys: 14,993 the … 15,112 cat" in words(shown)
+    assert "the₁₅₀₀₀·cat₁₅₀₀₁ ▀" in ANSI.sub("", show(view(window(120)), 160, "truecolor")), "where there is room"
 
 
 def head_summary(strongest=1.0, local=0.25, farthest=None):
