@@ -193,7 +193,7 @@ def safetensors_bytes(attention: Attention) -> bytes:
 
     tensors: dict[str, NDArray[Any]] = {tensor_name(m): np.ascontiguousarray(m.weights) for m in attention.maps}
     metadata = _head(attention.source) | {"maps": [_describe(m) for m in attention.maps]}
-    return save(tensors, {"mhaviz": json.dumps(metadata)})
+    return save(tensors, {"mhaviz": "".join(_pieces(metadata))})
 
 
 def tensor_name(attention_map: AttentionMap) -> str:

@@ -92,21 +92,25 @@ def _take(text: str, width: int) -> str:
     return taken
 
 
-def position_suffixes(tokens: Sequence[str], ascii_only: bool = False) -> list[str]:
-    """For each token that occurs more than once, its position, counted from 0: "₃", or "_3"; else nothing."""
+def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: int = 0) -> list[str]:
+    """For each token that occurs more than once, its position: "₃", or "_3"; else nothing.
+
+    Positions are counted from ``start``, that of the first token in the whole input.
+    """
     counts = Counter(tokens)
-    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in range(len(tokens))]
+    positions = range(start, start + len(tokens))
+    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]
     return [mark if counts[token] > 1 else "" for token, mark in zip(tokens, marks, strict=True)]
 
 
-def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False) -> list[str]:
+def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False, start: int = 0) -> list[str]:
     """One label a token, at most ``width`` cells wide: visible, repeated tokens told apart by their position.
 
-    With ``ascii_only``, other characters are escaped as well.
+    With ``ascii_only``, other characters are escaped as well. ``start``: the position of the first token.
     """
     ellipsis = "..." if ascii_only else "…"
     labels = []
-    for token, suffix in zip(tokens, position_suffixes(tokens, ascii_only), strict=True):
+    for token, suffix in zip(tokens, position_suffixes(tokens, ascii_only, start), strict=True):
         shown = visible(token)
         if ascii_only:
             shown = in_ascii(shown)

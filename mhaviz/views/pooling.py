@@ -1,9 +1,12 @@
 """A map made small enough for a picture, in which the strongest cells still show."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mhaviz.records import AttentionMap, Cells
 
 
 def cell_edges(length: int, cells: int) -> NDArray[np.intp]:
@@ -41,6 +44,18 @@ def pool_mass(weights: NDArray[np.float32], heights: NDArray[np.int64], rows: in
         shown = np.add.reduceat(shown * heights[:, None], edges, axis=-2) / queries[:, None]
         hidden = np.logical_and.reduceat(hidden, edges, axis=-2)
     return np.where(hidden, np.float32(np.nan), shown).astype(np.float32)
+
+
+def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
+    """The map in at most so many cells, by its own rule; of single weights the largest stays."""
+    weights, cells = attention_map.weights, attention_map.edges
+    if cells.reduction == "mass" and not cells.are_tokens:
+        pooled = pool_mass(weights, np.diff(cells.query_edges), rows, columns)
+    else:
+        pooled, cells = pool_strongest(weights, rows, columns), replace(cells, reduction="max")
+    q_cells, k_cells = (cell_edges(have, want) for have, want in zip(weights.shape[1:], pooled.shape[1:], strict=True))
+    edges = Cells(cells.query_edges[q_cells], cells.key_edges[k_cells], cells.reduction)
+    return replace(attention_map, weights=pooled, cells=edges)
 
 
 def _pool(choose: np.ufunc, values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

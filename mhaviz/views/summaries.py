@@ -30,23 +30,24 @@ def summary_notes(summary: MapSummary) -> str:
 
 
 def summary_rows(
-    attention_map: AttentionMap, summary: MapSummary, shown: Callable[[str], str] = visible
+    attention_map: AttentionMap, summary: MapSummary, shown: Callable[[str], str] = visible, stacked: bool = False
 ) -> list[tuple[str, ...]]:
-    """A row a head; ``shown`` makes a token fit to be shown."""
+    """A row a head; ``shown`` makes a token fit to be shown; ``stacked``: one token a line."""
     return [
-        _row(attention_map, summary, f"{number}", head, shown)
+        _row(attention_map, summary, f"{number}", head, shown, stacked)
         for number, head in zip(attention_map.heads, summary.heads, strict=True)
     ]
 
 
 def _row(
-    m: AttentionMap, summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str]
+    m: AttentionMap, summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str], stacked: bool
 ) -> tuple[str, ...]:
-    sinks = ", ".join(
-        f"{_token(m, sink.key, 'key', shown)} {_share(sink.received / summary.queries)}" for sink in head.sinks[:2]
+    sinks = ("\n" if stacked else ", ").join(
+        f"{_token(m, sink.key, 'key', shown)} ({_share(sink.received / summary.queries)})" for sink in head.sinks[:2]
     )
+    between = "\n" if stacked else " "
     links = [
-        f"{_token(m, link.query, 'query', shown)} → {_token(m, link.key, 'key', shown)} {link.weight:.2g}"
+        f"{_token(m, link.query, 'query', shown)}{between}→ {_token(m, link.key, 'key', shown)} ({link.weight:.2g})"
         if link
         else "none"
         for link in (head.strongest, head.farthest)
@@ -64,4 +65,7 @@ def _token(m: AttentionMap, position: int, side: str, shown: Callable[[str], str
 
 
 def _share(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.001 else f"{share:.2g}"
+    """ "59.8%", "0.0056%": two digits of small shares, as far as they are not nothing."""
+    if share >= 0.001:
+        return f"{share:.1%}"
+    return f"{100 * share:.2g}%" if share >= 1e-6 or share == 0 else "<0.0001%"

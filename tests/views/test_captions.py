@@ -1,11 +1,13 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from mhaviz.records import Cells
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.following import follow_element
-from mhaviz.views.captions import following_text, pair_title, pooled_text
+from mhaviz.views.captions import cells_text, following_text, pair_title, pooled_text
 
 WORDS = [f"w{i}" for i in range(1000)]
 
@@ -55,3 +57,17 @@ def test_what_pooling_says(sizes, text):
 def test_what_is_said_of_a_followed_element(layer, sentence, element, text):
     trace = layer.trace([sentence])
     assert text in " ".join(following_text(follow_element(trace, element), trace))
+
+
+@pytest.mark.parametrize(
+    ("query_edges", "key_edges", "reduction", "text"),
+    [
+        ([0, 1, 2], [0, 1, 2], "mass", ""),
+        ([0, 2, 3], [0, 1, 4], "mass", "each cell is the mean over up to 2 queries of their weight on up to 3 keys"),
+        ([0, 1, 2], [0, 1, 4], "mass", "each cell is a query's weight on up to 3 keys"),
+        ([0, 2, 3], [7, 8, 9], "mass", "each cell is the mean over up to 2 queries of their weight on a key"),
+        ([0, 2, 3], [0, 1, 4], "max", "each cell is the largest of up to 2 × 3 weights"),
+    ],
+)
+def test_what_a_cell_is(query_edges, key_edges, reduction, text):
+    assert cells_text(Cells(np.array(query_edges), np.array(key_edges), reduction)) == text

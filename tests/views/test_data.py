@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,17 @@ from safetensors.numpy import load
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, AttentionMap, Report, Source
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    Cells,
+    HeadSummary,
+    Link,
+    MapSummary,
+    Report,
+    Sink,
+    Source,
+)
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
@@ -102,3 +113,94 @@ def test_scaling_sweep_and_report():
 def test_what_has_no_json():
     with pytest.raises(MhavizError, match="got int"):
         document(3)
+
+
+@pytest.fixture
+def pooled_attention():
+    """A map of four tokens in two by two cells, by mass and by largest weights, as a window of a longer input."""
+    cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
+    tokens, keys = ("a", "b", "\x1b[1m", "d"), ("w", "x", "y", "z")
+    head = HeadSummary(1.0, 1.5, (Sink(3, 2.5),), None, Link(12, 3, 0.75), None)
+    mass = AttentionMap(
+        tokens, keys, np.full((1, 2, 2), 0.5, np.float32), cells=cells, summary=MapSummary((head,), 4, 32, 0.1)
+    )
+    largest = replace(
+        mass, weights=np.full((1, 2, 2), 0.25, np.float32), cells=replace(cells, reduction="max"), summary=None
+    )
+    return Attention(Source("test"), (mass, largest))
+
+
+def test_maps_of_cells_say_what_they_are(pooled_attention):
+    mass, largest = as_json(pooled_attention)["maps"]
+    assert list(mass["queries"]) == ["a", "b", "\x1b[1m", "d"]
+    for described, reduction in ((mass, "mass"), (largest, "max")):
+        assert described["query_edges"] == [10, 11, 14]
+        assert described["key_edges"] == [0, 2, 4]
+        assert described["reduction"] == reduction
+        assert np.array(described["weights"]).shape == (1, 2, 2)
+    assert mass["summary"] == {
+        "heads": [
+            {
+                "entropy": 1.0,
+                "uniform_entropy": 1.5,
+                "sinks": [{"key": 3, "received": 2.5}],
+                "local": None,
+                "strongest": {"query": 12, "key": 3, "weight": 0.75},
+                "farthest": None,
+            }
+        ],
+        "queries": 4,
+        "near": 32,
+        "strong": 0.1,
+    }
+    assert "summary" not in largest
+
+
+def test_ordinary_maps_have_no_cells(random_attention):
+    (only,) = as_json(random_attention())["maps"]
+    assert not {"query_edges", "key_edges", "reduction", "summary"} & set(only)
+    assert json.loads(metadata(random_attention()))["maps"][0].keys() == only.keys() - {"weights"}
+
+
+def test_safetensors_of_cells(pooled_attention):
+    blob = safetensors_bytes(pooled_attention)
+    tensors = load(blob)
+    assert set(tensors) == {"layer.0.self", "layer.0.self.max"}
+    assert (tensors["layer.0.self.max"] == 0.25).all()
+    assert (tensors["layer.0.self"] == 0.5).all()
+    rest = as_json(pooled_attention)
+    for described in rest["maps"]:
+        del described["weights"]
+    assert json.loads(metadata(pooled_attention), parse_constant=refuse) == rest
+
+
+def test_the_max_map_of_a_sentence_has_both_in_its_name(pooled_attention):
+    maps = tuple(replace(m, sentence=2) for m in pooled_attention.maps)
+    assert set(load(safetensors_bytes(Attention(Source("test"), maps)))) == {
+        "sentence.2.layer.0.self",
+        "sentence.2.layer.0.self.max",
+    }
+
+
+def test_json_has_no_nan(pooled_attention):
+    """json.loads would take NaN: other programs do not."""
+    mass = pooled_attention.maps[0]
+    nan = replace(mass.summary.heads[0], entropy=float("nan"))
+    attention = replace(
+        pooled_attention, maps=(replace(mass, summary=replace(mass.summary, heads=(nan,))), pooled_attention.maps[1])
+    )
+    stream = io.StringIO()
+    write_json(document(attention), stream)
+    assert json.loads(stream.getvalue(), parse_constant=refuse)["maps"][0]["summary"]["heads"][0]["entropy"] is None
+    json.loads(metadata(attention), parse_constant=refuse)
+
+
+def metadata(attention):
+    """Of the safetensors file: eight bytes with the length of a JSON header, then the header."""
+    blob = safetensors_bytes(attention)
+    header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
+    return header["__metadata__"]["mhaviz"]
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is no JSON")

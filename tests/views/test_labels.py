@@ -116,3 +116,9 @@ def test_sentences_are_cut_between_words(words, width):
 def test_a_sentence_that_is_cut():
     assert cut_words(["the", "small", "black", "cat", "sleeps"], 18) == "the small … sleeps"
     assert cut_words(["antidisestablishmentarianism"], 9) == "anti…nism"
+
+
+def test_positions_of_a_part_are_those_of_the_whole():
+    tokens = ("the", "cat", "the")
+    assert labels.position_suffixes(tokens, start=15_000) == ["₁₅₀₀₀", "", "₁₅₀₀₂"]
+    assert labels.token_labels(tokens, 9, ascii_only=True, start=15_000) == ["the_15000", "cat", "the_15002"]

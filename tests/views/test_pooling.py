@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.views.pooling import cell_edges, pool_strongest
+from mhaviz.records import AttentionMap, Cells
+from mhaviz.views.pooling import cell_edges, pool_map, pool_strongest
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 45), st.integers(1, 45), st.integers(0, 1000))
@@ -39,3 +41,30 @@ def test_scores_keep_their_sign_and_hidden_ones_give_way(q_length, k_length, row
                 assert pooled[i, j] in cell
             else:
                 assert np.isnan(pooled[i, j])
+
+
+@pytest.mark.parametrize("reduction", ["mass", "max"])
+def test_a_map_is_pooled_by_its_own_rule(reduction):
+    """Cells of one and two queries, two and three keys, by hand."""
+    cells = Cells(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
+    weights = np.array([[[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [1, 0, 0]]], np.float32)
+    pooled = pool_map(AttentionMap(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
+    assert pooled.edges.query_edges.tolist() == [10, 11, 14]
+    assert pooled.edges.key_edges.tolist() == [0, 2, 7]
+    assert pooled.edges.reduction == reduction
+    expected = {"mass": [[0.5, 0.5], [(2 * 0.125 + 1) / 3, (2 * 0.875 + 0) / 3]], "max": [[0.5, 0.25], [1, 0.5]]}
+    assert np.allclose(pooled.weights[0], expected[reduction], rtol=1e-6)
+
+
+def test_of_single_weights_the_largest_stays():
+    tokens = ("a", "b", "c")
+    m = AttentionMap(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Cells.of_tokens(3, 3))
+    pooled = pool_map(m, 1, 3)
+    assert pooled.weights.tolist() == [[[1, 1, 1]]]
+    assert pooled.edges.reduction == "max"
+
+
+def test_a_map_that_fits_stays_as_it_is():
+    m = AttentionMap(("a",) * 4, ("b",) * 4, np.ones((1, 2, 2), np.float32), cells=Cells(*[np.array([0, 2, 4])] * 2))
+    assert pool_map(m, 2, 9).weights.tolist() == m.weights.tolist()
+    assert pool_map(m, 2, 9).edges.key_edges.tolist() == [0, 2, 4]

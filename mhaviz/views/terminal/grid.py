@@ -78,6 +78,7 @@ class HeatGrid:
         with_values: write numbers in the cells while there is room; without, more panels stand side by side.
         numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
             pooled the rows keep their labels.
+        first_query, first_key: the positions of the first row and column in the whole input.
     """
 
     panels: Sequence[Panel]
@@ -85,6 +86,8 @@ class HeatGrid:
     keys: Sequence[str]
     with_values: bool = True
     numbered: bool = False
+    first_query: int = 0
+    first_key: int = 0
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -94,7 +97,7 @@ class HeatGrid:
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
         q_length, k_length = len(self.queries), len(self.keys)
-        label_width = min(self._longest(self.queries, width, abilities), max(width // 4, 4))
+        label_width = min(self._longest(self.queries, self.first_query, width, abilities), max(width // 4, 4))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
@@ -102,7 +105,7 @@ class HeatGrid:
         fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting or max(q_length, k_length) > VALUES_UP_TO:
             return None
-        widest = max(min(self._longest(self.keys, width, abilities) + 1, 10), least)
+        widest = max(min(self._longest(self.keys, self.first_key, width, abilities) + 1, 10), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
@@ -112,11 +115,11 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         half = abilities.colour and abilities.unicode
         together = 2 if half else 1  # labels that share a line
-        longest = self._longest(self.queries, width, abilities)
+        longest = self._longest(self.queries, self.first_query, width, abilities)
         label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
         by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
-            label_width = len(str(q_length))
+            label_width = len(str(self.first_query + q_length))
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
@@ -128,51 +131,23 @@ class HeatGrid:
     def _longest_title(self, most: int) -> int:
         return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
 
-    def _longest(self, tokens: Sequence[str], width: int, abilities: Abilities) -> int:
-        return max(map(cell_len, token_labels(tokens, width, not abilities.unicode)))
+    def _longest(self, tokens: Sequence[str], start: int, width: int, abilities: Abilities) -> int:
+        return max(map(cell_len, token_labels(tokens, width, not abilities.unicode, start)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         layout = self.decide(options.max_width, abilities)
-        for first in range(0, len(self.panels), layout.per_line):
-            panels = self.panels[first : first + layout.per_line]
-            if first:
-                yield Segment.line()
-            for line in self._lines(panels, layout, abilities):
-                yield from line
-                yield Segment.line()
+        ascii_only = not abilities.unicode
+        labels = list(self._row_labels(layout, ascii_only))
+        yield from panel_lines(self.panels, layout, abilities, self._key_header(layout, ascii_only), labels)
         if layout.cells != "values":
             yield from self._explain_cells(layout, abilities, options.max_width)
 
-    def _lines(self, panels: Sequence[Panel], layout: GridLayout, abilities: Abilities) -> Iterator[list[Segment]]:
-        margin = Segment(" " * (layout.label_width + 1))
-        ascii_only = not abilities.unicode
-
-        def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
-            line: list[Segment] = []
-            for i, part in enumerate(parts):
-                line += [Segment(" " * GAP)] * (i > 0) + list(part)
-            while line and not line[-1].style and not line[-1].text.strip():
-                line.pop()  # no blanks at the end of a line
-            return line
-
-        ellipsis = "..." if ascii_only else "…"
-        titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
-        yield [margin, *beside(titles)]
-        header = set_cell_size(self._key_header(layout, ascii_only), layout.panel_width)
-        yield [margin, *beside([[Segment(header, DIM)]] * len(panels))]
-
-        shown = [_Cells(panel, layout, abilities) for panel in panels]
-        for label, rows in self._row_labels(layout, ascii_only):
-            rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
-            parts = [[*cells.line(rows), rest] for cells in shown]
-            yield [Segment(_right(label, layout.label_width) + " "), *beside(parts)]
-
     def _key_header(self, layout: GridLayout, ascii_only: bool) -> str:
         if layout.cells == "values":
-            labels = token_labels(self.keys, layout.cell_width - 1, ascii_only)
+            labels = token_labels(self.keys, layout.cell_width - 1, ascii_only, self.first_key)
             return "".join(set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels)
-        edges = cell_edges(len(self.keys), layout.columns)
+        edges = self.first_key + cell_edges(len(self.keys), layout.columns)
         header = ""
         for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
             if len(header) <= cell:
@@ -183,9 +158,9 @@ class HeatGrid:
         together = 2 if layout.cells == "half-blocks" else 1
         width = layout.label_width if together == 1 else (layout.label_width - 1) // 2
         if layout.by_position:
-            labels = [str(edge) for edge in cell_edges(len(self.queries), layout.rows)[:-1]]
+            labels = [str(edge) for edge in self.first_query + cell_edges(len(self.queries), layout.rows)[:-1]]
         else:
-            labels = token_labels(self.queries, width, ascii_only)
+            labels = token_labels(self.queries, width, ascii_only, self.first_query)
         for row in range(0, layout.rows, together):
             rows = range(row, min(row + together, layout.rows))
             yield (labels[row] if layout.by_position else "·".join(labels[r] for r in rows)), rows
@@ -196,17 +171,72 @@ class HeatGrid:
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
             text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
-            yield from _wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
-        for name, tokens in () if self.numbered else self._legends(layout):
-            labels = zip(token_labels(tokens, 24, ascii_only), position_suffixes(tokens, ascii_only), strict=True)
-            entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels)]
-            yield from _wrapped([f"{name}:", *entries], width, "  ")
+            yield from wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
+        for name, tokens, start in () if self.numbered else self._legends(layout):
+            suffixes = position_suffixes(tokens, ascii_only, start)
+            labels = zip(token_labels(tokens, 24, ascii_only, start), suffixes, strict=True)
+            entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, start)]
+            yield from wrapped([f"{name}:", *entries], width, "  ")
 
-    def _legends(self, layout: GridLayout) -> Iterator[tuple[str, Sequence[str]]]:
+    def _legends(self, layout: GridLayout) -> Iterator[tuple[str, Sequence[str], int]]:
         if len(self.keys) <= LEGEND_UP_TO:
-            yield "keys", self.keys
-        if layout.by_position and self.queries != self.keys and len(self.queries) <= LEGEND_UP_TO:
-            yield "queries", self.queries
+            yield "keys", self.keys, self.first_key
+        same = (self.queries, self.first_query) == (self.keys, self.first_key)
+        if layout.by_position and not same and len(self.queries) <= LEGEND_UP_TO:
+            yield "queries", self.queries, self.first_query
+
+
+def panel_lines(
+    panels: Sequence[Panel],
+    layout: GridLayout,
+    abilities: Abilities,
+    header: str,
+    labels: Sequence[tuple[str, range]],
+) -> Iterator[Segment]:
+    """The panels side by side, as the layout has it.
+
+    Args:
+        panels: of one shape.
+        layout: how they stand.
+        abilities: of the terminal.
+        header: over the columns of every panel.
+        labels: of the rows, with the rows that each line shows.
+    """
+    for first in range(0, len(panels), layout.per_line):
+        if first:
+            yield Segment.line()
+        for line in _lines(panels[first : first + layout.per_line], layout, abilities, header, labels):
+            yield from line
+            yield Segment.line()
+
+
+def _lines(
+    panels: Sequence[Panel],
+    layout: GridLayout,
+    abilities: Abilities,
+    header: str,
+    labels: Sequence[tuple[str, range]],
+) -> Iterator[list[Segment]]:
+    margin = Segment(" " * (layout.label_width + 1))
+
+    def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
+        line: list[Segment] = []
+        for i, part in enumerate(parts):
+            line += [Segment(" " * GAP)] * (i > 0) + list(part)
+        while line and not line[-1].style and not line[-1].text.strip():
+            line.pop()  # no blanks at the end of a line
+        return line
+
+    ellipsis = "…" if abilities.unicode else "..."
+    titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
+    yield [margin, *beside(titles)]
+    yield [margin, *beside([[Segment(set_cell_size(header, layout.panel_width), DIM)]] * len(panels))]
+
+    shown = [_Cells(panel, layout, abilities) for panel in panels]
+    for label, rows in labels:
+        rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
+        parts = [[*cells.line(rows), rest] for cells in shown]
+        yield [Segment(_right(label, layout.label_width) + " "), *beside(parts)]
 
 
 class _Cells:
@@ -270,7 +300,7 @@ def _centre(text: str, width: int) -> str:
     return " " * ((width - cell_len(text)) // 2) + text
 
 
-def _wrapped(words: Sequence[str], width: int, blank: str) -> Iterator[Segment]:
+def wrapped(words: Sequence[str], width: int, blank: str) -> Iterator[Segment]:
     """Words in dim lines, none broken inside."""
     line = ""
     for word in words:

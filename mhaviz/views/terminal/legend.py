@@ -25,13 +25,14 @@ class ScaleBar:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         values = np.array([self.scale.value(share) for share in np.linspace(0, 1, _STEPS)], np.float32)
-        bar = Text(f"{self.scale.low:.4g} ")
+        digits = 2 if self.scale.log else 4
+        bar = Text(f"{self.scale.low:.{digits}g} ")
         for value, (red, green, blue) in zip(values, self.scale.colours(values), strict=True):
             if abilities.colour:
                 bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
             else:
                 bar.append(ramp_character(value, self.scale, abilities.unicode))
-        bar.append(f" {self.scale.high:.4g}")
+        bar.append(f" {self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar

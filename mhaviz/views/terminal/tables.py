@@ -6,6 +6,7 @@ from rich import box
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 Row = Sequence[str]
 
@@ -29,13 +30,18 @@ def fitting_tables(
         left: the columns of words; the others are numbers, aligned on the right.
     """
     unlimited = options.update(max_width=1000)
-    tables: list[Table] = []
-    for most in range(len(headings) - keys, 0, -1):
-        parts = [range(i, min(i + most, len(headings))) for i in range(keys, len(headings), most)]
-        tables = [_table([*range(keys), *part], headings, rows, left) for part in parts]
-        if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
-            break
-    return tables
+
+    def fits(columns: Sequence[int]) -> bool:
+        table = _table([*range(keys), *columns], headings, rows, left)
+        return Measurement.get(console, unlimited, table).maximum <= options.max_width
+
+    parts: list[list[int]] = []
+    for column in range(keys, len(headings)):
+        if parts and fits([*parts[-1], column]):
+            parts[-1].append(column)
+        else:
+            parts.append([column])
+    return [_table([*range(keys), *part], headings, rows, left) for part in parts]
 
 
 def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row | None], left: Sequence[int]) -> Table:
@@ -46,5 +52,5 @@ def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row |
         if row is None:
             table.add_section()
         else:
-            table.add_row(*(row[column] for column in columns))
+            table.add_row(*(Text(row[column]) for column in columns))
     return table

@@ -1,0 +1,116 @@
+"""Maps of long inputs in the terminal: cells of many tokens, with round positions along both sides."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, ConsoleOptions, RenderResult
+
+from mhaviz.records import AttentionMap, Cells
+from mhaviz.views.labels import cut, in_ascii, visible
+from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.pooling import cell_edges
+from mhaviz.views.positions import round_positions
+from mhaviz.views.terminal.grid import GAP, Abilities, GridLayout, panel_lines, wrapped
+
+_READABLE = 30  # columns of a panel, where the terminal has so many
+_BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
+_LEAST_LINES = 8  # of a panel, however low the screen is
+_EVEN = 1.1  # times as many keys as in the narrowest column, at most
+_APART = 4  # columns between two positions, about
+_BETWEEN = 4  # lines from one row label to the next, or more
+_TOKEN = 24  # cells
+
+
+def long_layout(attention_map: AttentionMap, width: int, height: int | None, abilities: Abilities) -> GridLayout:
+    """Panels as large as the terminal allows: squares, or up to twice as wide as high where the screen is low.
+
+    ``height``: lines of the screen; None: of a file or a pipe, which has no end.
+    """
+    n_heads, q_cells, k_cells = attention_map.weights.shape
+    half = abilities.colour and abilities.unicode
+    label_width = len(f"{int(attention_map.edges.query_edges[-1]) - 1:,}")
+    title = max(len(f"head {head}") for head in attention_map.heads)
+    room = max(width - label_width - 1, 1) + GAP
+    fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
+    per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
+    side = max(room // per_line - GAP, 1)
+    highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
+    side = _even_columns(attention_map.edges, min(side, 4 * highest))  # a line is about as high as 2 columns are wide
+    columns, lines = min(k_cells, side), min((side + 1) // 2, highest)
+    rows = min(q_cells, lines * (2 if half else 1))
+    panel_width = max(columns, min(title, room - GAP))
+    return GridLayout(
+        "half-blocks" if half else "lines", 1, label_width, panel_width, per_line, rows, columns, by_position=True
+    )
+
+
+@dataclass(frozen=True)
+class LongGrid:
+    """The heads of a map that has the cells of its layout, and the tokens where it begins and ends."""
+
+    attention_map: AttentionMap
+    scale: Scale
+    layout: GridLayout
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        abilities = Abilities.of(console, options)
+        panels = head_panels(self.attention_map, self.scale)
+        yield from panel_lines(panels, self.layout, abilities, self.header(), list(self.row_labels()))
+        for words in _ends(self.attention_map, not abilities.unicode):
+            yield from wrapped(words, options.max_width, " ")
+
+    def header(self) -> str:
+        """Positions of keys, each from the column on that holds the key."""
+        edges, columns = self.attention_map.edges.key_edges, self.layout.columns
+        room = len(f"{int(edges[-1]):,}") + _APART
+        header = ""
+        for column, label in _placed(edges, columns // room):
+            if len(header) <= column and column + len(label) <= columns:
+                header = header.ljust(column) + label + " "
+        return header[:columns]
+
+    def row_labels(self) -> Iterator[tuple[str, range]]:
+        """Positions of queries, each on the line that holds the query, and the rows of every line."""
+        together = 2 if self.layout.cells == "half-blocks" else 1
+        lines = [range(row, min(row + together, self.layout.rows)) for row in range(0, self.layout.rows, together)]
+        edges = self.attention_map.edges.query_edges[[*(rows.start for rows in lines), -1]]
+        labels = dict(reversed(list(_placed(edges, len(lines) // _BETWEEN))))
+        return ((labels.get(line, ""), rows) for line, rows in enumerate(lines))
+
+
+def _even_columns(cells: Cells, most: int) -> int:
+    """At most so many columns, with about equally many keys in each.
+
+    A column with a third more keys than its neighbours has a third more mass, and would look like keys that get it.
+    Maps of largest weights get the same columns, so that the two can be compared.
+    """
+    if cells.are_tokens or len(cells.key_edges) - 1 <= most:
+        return most
+    uneven: dict[int, float] = {}
+    for columns in range(most, most // 2, -1):
+        widths = np.diff(cells.key_edges[cell_edges(len(cells.key_edges) - 1, columns)])
+        uneven[columns] = widths.max() / widths.min()
+        if uneven[columns] <= _EVEN:
+            return columns
+    return min(uneven, key=uneven.__getitem__)
+
+
+def _placed(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
+    """The first position and round ones, each with the cell that holds it."""
+    start, end = int(edges[0]), int(edges[-1])
+    for position in (start, *round_positions(start, end, most)):
+        yield int(np.searchsorted(edges, position, side="right")) - 1, f"{position:,}"
+
+
+def _ends(attention_map: AttentionMap, ascii_only: bool) -> Iterator[list[str]]:
+    """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
+    ellipsis = "..." if ascii_only else "…"
+    queries = (attention_map.queries, int(attention_map.edges.query_edges[0]))
+    keys = (attention_map.keys, int(attention_map.edges.key_edges[0]))
+    sides = {"queries and keys": keys} if queries == keys else {"queries": queries, "keys": keys}
+    for name, (tokens, start) in sides.items():
+        texts = [in_ascii(visible(token)) if ascii_only else visible(token) for token in (tokens[0], tokens[-1])]
+        first, last = (cut(text, _TOKEN, ellipsis) for text in texts)
+        yield [f"{name}:", f"{start:,} {first}", ellipsis, f"{start + len(tokens) - 1:,} {last}"]
