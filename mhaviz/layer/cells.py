@@ -14,6 +14,16 @@ def cell_edges(length: int, cells: int, device: torch.device | None = None) -> T
     return torch.arange(cells + 1, device=device) * length // cells
 
 
+def even_cells(length: int, most: int) -> int:
+    """The largest number of cells, at most ``most``, that are as good as equally wide.
+
+    A cell of three keys beside one of two has half as much weight again for no other reason, and a map of such cells is
+    striped. As many cells as are needed when each is as wide as the widest must be: then few are narrower, by one.
+    """
+    widest = -(-length // most)
+    return -(-length // widest)
+
+
 class Cells:
     """Cells between edges, (cells + 1,), which rise and may lie on one another.
 

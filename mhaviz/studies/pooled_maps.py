@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes, check_window
-from mhaviz.layer.cells import cell_edges
+from mhaviz.layer.cells import cell_edges, even_cells
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -44,7 +44,7 @@ class Pooling:
     """How maps are pooled.
 
     Attributes:
-        size: rows and columns of cells, at most.
+        size: rows and columns of cells, at most: as many as make them equally large.
         reduce: "mass", "max" or "both"; see ``attention_map``.
         window: (q0, q1, k0, k1): the part of the map that is shown, an end that is None being that of the map; None:
             all of it.
@@ -66,8 +66,8 @@ class Pooling:
         return attention_map(
             query,
             key,
-            rows=self.size,
-            columns=self.size,
+            rows=self.rows_of(inputs),
+            columns=self.columns_of(inputs),
             reduce=self.reduce,
             causal=inputs.kind == "masked",
             window=self.window_of(inputs),
@@ -78,6 +78,16 @@ class Pooling:
             memory=self.memory,
             told=told,
         )
+
+    def rows_of(self, inputs: QueriesAndKeys) -> int:
+        """Of cells."""
+        q0, q1, *_ = self.window_of(inputs)
+        return even_cells(q1 - q0, self.size)
+
+    def columns_of(self, inputs: QueriesAndKeys) -> int:
+        """Of cells."""
+        *_, k0, k1 = self.window_of(inputs)
+        return even_cells(k1 - k0, self.size)
 
     def window_of(self, inputs: QueriesAndKeys) -> Window:
         """The window, or all there is. Raises ArgumentError if it is not inside the map."""
@@ -119,9 +129,8 @@ def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
 def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
     q0, q1, k0, k1 = pooling.window_of(inputs)
-    query_edges, key_edges = (
-        cell_edges(end - start, min(pooling.size, end - start)).numpy() + start for start, end in ((q0, q1), (k0, k1))
-    )
+    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)).numpy() + q0
+    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)).numpy() + k0
     cells = Cells(query_edges, key_edges)
     reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
     return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)

@@ -14,6 +14,20 @@ def cell_edges(length: int, cells: int) -> NDArray[np.intp]:
     return np.arange(cells + 1, dtype=np.intp) * length // cells
 
 
+def even_count(length: int, most: int) -> int:
+    """How many cells there are when all, but perhaps the last, are equally wide, and no more than ``most``."""
+    return -(-length // -(-length // max(most, 1)))
+
+
+def even_edges(length: int, most: int) -> NDArray[np.intp]:
+    """Where each of these cells begins, and where the last ends.
+
+    In a map by mass, columns that are not equally wide are stripes: more keys have more weight.
+    """
+    width = -(-length // max(most, 1))
+    return np.append(np.arange(0, length, width, dtype=np.intp), length)
+
+
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """The value farthest from 0 in each cell, (…, q_length, k_length) → (…, rows, columns), if that is fewer.
 
@@ -29,17 +43,17 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
 def pool_mass(weights: NDArray[np.float32], heights: NDArray[np.int64], rows: int, columns: int) -> NDArray[np.float32]:
     """The mean over the queries of each cell of the weight that goes to its keys, if that is fewer cells.
 
-    weights (…, rows of cells, columns of cells), heights: how many queries each row stands for. A cell of which all
-    is hidden, NaN, stays so.
+    weights (…, rows of cells, columns of cells), heights: how many queries each row stands for; rows, columns: see
+    ``even_edges``. A cell of which all is hidden, NaN, stays so.
     """
     shown: NDArray[Any] = np.nan_to_num(weights)
     hidden = np.isnan(weights)
     if weights.shape[-1] > columns:
-        edges = cell_edges(weights.shape[-1], columns)[:-1]
+        edges = even_edges(weights.shape[-1], columns)[:-1]
         shown = np.add.reduceat(shown, edges, axis=-1)
         hidden = np.logical_and.reduceat(hidden, edges, axis=-1)
     if weights.shape[-2] > rows:
-        edges = cell_edges(weights.shape[-2], rows)[:-1]
+        edges = even_edges(weights.shape[-2], rows)[:-1]
         queries = np.add.reduceat(heights, edges)
         shown = np.add.reduceat(shown * heights[:, None], edges, axis=-2) / queries[:, None]
         hidden = np.logical_and.reduceat(hidden, edges, axis=-2)
@@ -47,13 +61,14 @@ def pool_mass(weights: NDArray[np.float32], heights: NDArray[np.int64], rows: in
 
 
 def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
-    """The map in at most so many cells, by its own rule; of single weights the largest stays."""
+    """The map in at most so many equally large cells, by its own rule; of single weights the largest stays."""
     weights, cells = attention_map.weights, attention_map.edges
+    q_cells, k_cells = even_edges(weights.shape[1], rows), even_edges(weights.shape[2], columns)
     if cells.reduction == "mass" and not cells.are_tokens:
         pooled = pool_mass(weights, np.diff(cells.query_edges), rows, columns)
     else:
-        pooled, cells = pool_strongest(weights, rows, columns), replace(cells, reduction="max")
-    q_cells, k_cells = (cell_edges(have, want) for have, want in zip(weights.shape[1:], pooled.shape[1:], strict=True))
+        pooled = np.maximum.reduceat(weights, q_cells[:-1], axis=-2)
+        pooled, cells = np.maximum.reduceat(pooled, k_cells[:-1], axis=-1), replace(cells, reduction="max")
     edges = Cells(cells.query_edges[q_cells], cells.key_edges[k_cells], cells.reduction)
     return replace(attention_map, weights=pooled, cells=edges)
 

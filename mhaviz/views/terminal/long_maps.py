@@ -7,17 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from mhaviz.records import AttentionMap, Cells
+from mhaviz.records import AttentionMap
 from mhaviz.views.labels import cut, in_ascii, visible
 from mhaviz.views.panels import Scale, head_panels
-from mhaviz.views.pooling import cell_edges
+from mhaviz.views.pooling import even_count
 from mhaviz.views.positions import round_positions
 from mhaviz.views.terminal.grid import GAP, Abilities, GridLayout, panel_lines, wrapped
 
 _READABLE = 30  # columns of a panel, where the terminal has so many
 _BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
 _LEAST_LINES = 8  # of a panel, however low the screen is
-_EVEN = 1.1  # times as many keys as in the narrowest column, at most
 _APART = 4  # columns between two positions, about
 _BETWEEN = 4  # lines from one row label to the next, or more
 _TOKEN = 24  # cells
@@ -37,9 +36,9 @@ def long_layout(attention_map: AttentionMap, width: int, height: int | None, abi
     per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
     side = max(room // per_line - GAP, 1)
     highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
-    side = _even_columns(attention_map.edges, min(side, 4 * highest))  # a line is about as high as 2 columns are wide
-    columns, lines = min(k_cells, side), min((side + 1) // 2, highest)
-    rows = min(q_cells, lines * (2 if half else 1))
+    side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
+    columns, lines = even_count(k_cells, side), min((side + 1) // 2, highest)
+    rows = even_count(q_cells, min(side, 2 * lines) if half else lines)
     panel_width = max(columns, min(title, room - GAP))
     return GridLayout(
         "half-blocks" if half else "lines", 1, label_width, panel_width, per_line, rows, columns, by_position=True
@@ -78,23 +77,6 @@ class LongGrid:
         edges = self.attention_map.edges.query_edges[[*(rows.start for rows in lines), -1]]
         labels = dict(reversed(list(_placed(edges, len(lines) // _BETWEEN))))
         return ((labels.get(line, ""), rows) for line, rows in enumerate(lines))
-
-
-def _even_columns(cells: Cells, most: int) -> int:
-    """At most so many columns, with about equally many keys in each.
-
-    A column with a third more keys than its neighbours has a third more mass, and would look like keys that get it.
-    Maps of largest weights get the same columns, so that the two can be compared.
-    """
-    if cells.are_tokens or len(cells.key_edges) - 1 <= most:
-        return most
-    uneven: dict[int, float] = {}
-    for columns in range(most, most // 2, -1):
-        widths = np.diff(cells.key_edges[cell_edges(len(cells.key_edges) - 1, columns)])
-        uneven[columns] = widths.max() / widths.min()
-        if uneven[columns] <= _EVEN:
-            return columns
-    return min(uneven, key=uneven.__getitem__)
 
 
 def _placed(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
