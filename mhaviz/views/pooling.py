@@ -15,17 +15,17 @@ def cell_edges(length: int, cells: int) -> NDArray[np.intp]:
 
 
 def even_count(length: int, most: int) -> int:
-    """How many cells there are when all, but perhaps the last, are equally wide, and no more than ``most``."""
+    """The largest number of cells, at most ``most``, that are as good as equally wide.
+
+    In a map by mass, columns that are not are stripes: more keys have more weight. As many cells as are needed when
+    each is as wide as the widest must be: then few are narrower, by one.
+    """
     return -(-length // -(-length // max(most, 1)))
 
 
 def even_edges(length: int, most: int) -> NDArray[np.intp]:
-    """Where each of these cells begins, and where the last ends.
-
-    In a map by mass, columns that are not equally wide are stripes: more keys have more weight.
-    """
-    width = -(-length // max(most, 1))
-    return np.append(np.arange(0, length, width, dtype=np.intp), length)
+    """Where each of these cells begins, and where the last ends."""
+    return cell_edges(length, even_count(length, most))
 
 
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

@@ -47,13 +47,13 @@ def test_scores_keep_their_sign_and_hidden_ones_give_way(q_length, k_length, row
 def test_a_map_is_pooled_by_its_own_rule(reduction):
     """Cells of one and two queries, two and three keys, by hand."""
     cells = Cells(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
-    assert (even_count(3, 2), even_edges(3, 2).tolist()) == (2, [0, 2, 3])
+    assert (even_count(3, 2), even_edges(3, 2).tolist()) == (2, [0, 1, 3])
     weights = np.array([[[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [1, 0, 0]]], np.float32)
     pooled = pool_map(AttentionMap(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
-    assert pooled.edges.query_edges.tolist() == [10, 13, 14]
-    assert pooled.edges.key_edges.tolist() == [0, 5, 7]
+    assert pooled.edges.query_edges.tolist() == [10, 11, 14]
+    assert pooled.edges.key_edges.tolist() == [0, 2, 7]
     assert pooled.edges.reduction == reduction
-    expected = {"mass": [[(0.75 + 2 * 0.625) / 3, (0.25 + 2 * 0.375) / 3], [1, 0]], "max": [[0.5, 0.375], [1, 0]]}
+    expected = {"mass": [[0.5, 0.5], [(2 * 0.125 + 1) / 3, (2 * 0.875 + 0) / 3]], "max": [[0.5, 0.25], [1, 0.5]]}
     assert np.allclose(pooled.weights[0], expected[reduction], rtol=1e-6)
 
 
