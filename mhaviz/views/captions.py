@@ -33,9 +33,13 @@ READING = f"{_SIDES}; a row sums to 1"
 """How to read a map of weights."""
 
 
-def reading_text(attention: Attention, pooled: str = "") -> str:
-    """How to read these maps of weights; ``pooled``: what a cell shows, where what is drawn does not sum to 1."""
-    cells = list(dict.fromkeys(filter(None, (cells_text(m.edges) for m in attention.maps))))
+def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] = ()) -> str:
+    """How to read these maps of weights.
+
+    ``pooled``: what a cell shows, where what is drawn does not sum to 1; ``drawn``: the cells in the picture, if they
+    are not those of the maps.
+    """
+    cells = list(dict.fromkeys(filter(None, map(cells_text, drawn or [m.edges for m in attention.maps]))))
     if cells or any(m.cells is not None for m in attention.maps):
         parts = ["; ".join([_SIDES, *cells])]
     else:
@@ -50,7 +54,10 @@ def cells_text(cells: Cells) -> str:
         return ""
     if cells.reduction == "max":
         return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} weights"
-    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on up to {cells.widest:,} keys"
+    keys = f"up to {cells.widest:,} keys" if cells.widest > 1 else "a key"
+    if cells.tallest == 1:
+        return f"each cell is a query's weight on {keys}"
+    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:

@@ -92,10 +92,11 @@ def _take(text: str, width: int) -> str:
     return taken
 
 
-def position_suffixes(tokens: Sequence[str], ascii_only: bool = False) -> list[str]:
-    """For each token that occurs more than once, its position, counted from 0: "₃", or "_3"; else nothing."""
+def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: int = 0) -> list[str]:
+    """For each token that occurs more than once, its position: "₃", or "_3"; else nothing. The first is at ``start``."""
     counts = Counter(tokens)
-    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in range(len(tokens))]
+    positions = range(start, start + len(tokens))
+    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]
     return [mark if counts[token] > 1 else "" for token, mark in zip(tokens, marks, strict=True)]
 
 

@@ -12,7 +12,8 @@ from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale, hidden_cells
 
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
-_DARKEST = 0.01  # of all weights that are shown, the share that has the first colour of a logarithmic scale
+_DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
+_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 
 
@@ -56,15 +57,17 @@ class Look:
         if not (self.log or (self.log is None and any(m.is_pooled for m in maps))):
             return Scale(self.cmap, 0.0, largest)
         weights = np.concatenate([_positive(m) for m in maps])
-        low = float(np.quantile(weights, _DARKEST)) if weights.size else 0.0
-        return Scale(self.cmap, min(max(low, largest * _LEAST_SHARE), largest / 2), largest, log=True)
+        share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
+        share = min(share, 1.0) ** (1 / (1 - _DARK))
+        return Scale(self.cmap, largest * min(max(share, _LEAST_SHARE), 0.5), largest, log=True)
 
 
 def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row of a masked map does not count: its one key has it all."""
-    weights, kind = attention_map.weights, attention_map.kind
-    chosen = weights[:, 1:] if kind == "masked" and weights.shape[1] > 1 else weights
-    return float(chosen.max())
+    """The largest weight; the first row of a masked map does not count if its one key, or cell, has it all."""
+    weights, hidden = attention_map.weights, hidden_cells(attention_map)
+    if hidden is None or weights.shape[1] == 1 or (attention_map.cells is not None and not hidden[0, 1:].all()):
+        return float(weights.max())
+    return float(weights[:, 1:].max())
 
 
 def _positive(attention_map: AttentionMap) -> NDArray[np.float32]:

@@ -1,14 +1,15 @@
 """One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap, ScalingComparison
+from mhaviz.records import AttentionMap, Cells, ScalingComparison
 from mhaviz.views.colours import BONE, DIVERGING, colours
-from mhaviz.views.pooling import pool_mass, pool_strongest
+from mhaviz.views.pooling import cell_edges, pool_mass, pool_strongest
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,25 @@ def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
         Panel(f"head {head}", a, scale, hidden, reduction, heights)
         for head, a in zip(attention_map.heads, weights, strict=True)
     ]
+
+
+def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
+    """Whether values lie below the scale, and above it."""
+    values = [panel.values for panel in panels]
+    return any(bool((v < scale.low).any()) for v in values), any(bool((v > scale.high).any()) for v in values)
+
+
+def drawn_cells(attention_map: AttentionMap, rows: int, columns: int) -> Cells:
+    """What the cells of a picture are that has at most so many: those of the map, several of them in one if need be."""
+    cells = attention_map.edges
+    n_rows, n_columns = attention_map.weights.shape[1:]
+    if rows >= n_rows and columns >= n_columns:
+        return cells
+    return Cells(
+        cells.query_edges[cell_edges(n_rows, min(rows, n_rows))],
+        cells.key_edges[cell_edges(n_columns, min(columns, n_columns))],
+        cells.reduction if attention_map.is_pooled else "max",
+    )
 
 
 def hidden_cells(attention_map: AttentionMap) -> NDArray[np.bool_] | None:

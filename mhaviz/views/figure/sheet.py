@@ -125,9 +125,11 @@ class Sheet(Figure):
             usetex=False,
         )
 
-    def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE) -> None:
-        """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
-        self.heading(y, _titles(kind, queries, keys, self.lettering), size)
+    def title(
+        self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE, part: str = ""
+    ) -> None:
+        """The kind of attention, ``part`` and the sentence, or the pair, as far as the sheet is wide."""
+        self.heading(y, _titles(kind, queries, keys, self.lettering, part), size)
 
     def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
         """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
@@ -172,6 +174,11 @@ class Sheet(Figure):
         """Thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line), autolim=False)
+
+    def ticks(self, lines: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
+        """Thin straight lines, (x, y, x, y) from end to end."""
+        ends = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in lines]
+        self.page.add_collection(LineCollection(ends, colors=colour, linewidths=0.5), autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
         """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
@@ -219,13 +226,18 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> float:
+def title_width(
+    kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str = ""
+) -> float:
     """Inches that a title would take if there were room for all of it."""
-    return text_width(_titles(kind, queries, keys, lettering)(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
+    titles = _titles(kind, queries, keys, lettering, part)
+    return text_width(titles(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
 
 
-def _titles(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> Callable[[int], str]:
-    return lambda cells: pair_title(kind, queries, keys, cells, shown=lettering.shown)
+def _titles(
+    kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str
+) -> Callable[[int], str]:
+    return lambda cells: pair_title(kind, queries, keys, cells, shown=lettering.shown, part=part)
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:
