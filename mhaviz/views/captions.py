@@ -85,11 +85,15 @@ def part_text(attention_map: AttentionMap) -> str:
     if cells is None:
         return ""
     q0, q1, k0, k1 = (int(edges[i]) for edges in (cells.query_edges, cells.key_edges) for i in (0, -1))
-    where = f", queries {q0:,} to {q1 - 1:,}, keys {k0:,} to {k1 - 1:,}"
+    where = f", {_run('query', 'queries', q0, q1)}, {_run('key', 'keys', k0, k1)}"
     if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
-        where = f", tokens {q0:,} to {q1 - 1:,}"
+        where = f", {_run('token', 'tokens', q0, q1)}"
     by = {"mass": "", "max": ", largest weights"}[cells.reduction]
     return by + where
+
+
+def _run(one: str, several: str, start: int, end: int) -> str:
+    return f"{one} {start:,}" if end - start == 1 else f"{several} {start:,} to {end - 1:,}"
 
 
 def pair_title(

@@ -93,7 +93,7 @@ def _take(text: str, width: int) -> str:
 
 
 def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: int = 0) -> list[str]:
-    """For each token that occurs more than once, its position: "₃", or "_3"; else nothing. The first is at ``start``."""
+    """For each token that occurs more than once, its position, counted from ``start``: "₃", or "_3"; else nothing."""
     counts = Counter(tokens)
     positions = range(start, start + len(tokens))
     marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]

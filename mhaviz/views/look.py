@@ -1,5 +1,6 @@
 """How a picture looks, in the terminal and as a figure."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ LEAST_DPI = 20  # with fewer, letters are less than a pixel high
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
+_LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Look:
         cmap: a matplotlib colormap for weights.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
-        vmax: the weight that has the last colour; None: the largest weight that is drawn.
+        vmax: the weight that has the last colour; None: the largest weight that is drawn, or on a logarithmic scale of
+            nearly equal weights a little more.
         numbers: whether a figure writes them into its cells where there is room.
         log: whether equal factors are equal steps of colour; None: in pooled maps, whose weights differ by orders of
             magnitude.
@@ -58,8 +61,12 @@ class Look:
             return Scale(self.cmap, 0.0, largest)
         weights = np.concatenate([_positive(m) for m in maps])
         share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
-        share = min(share, 1.0) ** (1 / (1 - _DARK))
-        return Scale(self.cmap, largest * min(max(share, _LEAST_SHARE), 0.5), largest, log=True)
+        low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
+        if low * _LEAST_RANGE > largest:
+            middle = math.sqrt(min(share, 1.0)) * largest
+            largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
+            low = largest / _LEAST_RANGE
+        return Scale(self.cmap, low, largest, log=True)
 
 
 def _largest(attention_map: AttentionMap) -> float:

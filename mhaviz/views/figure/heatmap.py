@@ -28,6 +28,7 @@ from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
+_OVER_TABLE = 0.2
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
@@ -63,7 +64,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
             if block.table.card:
                 draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, y + top, block.table.width)
             else:
-                draw_summary(sheet, block.table, MARGIN, y + layout.height + _BETWEEN, block.width)
+                draw_summary(sheet, block.table, MARGIN, y + layout.height + _OVER_TABLE, block.width)
         y += block.height + _BETWEEN
     sheet.foot(attention.source.footnote, _remark(attention, blocks))
     return sheet
@@ -94,7 +95,7 @@ class _Block:
             return self.layout.height
         if self.table.card:
             return max(self.layout.height, self.layout.tile(0)[1] + self.table.height(0))
-        return self.layout.height + _BETWEEN + self.table.height(self.width)
+        return self.layout.height + _OVER_TABLE + self.table.height(self.width)
 
 
 def _scales(attention: Attention, look: Look) -> dict[str, Scale]:

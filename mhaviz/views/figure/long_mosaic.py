@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -25,8 +26,8 @@ from mhaviz.views.figure.sheet import POINTS, snap
 from mhaviz.views.panels import drawn_cells
 
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
-_LARGE, _SMALL = 1024 / 150, 512 / 150  # inches of a tile: whole pixels for the sizes that are asked for most
-_LARGE_UP_TO = 2  # tiles on a sheet
+_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
+_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # tiles on a sheet
 _LEAST_TILE = 1.2  # inches, unless its cells would be larger than
 _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
@@ -73,11 +74,9 @@ def decide_long_mosaic(
     m, n_tiles = attention_map, len(attention_map.heads)
     q, k = _Side(m.queries, m.edges.query_edges), _Side(m.keys, m.edges.key_edges)
     if q.is_labelled and k.is_labelled:
-        starts = int(q.edges[0]), int(k.edges[0])
-        return decide_mosaic(
-            n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width, stacked=stacked, numbers=numbers, starts=starts
-        )  # fmt: skip
-    ideal = _LARGE if n_tiles * stacked <= _LARGE_UP_TO else _SMALL
+        decide = partial(decide_mosaic, stacked=stacked, numbers=numbers, starts=(int(q.edges[0]), int(k.edges[0])))
+        return decide(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width)
+    ideal = _ideal_side(n_tiles * stacked)
     for factor in count(1):
         q_cells, k_cells = q.cells(factor, dpi), k.cells(factor, dpi)
         common = max(int(ideal * dpi / max(q_cells, k_cells) + 1e-6), 1)
@@ -87,6 +86,12 @@ def decide_long_mosaic(
         if smallest or (layout.width <= most_width and stacked * layout.height <= _MOST_HEIGHT):
             return layout
     raise AssertionError
+
+
+def _ideal_side(n_tiles: int) -> float:
+    if n_tiles <= _LARGE_UP_TO:
+        return _LARGE
+    return _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
 
 
 def _lay_out(
@@ -105,9 +110,7 @@ def _lay_out(
     query_labels = lettering.labels(m.queries, int(q.edges[0])) if q.is_labelled else ()
     key_labels = lettering.labels(m.keys, int(k.edges[0])) if k.is_labelled else ()
     size = label_size(min(height if q.is_labelled else math.inf, width if k.is_labelled else math.inf))
-    query_ruler = (
-        None if q.is_labelled else decide_ruler(drawn.query_edges, height, m.queries, lettering, upright=True)
-    )
+    query_ruler = None if q.is_labelled else decide_ruler(drawn.query_edges, height, m.queries, lettering, upright=True)
     key_ruler = None if k.is_labelled else decide_ruler(drawn.key_edges, width, m.keys, lettering, upright=False)
     left = query_ruler.depth if query_ruler else widest_label(lettering, query_labels, size)
     key_widest = widest_label(lettering, key_labels, size) if key_labels else 0.0

@@ -13,11 +13,13 @@ from mhaviz.views.labels import cut
 from mhaviz.views.positions import round_positions
 
 Side = Literal["left", "under", "turned"]
+Align = Literal["left", "center", "right"]
 
 _LINE = 0.12  # inches, of SMALL letters
 _MARK = 0.04
 _TEXT = 0.07  # inches between the cells and the text
 _APART = 0.08  # between two texts of a line, at least
+_LEAST_STEP = 0.45  # between two round positions, on both axes alike
 _MOST = 9  # round positions on an axis; more are clutter
 _LONGEST = 16  # cells of a token
 
@@ -30,13 +32,13 @@ class Tick:
         place: inches from the beginning of the cells.
         number: the position as text; empty where there is no room for it.
         token: what stands there, cut and fit to be shown; at the ends of the axis.
-        align: which part of the text stands at the place, along the axis.
+        align: how the text stands to the place, if it is written along the axis.
     """
 
     place: float
     number: str
     token: str = ""
-    align: Literal["start", "middle", "end"] = "middle"
+    align: Align = "center"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def decide_ruler(
     places = position_places(edges, cell, ends)
     ticks = [Tick(place, f"{end:,}", token) for place, end, token in zip(places, ends, shown, strict=True)]
     if side == "under":
-        aligned: tuple[Literal["start", "end"], ...] = ("start", "end")
+        aligned: tuple[Align, ...] = ("left", "right")
         ticks = [Tick(t.place, t.number, t.token, align) for t, align in zip(ticks, aligned, strict=False)]
     if len(ticks) == 2:
         ticks[1:1] = _inside(edges, cell, side, (wide[0], wide[1]))
@@ -102,7 +104,7 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float
     size = max(wide) if side == "under" else _LINE
     before = {"under": wide[0], "left": 1.5 * _LINE, "turned": 0.5 * _LINE}[side] + size / 2 + _APART / 2
     after = (wide[1] if side == "under" else 0.5 * _LINE) + size / 2 + _APART / 2
-    apart = 1.5 * size + _APART if side == "under" else 2 * size
+    apart = 2 * size if side == "turned" else max(1.5 * size + _APART, _LEAST_STEP)
     positions: list[int] = []
     for most in range(_MOST, 0, -1):
         positions = round_positions(first, last + 1, most)
@@ -124,7 +126,7 @@ def _depth(ticks: Sequence[Tick], side: Side, lettering: Lettering) -> float:
 
 
 def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
-    """Draw it beside cells that begin at (x, y), their top left corner, or the bottom left one if it goes under them."""
+    """Draw it left of cells whose top left corner is at (x, y), or under those whose bottom left corner is there."""
     if ruler.side == "left":
         sheet.ticks([(x - _MARK, y + tick.place, x, y + tick.place) for tick in ruler.ticks])
     else:
@@ -138,10 +140,8 @@ def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
             if text:
                 sheet.write(x + tick.place, y + _TEXT, text, SMALL, align="right", rotation=90)
         else:
-            align: Literal["left", "center", "right"] = "center"
-            align = {"start": "left", "middle": align, "end": "right"}[tick.align]  # type: ignore[assignment]
-            _write(sheet, x + tick.place, y + _TEXT, tick.number, INK, align, "top")
-            _write(sheet, x + tick.place, y + _TEXT + _LINE, tick.token, QUIET, align, "top")
+            _write(sheet, x + tick.place, y + _TEXT, tick.number, INK, tick.align, "top")
+            _write(sheet, x + tick.place, y + _TEXT + _LINE, tick.token, QUIET, tick.align, "top")
 
 
 def _write(
@@ -150,7 +150,7 @@ def _write(
     y: float,
     text: str,
     colour: str,
-    align: Literal["left", "center", "right"],
+    align: Align,
     vertical: Literal["top", "center"],
 ) -> None:
     if text:

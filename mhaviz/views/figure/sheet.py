@@ -226,9 +226,7 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(
-    kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str = ""
-) -> float:
+def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str = "") -> float:
     """Inches that a title would take if there were room for all of it."""
     titles = _titles(kind, queries, keys, lettering, part)
     return text_width(titles(_LONGEST_TITLE), TITLE, lettering.families, bold=True)

@@ -11,6 +11,7 @@ from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
 MOST_HEADS = 32  # rows; a longer table is no picture any more
 _LINE = 0.15  # inches
 _GAP = 0.22  # between columns
+_DRAWN_WIDER = 1.05
 _CARD_NOTES = 3.2  # inches; the notes of a single head are a narrow column
 
 
@@ -50,7 +51,7 @@ class SummaryTable:
 
     def note_lines(self, width: float) -> list[str]:
         """The notes as lines of at most so many inches."""
-        return wrap(self.notes, self.full_width if self.card else width, SMALL)
+        return wrap(self.notes, (self.full_width if self.card else width) / _DRAWN_WIDER, SMALL)
 
 
 def decide_summary(attention_map: AttentionMap, lettering: Lettering) -> SummaryTable | None:
@@ -67,16 +68,21 @@ def decide_summary(attention_map: AttentionMap, lettering: Lettering) -> Summary
     ]
     card = heads == 1
     if card:
-        rows = [pair for pair in zip(*rows, strict=True)][1:]
+        rows = list(zip(*rows, strict=True))[1:]
     columns = list(zip(*rows, strict=True))
     return SummaryTable(
         rows=tuple(rows),
-        widths=tuple(max(text_width(text, SMALL, lettering.families) for text in column) for column in columns),
+        widths=tuple(_room(column, lettering) for column in columns),
         right=(False, False) if card else tuple(place < 3 for place in range(len(columns))),
         more=f"and {heads - MOST_HEADS} heads more" if heads > MOST_HEADS else "",
         notes=summary_notes(summary),
         card=card,
     )
+
+
+def _room(texts: Sequence[str], lettering: Lettering) -> float:
+    """Small letters are drawn wider than they measure, as they begin at whole pixels."""
+    return max(text_width(text, SMALL, lettering.families) for text in texts) * _DRAWN_WIDER
 
 
 def draw_summary(sheet: Sheet, table: SummaryTable, x: float, y: float, width: float) -> None:
