@@ -79,7 +79,7 @@ def decide_long_mosaic(
     ideal = _ideal_side(n_tiles * stacked)
     for factor in count(1):
         q_cells, k_cells = q.cells(factor, dpi), k.cells(factor, dpi)
-        common = max(int(ideal * dpi / max(q_cells, k_cells) + 1e-6), 1)
+        common = max(round(ideal * dpi / max(q_cells, k_cells)), 1)
         height, width = q.pixels(q_cells, common, dpi) / dpi, k.pixels(k_cells, common, dpi) / dpi
         layout = _lay_out(m, (q, k), (q_cells, k_cells), (height, width), lettering, dpi, columns, most_width, stacked)
         smallest = max(q_cells, k_cells) <= _SMALL * dpi

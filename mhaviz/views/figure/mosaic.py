@@ -188,10 +188,11 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
-    out = (
-        0.5 / sheet.dpi if layout.query_ruler or layout.key_ruler else 0.0
-    )  # a line must not cover cells as thin as it
-    sheet.frames([(x - out, y - out, layout.tile_width + 2 * out, layout.tile_height + 2 * out) for x, y in corners])
+    tiles = [(left, top, layout.tile_width, layout.tile_height) for left, top in corners]
+    if layout.query_ruler or layout.key_ruler:
+        sheet.frames_around(tiles)
+    else:
+        sheet.frames(tiles)
     if layout.value_size:
         _write_values(sheet, layout, corners, panels, layout.value_size)
     _write_labels(sheet, layout, corners)

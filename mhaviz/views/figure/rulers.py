@@ -78,7 +78,7 @@ def decide_ruler(
     if side == "under":
         room = (length - _APART) / 2 if len(ends) == 2 else length
         shown = [fit_text(token, max(room, 0), SMALL, lettering.families) for token in shown]
-    if side != "under" and len(ends) == 2 and length < (3 if side == "left" else 1) * _LINE:
+    if side != "under" and len(ends) == 2 and length < (4 if side == "left" else 1) * _LINE:
         ends, shown, wide = ends[:1], shown[:1], wide[:1]
     places = position_places(edges, cell, ends)
     ticks = [Tick(place, f"{end:,}", token) for place, end, token in zip(places, ends, shown, strict=True)]
@@ -103,7 +103,7 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     size = max(wide) if side == "under" else _LINE
     before = {"under": wide[0], "left": 1.5 * _LINE, "turned": 0.5 * _LINE}[side] + size / 2 + _APART / 2
-    after = (wide[1] if side == "under" else 0.5 * _LINE) + size / 2 + _APART / 2
+    after = before - wide[0] + wide[1] if side == "under" else before
     apart = 2 * size if side == "turned" else max(1.5 * size + _APART, _LEAST_STEP)
     positions: list[int] = []
     for most in range(_MOST, 0, -1):
@@ -134,7 +134,8 @@ def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
     for tick in ruler.ticks:
         if ruler.side == "left":
             _write(sheet, x - _TEXT, y + tick.place, tick.number, INK, "right", "center")
-            _write(sheet, x - _TEXT, y + tick.place + _LINE, tick.token, QUIET, "right", "center")
+            inwards = _LINE if tick is ruler.ticks[0] else -_LINE
+            _write(sheet, x - _TEXT, y + tick.place + inwards, tick.token, QUIET, "right", "center")
         elif ruler.side == "turned":
             text = f"{tick.number} {tick.token}".strip()
             if text:

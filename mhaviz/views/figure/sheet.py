@@ -42,6 +42,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
+_FRAME = 0.5  # points
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
 
@@ -168,8 +169,17 @@ class Sheet(Figure):
         self.page.add_image(image)
         return image
 
+    def frames_around(self, rectangles: Sequence[tuple[float, float, float, float]]) -> None:
+        """``frames`` that cover nothing of what is in them, where a cell may be as thin as a line.
+
+        Agg draws a line of an odd number of pixels from the pixel boundary on, one of an even number on both its sides.
+        """
+        pixels = max(round(_FRAME / POINTS * self.dpi), 1)
+        out, before = pixels / 2 / self.dpi, pixels % 2 / 2 / self.dpi
+        self.frames([(x - out - before, y - out - before, w + 2 * out, h + 2 * out) for x, y, w, h in rectangles])
+
     def frames(
-        self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = 0.5
+        self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = _FRAME
     ) -> None:
         """Thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
@@ -178,7 +188,7 @@ class Sheet(Figure):
     def ticks(self, lines: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
         """Thin straight lines, (x, y, x, y) from end to end."""
         ends = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in lines]
-        self.page.add_collection(LineCollection(ends, colors=colour, linewidths=0.5), autolim=False)
+        self.page.add_collection(LineCollection(ends, colors=colour, linewidths=_FRAME), autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
         """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
