@@ -28,6 +28,7 @@ from mhaviz.views.panels import drawn_cells
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
 _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # tiles on a sheet
+_EMPTY = 2.0  # large tiles in few columns make towers; rather leave a place empty
 _LEAST_TILE = 1.2  # inches, unless its cells would be larger than
 _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
@@ -119,7 +120,7 @@ def _lay_out(
     tile_width, tile_height = k_cells * width + GAP, q_cells * height + GAP + TILE_TITLE
     if columns is None:
         most = max(int((most_width - left) / tile_width), 1)
-        columns = choose_columns(n_tiles, tile_width, stacked * tile_height, most_width, most)
+        columns = choose_columns(n_tiles, tile_width, stacked * tile_height, most_width, most, _EMPTY)
     columns = min(columns, n_tiles)
     return MosaicLayout(
         columns=columns,

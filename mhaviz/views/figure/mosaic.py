@@ -260,14 +260,19 @@ def _ideal_side(length: int) -> float:
     return max(2.8 / length, 0.1) if length <= 60 else 6 / length
 
 
-def choose_columns(n_tiles: int, width: float, height: float, most_width: float, most: int | None = None) -> int:
-    """The number of columns, up to ``most``, that makes the page most like a slide, 3 : 2, with few empty places."""
+def choose_columns(
+    n_tiles: int, width: float, height: float, most_width: float, most: int | None = None, empty: float = 6.0
+) -> int:
+    """The number of columns, up to ``most``, that makes the page most like a slide, 3 : 2, with few empty places.
+
+    ``empty``: how much worse the page would be if all its places were.
+    """
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)
         shape = abs(math.log(columns * width / (rows * height) / 1.5))
         too_wide = max(math.log(columns * width / most_width), 0)
-        return shape + 0.3 * too_wide + 6 * (rows * columns - n_tiles) / n_tiles
+        return shape + 0.3 * too_wide + empty * (rows * columns - n_tiles) / n_tiles
 
     return min(range(1, min(n_tiles, most or n_tiles) + 1), key=distance)
 
