@@ -117,7 +117,8 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
     pooled = next((b.layout.pooled for b in blocks if b.map.cells is None and b.layout.pooled), "")
-    return reading_text(attention, pooled, [drawn_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks])
+    drawn = [drawn_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks if b.map.cells is not None]
+    return reading_text(attention, pooled, drawn)
 
 
 def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[list[_Block], tuple[float, float], int]:

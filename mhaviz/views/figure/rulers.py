@@ -127,10 +127,11 @@ def _depth(ticks: Sequence[Tick], side: Side, lettering: Lettering) -> float:
 
 def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
     """Draw it left of cells whose top left corner is at (x, y), or under those whose bottom left corner is there."""
+    edge = 1 / sheet.dpi  # the frame of the cells
     if ruler.side == "left":
-        sheet.ticks([(x - _MARK, y + tick.place, x, y + tick.place) for tick in ruler.ticks])
+        sheet.ticks([(x - _MARK, y + tick.place, x - edge, y + tick.place) for tick in ruler.ticks])
     else:
-        sheet.ticks([(x + tick.place, y, x + tick.place, y + _MARK) for tick in ruler.ticks])
+        sheet.ticks([(x + tick.place, y + edge, x + tick.place, y + _MARK) for tick in ruler.ticks])
     for tick in ruler.ticks:
         if ruler.side == "left":
             _write(sheet, x - _TEXT, y + tick.place, tick.number, INK, "right", "center")

@@ -185,10 +185,11 @@ class Sheet(Figure):
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line), autolim=False)
 
-    def ticks(self, lines: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
-        """Thin straight lines, (x, y, x, y) from end to end."""
-        ends = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in lines]
-        self.page.add_collection(LineCollection(ends, colors=colour, linewidths=_FRAME), autolim=False)
+    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
+        """Thin straight lines, (x, y, x, y) from end to end, and no farther."""
+        lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
+        marks = LineCollection(lines, colors=colour, linewidths=_FRAME, capstyle="butt")
+        self.page.add_collection(marks, autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
         """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
@@ -245,7 +246,8 @@ def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], letteri
 def _titles(
     kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str
 ) -> Callable[[int], str]:
-    return lambda cells: pair_title(kind, queries, keys, cells, shown=lettering.shown, part=part)
+    shown = cache(lettering.shown)  # many lengths are tried, and tokens may be long
+    return lambda cells: pair_title(kind, queries, keys, cells, shown=shown, part=part)
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -103,10 +103,8 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("dpi", [60, 150])
-def test_no_text_overlaps_another_or_leaves_the_sheet(name, dpi):
-    sheet = figure(SHAPES[name], look=replace(AUTO, dpi=dpi))
+def assert_readable(sheet):
+    """No text overlaps another or leaves the sheet."""
     width, height = sheet.width * sheet.dpi, sheet.height * sheet.dpi
     written = boxes(sheet)
     for text, box in written:
@@ -114,11 +112,19 @@ def test_no_text_overlaps_another_or_leaves_the_sheet(name, dpi):
         assert box.y0 >= 0, text
         assert box.x1 <= width, text
         assert box.y1 <= height, text
-    if dpi < 150:  # letters of few pixels are rounded up to whole ones
-        return
     for (one, a), (other, b) in itertools.combinations(written, 2):
         across, up = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
         assert across <= 0 or up <= 0.02 * sheet.dpi, (one, other)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_text_overlaps_another_or_leaves_the_sheet(name):
+    assert_readable(figure(SHAPES[name]))
+
+
+@pytest.mark.parametrize("dpi", [100, 300])
+def test_other_resolutions_have_room_as_well(dpi):
+    assert_readable(figure(SHAPES["rectangle"], look=replace(AUTO, dpi=dpi)))
 
 
 def test_positions_stand_along_the_axes_with_tokens_at_their_ends():
@@ -317,15 +323,24 @@ def test_heads_beyond_the_table_are_counted():
     assert "and 8 heads more" in texts(sheet)
 
 
-@pytest.mark.parametrize("token", HOSTILE, ids=ascii)
-def test_hostile_tokens_stand_at_the_ends_and_in_the_table(token):
-    sheet = figure(long_map(2, words=(token,), cells=(16, 16), summary=True))
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_hostile_tokens_stand_in_the_table_and_are_read_literally(suffix):
+    m = long_map(len(HOSTILE), words=HOSTILE, cells=(4, 4), summary=True)
+    heads = tuple(replace(head, strongest=Link(i, i, 0.5)) for i, head in enumerate(m.summary.heads))
+    sheet = figure(replace(m, summary=replace(m.summary, heads=heads)), look=replace(AUTO, dpi=40))
+    written = texts(sheet)
+    assert "0 $x^2$ → 0 $x^2$ 0.5" in written
+    assert r"10 two\x0alines → 10 two\x0alines 0.5" in written
     assert not any(text.get_parse_math() for text in sheet.page.texts)
-    assert not any(c in text for text in texts(sheet) for c in "\x1b\x00\n\u202e\udcff")
-    for suffix in ("png", "svg", "pdf"):
-        stream = io.BytesIO()
-        sheet.save(stream, suffix)
-        assert b"<script" not in stream.getvalue()
+    assert not any(c in text for text in written for c in "\x1b\x00\n\u202e\udcff")
+    stream = io.BytesIO()
+    sheet.save(stream, suffix)
+    assert b"<script" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("token", ["$x^2$", "\x1b[31mred", "two\nlines", "x" * 5000, ""], ids=lambda t: ascii(t)[:9])
+def test_hostile_tokens_at_the_ends_stay_within_their_room(token):
+    assert_readable(figure(long_map(2, words=(token,), cells=(16, 16))))
 
 
 def test_every_character_of_the_ends_is_looked_for_in_the_fonts(monkeypatch):
