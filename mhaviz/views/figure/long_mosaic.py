@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +77,9 @@ def decide_long_mosaic(
         decide = partial(decide_mosaic, stacked=stacked, numbers=numbers, starts=(int(q.edges[0]), int(k.edges[0])))
         return decide(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width)
     ideal = _ideal_side(n_tiles * stacked)
-    for factor in count(1):
+    factor = 0
+    while True:
+        factor += 1
         q_cells, k_cells = q.cells(factor, dpi), k.cells(factor, dpi)
         common = max(round(ideal * dpi / max(q_cells, k_cells)), 1)
         height, width = q.pixels(q_cells, common, dpi) / dpi, k.pixels(k_cells, common, dpi) / dpi
@@ -86,7 +87,6 @@ def decide_long_mosaic(
         smallest = max(q_cells, k_cells) <= _SMALL * dpi
         if smallest or (layout.width <= most_width and stacked * layout.height <= _MOST_HEIGHT):
             return layout
-    raise AssertionError
 
 
 def _ideal_side(n_tiles: int) -> float:

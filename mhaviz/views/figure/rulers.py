@@ -102,7 +102,7 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float
     """Round positions: as many as have room side by side; next to the ends, a mark without its number if need be."""
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     size = max(wide) if side == "under" else _LINE
-    before = {"under": wide[0], "left": 1.5 * _LINE, "turned": 0.5 * _LINE}[side] + size / 2 + _APART / 2
+    before = {"under": wide[0], "left": 1.5 * _LINE, "turned": 0.5 * _LINE}[side] + size / 2 + _APART
     after = before - wide[0] + wide[1] if side == "under" else before
     apart = 2 * size if side == "turned" else max(1.5 * size + _APART, _LEAST_STEP)
     positions: list[int] = []

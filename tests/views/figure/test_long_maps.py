@@ -283,6 +283,16 @@ def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
         assert (picture[y, round(right * sheet.dpi)] < 160).all(), "the frame"
 
 
+@pytest.mark.parametrize(("queries", "high"), [((0, 5000), 0.3), ((2000, 3000), 0.9)])
+def test_the_first_row_of_a_masked_map_ends_the_scale_only_if_it_sees_more_than_a_cell(queries, high):
+    m = long_map(1, queries, (0, 5000), (50, 50), "masked")
+    weights = np.where(hidden_cells(m), 0, np.full_like(m.weights, 0.001))
+    weights[0, 0, 0], weights[0, 20, 0] = 0.9, 0.3
+    sheet = figure(replace(m, weights=weights))
+    assert tiles(sheet)[0].get_clim()[1] == pytest.approx(high)
+    assert ("≥ 0.3" in texts(sheet)) == (high == 0.3)
+
+
 def test_equal_weights_are_grey():
     m = long_map(2)
     sheet = figure(replace(m, weights=np.full_like(m.weights, 0.01)))
