@@ -33,15 +33,16 @@ READING = f"{_SIDES}; a row sums to 1"
 """How to read a map of weights."""
 
 
-def reading_text(attention: Attention, pooled: str = "", with_cells: bool = True) -> str:
+def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] | None = None) -> str:
     """How to read these maps of weights.
 
     Args:
         attention: the maps.
         pooled: what a cell shows, where what is drawn does not sum to 1.
-        with_cells: whether to say what the cells of pooled maps are; not if that is said beside each map.
+        drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
     """
-    cells = list(dict.fromkeys(filter(None, (cells_text(m.edges) for m in attention.maps)))) if with_cells else []
+    shown = [m.edges for m in attention.maps] if drawn is None else drawn
+    cells = list(dict.fromkeys(filter(None, map(cells_text, shown))))
     if cells or any(m.cells is not None for m in attention.maps):
         parts = ["; ".join([_SIDES, *cells])]
     else:
@@ -56,10 +57,10 @@ def cells_text(cells: Cells) -> str:
         return ""
     if cells.reduction == "max":
         return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} weights"
-    keys = f"weight on up to {cells.widest:,} keys" if cells.widest > 1 else "weight on a key"
+    keys = f"up to {cells.widest:,} keys" if cells.widest > 1 else "a key"
     if cells.tallest == 1:
-        return f"each cell is a query's {keys}"
-    return f"each cell is the mean over up to {cells.tallest:,} queries of their {keys}"
+        return f"each cell is a query's weight on {keys}"
+    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -87,11 +88,15 @@ def part_text(attention_map: AttentionMap) -> str:
     if cells is None:
         return ""
     q0, q1, k0, k1 = (int(edges[i]) for edges in (cells.query_edges, cells.key_edges) for i in (0, -1))
-    where = f", queries {q0:,} to {q1 - 1:,}, keys {k0:,} to {k1 - 1:,}"
+    where = f", {_run('query', 'queries', q0, q1)}, {_run('key', 'keys', k0, k1)}"
     if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
-        where = f", tokens {q0:,} to {q1 - 1:,}"
+        where = f", {_run('token', 'tokens', q0, q1)}"
     by = {"mass": "", "max": ", largest weights"}[cells.reduction]
     return by + where
+
+
+def _run(one: str, several: str, start: int, end: int) -> str:
+    return f"{one} {start:,}" if end - start == 1 else f"{several} {start:,} to {end - 1:,}"
 
 
 def pair_title(

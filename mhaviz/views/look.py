@@ -1,5 +1,6 @@
 """How a picture looks, in the terminal and as a figure."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,8 +13,10 @@ from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale, hidden_cells
 
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
-_DARKEST = 0.01  # of all weights that are shown, the share that has the first colour of a logarithmic scale
+_DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
+_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
+_LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Look:
         cmap: a matplotlib colormap for weights.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
-        vmax: the weight that has the last colour; None: the largest weight that is drawn.
+        vmax: the weight that has the last colour; None: the largest weight that is drawn, or on a logarithmic scale of
+            nearly equal weights a little more.
         numbers: whether a figure writes them into its cells where there is room.
         log: whether equal factors are equal steps of colour; None: in pooled maps, whose weights differ by orders of
             magnitude.
@@ -56,15 +60,21 @@ class Look:
         if not (self.log or (self.log is None and any(m.is_pooled for m in maps))):
             return Scale(self.cmap, 0.0, largest)
         weights = np.concatenate([_positive(m) for m in maps])
-        low = float(np.quantile(weights, _DARKEST)) if weights.size else 0.0
-        return Scale(self.cmap, min(max(low, largest * _LEAST_SHARE), largest / 2), largest, log=True)
+        share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
+        low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
+        if low * _LEAST_RANGE > largest:
+            middle = math.sqrt(min(share, 1.0)) * largest
+            largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
+            low = largest / _LEAST_RANGE
+        return Scale(self.cmap, low, largest, log=True)
 
 
 def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row of a masked map does not count: its one key has it all."""
-    weights, kind = attention_map.weights, attention_map.kind
-    chosen = weights[:, 1:] if kind == "masked" and weights.shape[1] > 1 else weights
-    return float(chosen.max())
+    """The largest weight; the first row of a masked map does not count if its one key, or cell, has it all."""
+    weights, hidden = attention_map.weights, hidden_cells(attention_map)
+    if hidden is None or weights.shape[1] == 1 or (attention_map.cells is not None and not hidden[0, 1:].all()):
+        return float(weights.max())
+    return float(weights[:, 1:].max())
 
 
 def _positive(attention_map: AttentionMap) -> NDArray[np.float32]:

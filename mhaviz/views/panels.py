@@ -1,14 +1,13 @@
 """One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, ScalingComparison
 from mhaviz.views.colours import BONE, DIVERGING, colours
-from mhaviz.views.pooling import pool_mass, pool_strongest
 
 
 @dataclass(frozen=True)
@@ -56,28 +55,12 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (rows, columns).
-
-    Attributes:
-        hidden: where a mask hides the key; no number is written there.
-        reduction: what becomes of values that have to share a cell of the picture: "mass", as in ``Cells``, or the
-            strongest of them.
-        heights: for "mass", how many queries each row stands for.
-    """
+    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written."""
 
     title: str
     values: NDArray[np.float32]
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
-    reduction: Literal["strongest", "mass"] = "strongest"
-    heights: NDArray[np.int64] | None = None
-
-    def pooled(self, rows: int, columns: int) -> NDArray[np.float32]:
-        """The values in so many cells, if that is fewer."""
-        if self.reduction == "mass":
-            heights = np.ones(len(self.values), np.int64) if self.heights is None else self.heights
-            return pool_mass(self.values, heights, rows, columns)
-        return pool_strongest(self.values, rows, columns)
 
     def text(self, row: int, column: int) -> str:
         """The number in a cell."""
@@ -97,13 +80,13 @@ def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     """A panel for every head."""
     hidden = hidden_cells(attention_map)
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
-    by_mass = attention_map.is_pooled and attention_map.edges.reduction == "mass"
-    heights = np.diff(attention_map.edges.query_edges) if by_mass else None
-    reduction: Literal["strongest", "mass"] = "mass" if by_mass else "strongest"
-    return [
-        Panel(f"head {head}", a, scale, hidden, reduction, heights)
-        for head, a in zip(attention_map.heads, weights, strict=True)
-    ]
+    return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
+
+
+def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
+    """Whether values lie below the scale, and above it."""
+    values = [panel.values for panel in panels]
+    return any(bool((v < scale.low).any()) for v in values), any(bool((v > scale.high).any()) for v in values)
 
 
 def hidden_cells(attention_map: AttentionMap) -> NDArray[np.bool_] | None:

@@ -1,7 +1,6 @@
 """A map made small enough for a picture, in which the strongest cells still show."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,37 +39,32 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
     return np.where(-lowest > highest, lowest, highest)
 
 
-def pool_mass(weights: NDArray[np.float32], heights: NDArray[np.int64], rows: int, columns: int) -> NDArray[np.float32]:
-    """The mean over the queries of each cell of the weight that goes to its keys, if that is fewer cells.
-
-    weights (…, rows of cells, columns of cells), heights: how many queries each row stands for; rows, columns: see
-    ``even_edges``. A cell of which all is hidden, NaN, stays so.
-    """
-    shown: NDArray[Any] = np.nan_to_num(weights)
-    hidden = np.isnan(weights)
-    if weights.shape[-1] > columns:
-        edges = even_edges(weights.shape[-1], columns)[:-1]
-        shown = np.add.reduceat(shown, edges, axis=-1)
-        hidden = np.logical_and.reduceat(hidden, edges, axis=-1)
-    if weights.shape[-2] > rows:
-        edges = even_edges(weights.shape[-2], rows)[:-1]
-        queries = np.add.reduceat(heights, edges)
-        shown = np.add.reduceat(shown * heights[:, None], edges, axis=-2) / queries[:, None]
-        hidden = np.logical_and.reduceat(hidden, edges, axis=-2)
-    return np.where(hidden, np.float32(np.nan), shown).astype(np.float32)
-
-
 def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
     """The map in at most so many equally large cells, by its own rule; of single weights the largest stays."""
-    weights, cells = attention_map.weights, attention_map.edges
-    q_cells, k_cells = even_edges(weights.shape[1], rows), even_edges(weights.shape[2], columns)
-    if cells.reduction == "mass" and not cells.are_tokens:
-        pooled = pool_mass(weights, np.diff(cells.query_edges), rows, columns)
+    m, cells = attention_map, pooled_cells(attention_map, rows, columns)
+    if cells is m.edges:
+        return m
+    q_cells, k_cells = even_edges(m.weights.shape[1], rows)[:-1], even_edges(m.weights.shape[2], columns)[:-1]
+    if cells.reduction == "max":
+        weights = np.maximum.reduceat(np.maximum.reduceat(m.weights, q_cells, axis=-2), k_cells, axis=-1)
     else:
-        pooled = np.maximum.reduceat(weights, q_cells[:-1], axis=-2)
-        pooled, cells = np.maximum.reduceat(pooled, k_cells[:-1], axis=-1), replace(cells, reduction="max")
-    edges = Cells(cells.query_edges[q_cells], cells.key_edges[k_cells], cells.reduction)
-    return replace(attention_map, weights=pooled, cells=edges)
+        queries = np.diff(m.edges.query_edges)[:, None]
+        of_keys = np.add.reduceat(m.weights, k_cells, axis=-1)
+        weights = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
+    return replace(m, weights=weights.astype(np.float32), cells=cells)
+
+
+def pooled_cells(attention_map: AttentionMap, rows: int, columns: int) -> Cells:
+    """Those of ``pool_map``: those of the map, or several of them in one."""
+    cells = attention_map.edges
+    n_rows, n_columns = attention_map.weights.shape[1:]
+    if rows >= n_rows and columns >= n_columns:
+        return cells
+    return Cells(
+        cells.query_edges[even_edges(n_rows, rows)],
+        cells.key_edges[even_edges(n_columns, columns)],
+        "max" if cells.are_tokens else cells.reduction,
+    )
 
 
 def _pool(choose: np.ufunc, values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

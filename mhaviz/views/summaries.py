@@ -22,8 +22,9 @@ def summary_headings(summary: MapSummary) -> tuple[str, ...]:
 
 def summary_notes(summary: MapSummary) -> str:
     """What the columns mean."""
+    queries = "query" if summary.queries == 1 else "queries"
     return (
-        f"means over {summary.queries:,} queries; entropy in nats and as a share of that of equal weights; "
+        f"means over {summary.queries:,} {queries}; entropy in nats and as a share of that of equal weights; "
         f"within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, a share "
         f"of all; farthest: of each query's first key, if it has {summary.strong:g} or more"
     )

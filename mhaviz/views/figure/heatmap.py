@@ -1,13 +1,15 @@
-"""Attention weights as a figure: a mosaic of heads for every sentence, one scale for all."""
+"""Attention weights as a figure: a mosaic of heads for every sentence, one scale for all that can share one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention
-from mhaviz.views.captions import reading_text
+from mhaviz.records import Attention, AttentionMap
+from mhaviz.views.captions import part_text, reading_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.long_mosaic import decide_long_mosaic
+from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     MARGIN,
     MOST_PIXELS,
@@ -19,66 +21,138 @@ from mhaviz.views.figure.sheet import (
     text_width,
     title_width,
 )
+from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import head_panels
+from mhaviz.views.panels import Scale, head_panels, values_beyond
+from mhaviz.views.pooling import pool_map, pooled_cells
+from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
+_OVER_TABLE = 0.2
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
+_TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
+_LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 
 
 def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
-    """Draw every map of the record, with its title, on one sheet.
+    """Draw every map of the record, with its title and its summary, on one sheet.
 
     Raises:
         ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
     """
     look = look or Look()
-    lettering = Lettering.covering(token for m in attention.maps for token in {*m.queries, *m.keys})
-    layouts, size, dpi = _decide(attention, lettering, look)
+    lettering = Lettering.covering(text for m in attention.maps for text in _texts(m))
+    blocks, size, dpi = _decide(attention, lettering, look)
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
         sheet.notices.append(fewer_pixels_notice(dpi, look.dpi))
-    scale = look.weight_scale(attention.maps)
+    scales = _scales(attention, look)
     y = MARGIN
-    for attention_map, layout in zip(attention.maps, layouts, strict=True):
-        sheet.title(y + 0.1, attention_map.kind, attention_map.queries, attention_map.keys)
+    for block in blocks:
+        m, layout, scale = block.map, block.layout, scales[block.map.edges.reduction]
+        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
         y += _TITLE_HEIGHT
-        draw_mosaic(sheet, MARGIN, y, layout, head_panels(attention_map, scale))
+        panels = head_panels(m if m.cells is None else pool_map(m, layout.q_cells, layout.k_cells), scale)
+        draw_mosaic(sheet, MARGIN, y, layout, panels)
         _, top = layout.tile(0)
         scale_height = min(max(layout.tile_height, 0.6), 2.5)
-        draw_scale(sheet, MARGIN + layout.width + 0.15, y + top, scale_height, scale, "weight")
-        y += layout.height + _BETWEEN
-    sheet.foot(attention.source.footnote, _remark(attention, layouts))
+        name = "weight, log" if scale.log else "weight"
+        x = MARGIN + layout.width + 0.15
+        beyond = values_beyond(panels, scale) if m.cells is not None else (False, False)
+        draw_scale(sheet, x, y + top, scale_height, scale, name, beyond)
+        if block.table:
+            if block.table.card:
+                draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, y + top, block.table.width)
+            else:
+                draw_summary(sheet, block.table, MARGIN, y + layout.height + _OVER_TABLE, block.width)
+        y += block.height + _BETWEEN
+    sheet.foot(attention.source.footnote, _remark(attention, blocks))
     return sheet
 
 
-def _remark(attention: Attention, layouts: Sequence[MosaicLayout]) -> str:
-    return reading_text(attention, next((layout.pooled for layout in layouts if layout.pooled), ""))
+@dataclass(frozen=True)
+class _Block:
+    """A map, its mosaic, and the table beside a single head or under several."""
+
+    map: AttentionMap
+    layout: MosaicLayout
+    table: SummaryTable | None
+
+    @property
+    def width(self) -> float:
+        """In inches, the scale included."""
+        mosaic = self.layout.width + 0.15 + _SCALE_WIDTH
+        if self.table is None:
+            return mosaic
+        if self.table.card:
+            return mosaic + _BETWEEN + self.table.full_width
+        return max(mosaic, self.table.width)
+
+    @property
+    def height(self) -> float:
+        """In inches, without the title."""
+        if self.table is None:
+            return self.layout.height
+        if self.table.card:
+            return max(self.layout.height, self.layout.tile(0)[1] + self.table.height(0))
+        return self.layout.height + _OVER_TABLE + self.table.height(self.width)
 
 
-def _decide(
-    attention: Attention, lettering: Lettering, look: Look
-) -> tuple[list[MosaicLayout], tuple[float, float], int]:
+def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
+    """One for all maps of a reduction: the ranges of means and of largest weights differ."""
+    reductions = {m.edges.reduction for m in attention.maps}
+    return {r: look.weight_scale(m for m in attention.maps if m.edges.reduction == r) for r in reductions}
+
+
+def _texts(m: AttentionMap) -> Iterator[str]:
+    """What is written of a map: of a long one it is not all tokens."""
+    for side in (m.queries, m.keys):
+        if m.cells is None or len(side) <= 2 * _TITLE_TOKENS:
+            yield from set(side)
+        else:
+            yield from {*side[:_TITLE_TOKENS], *side[-_TITLE_TOKENS:]}
+    if m.summary:
+        yield from (text for row in summary_rows(m, m.summary, str) for text in row)
+
+
+def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
+    pooled = next((b.layout.pooled for b in blocks if b.map.cells is None and b.layout.pooled), "")
+    drawn = [pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks if b.map.cells is not None]
+    return reading_text(attention, pooled, drawn)
+
+
+def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[list[_Block], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
     maps, footnote, dpi = attention.maps, attention.source.footnote, look.dpi
-    title = max(title_width(m.kind, m.queries, m.keys, lettering) for m in maps)
+    title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in maps)
+    tables = [decide_summary(m, lettering) for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
-        decide = partial(decide_mosaic, stacked=len(maps), numbers=look.numbers)
-        layouts = [decide(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns) for m in maps]
+        layouts = [_layout(m, lettering, look, dpi, len(maps)) for m in maps]
+        blocks = [_Block(*parts) for parts in zip(maps, layouts, tables, strict=True)]
+        remark = _remark(attention, blocks)
         width = 2 * MARGIN + max(
-            max(layout.width for layout in layouts) + 0.15 + _SCALE_WIDTH,
+            max(block.width for block in blocks),
             min(title, _WIDEST_TITLE),
             text_width(footnote, SMALL),
-            text_width(_remark(attention, layouts), SMALL),
+            text_width(remark, SMALL),
         )
-        height = sum(_TITLE_HEIGHT + layout.height + _BETWEEN for layout in layouts)
-        height += foot_height(width, footnote, _remark(attention, layouts)) + 2 * MARGIN
+        height = sum(_TITLE_HEIGHT + block.height + _BETWEEN for block in blocks)
+        height += foot_height(width, footnote, remark) + 2 * MARGIN
         size = snap(width, dpi), snap(height, dpi)
         if max(size) * dpi <= MOST_PIXELS:
-            return layouts, size, dpi
+            return blocks, size, dpi
         dpi = min(int(MOST_PIXELS / max(size)), dpi - 1)
     raise ArgumentError(
         f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(maps)} maps of up to "
         f"{max(len(m.heads) for m in maps)} heads; draw fewer sentences or heads at a time, or save them as data"
     )
+
+
+def _layout(m: AttentionMap, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
+    if m.cells is None:
+        decide = partial(decide_mosaic, stacked=stacked, numbers=look.numbers)
+        return decide(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns)
+    numbers = look.numbers and float(m.weights.max()) >= _LEAST_NUMBER
+    room = MOST_WIDTH - 2 * MARGIN - 0.15 - _SCALE_WIDTH
+    return decide_long_mosaic(m, lettering, dpi, look.columns, room, stacked, numbers)

@@ -53,9 +53,12 @@ class Lettering:
             escape(c) if c in self.missing else "" if ord(c) in _VARIATION_SELECTORS else c for c in visible(text)
         )
 
-    def labels(self, tokens: Sequence[str]) -> tuple[str, ...]:
-        """One label a token: fit to be shown, cut where it is long, repeated ones told apart by their position."""
-        suffixes = position_suffixes(tokens)
+    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
+        """One label a token: fit to be shown, cut where it is long, repeated ones told apart by their position.
+
+        ``start``: the position of the first.
+        """
+        suffixes = position_suffixes(tokens, start=start)
         return tuple(cut(self.shown(t), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
 
     @property

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -10,16 +11,17 @@ import numpy as np
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.rulers import Ruler, draw_ruler
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges
+from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
-_GAP, _TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
+GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class MosaicLayout:
         query_every, key_every: label every how many-th token.
         left, bottom: room for the labels of the queries and of the keys.
         turned: whether the labels of the keys stand upright.
-        query_labels, key_labels: one a token.
+        query_labels, key_labels: one a token; none where positions are shown instead.
+        query_ruler, key_ruler: positions along the axes of long maps.
         gap: between two tiles of a row.
     """
 
@@ -54,7 +57,9 @@ class MosaicLayout:
     turned: bool
     query_labels: tuple[str, ...]
     key_labels: tuple[str, ...]
-    gap: float = _GAP
+    query_ruler: Ruler | None = None
+    key_ruler: Ruler | None = None
+    gap: float = GAP
 
     @property
     def tile_width(self) -> float:
@@ -74,7 +79,7 @@ class MosaicLayout:
     @property
     def height(self) -> float:
         """Of all tiles, titles and labels."""
-        return self.rows * (_TITLE + self.tile_height + _GAP) - _GAP + self.bottom
+        return self.rows * (TILE_TITLE + self.tile_height + GAP) - GAP + self.bottom
 
     @property
     def pooled(self) -> str:
@@ -85,7 +90,7 @@ class MosaicLayout:
         """The top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
         x = self.left + column * (self.tile_width + self.gap)
-        return x, _TITLE + row * (_TITLE + self.tile_height + _GAP)
+        return x, TILE_TITLE + row * (TILE_TITLE + self.tile_height + GAP)
 
     def spread(self, pitch: float) -> "MosaicLayout":
         """The same, but with tiles that begin at least ``pitch`` inches apart in a row: room to write over them."""
@@ -105,33 +110,32 @@ def decide_mosaic(
     least_tile: float = 0.3,
     stacked: int = 1,
     numbers: bool = True,
+    starts: tuple[int, int] = (0, 0),
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these tokens, their cells on whole pixels.
 
     The mosaic keeps to ``most_width`` and ``most_height`` inches as long as no side of a tile falls below
     ``least_tile``. ``text_length``: characters of the longest number in a cell. ``stacked``: how many such mosaics
-    share the page, one above the other. ``numbers``: write them into cells that have room.
+    share the page, one above the other. ``numbers``: write them into cells that have room. ``starts``: the positions of
+    the first query and the first key.
     """
     q_length, k_length = len(queries), len(keys)
-    query_labels, key_labels = lettering.labels(queries), lettering.labels(keys)
-
-    def widest(labels: Sequence[str], size: float) -> float:
-        return max(text_width(label, size, lettering.families) for label in labels) + 0.06
-
+    query_labels, key_labels = lettering.labels(queries, starts[0]), lettering.labels(keys, starts[1])
+    widest = partial(widest_label, lettering)
     height, width = _ideal_cell(q_length, k_length)
     if columns is None:
-        tile = k_length * width + _GAP, stacked * (q_length * height + _GAP + _TITLE)
-        columns = _choose_columns(n_tiles, *tile, most_width)
+        tile = k_length * width + GAP, stacked * (q_length * height + GAP + TILE_TITLE)
+        columns = choose_columns(n_tiles, *tile, most_width)
     columns = min(columns, n_tiles)
     rows = -(-n_tiles // columns)
-    beside = (most_width - widest(query_labels, _label_size(height)) + _GAP) / columns - _GAP
-    below = (most_height - widest(key_labels, _label_size(width))) / rows - _TITLE - _GAP
+    beside = (most_width - widest(query_labels, label_size(height)) + GAP) / columns - GAP
+    below = (most_height - widest(key_labels, label_size(width))) / rows - TILE_TITLE - GAP
     shrink = min(1.0, max(beside, least_tile) / (k_length * width), max(below, least_tile) / (q_length * height))
     q_cells, height = whole_pixels(q_length, height * shrink, dpi)
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
-    size = _label_size(min(query_pitch, key_pitch))
+    size = label_size(min(query_pitch, key_pitch))
     query_every = every(q_length, int(q_length * query_pitch * POINTS / (size * 1.05)))
     key_every = every(k_length, int(k_length * key_pitch * POINTS / (size * 1.05)))
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
@@ -157,7 +161,13 @@ def decide_mosaic(
     )
 
 
-def _label_size(pitch: float) -> float:
+def widest_label(lettering: Lettering, labels: Sequence[str], size: float) -> float:
+    """Room for the widest of these labels, in inches."""
+    return max(text_width(label, size, lettering.families) for label in labels) + 0.06
+
+
+def label_size(pitch: float) -> float:
+    """The font size of labels that are so many inches apart."""
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
 
 
@@ -173,12 +183,16 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     for (left, top), panel in zip(corners, panels, strict=True):
-        pooled = panel.pooled(layout.q_cells, layout.k_cells)
+        pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
         image.set_label(panel.title)
-        title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * _GAP)
+        title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
-    sheet.frames([(left, top, layout.tile_width, layout.tile_height) for left, top in corners])
+    tiles = [(left, top, layout.tile_width, layout.tile_height) for left, top in corners]
+    if layout.query_ruler or layout.key_ruler:
+        sheet.frames_around(tiles)
+    else:
+        sheet.frames(tiles)
     if layout.value_size:
         _write_values(sheet, layout, corners, panels, layout.value_size)
     _write_labels(sheet, layout, corners)
@@ -194,20 +208,42 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
 
 
 def draw_scale(
-    sheet: Sheet, x: float, y: float, height: float, scale: Scale, name: str, open_ends: bool = False
+    sheet: Sheet,
+    x: float,
+    y: float,
+    height: float,
+    scale: Scale,
+    name: str,
+    open_ends: tuple[bool, bool] = (False, False),
 ) -> None:
-    """An upright colour bar with its ends, its middle and its name; ``open_ends``: some values lie beyond."""
+    """An upright colour bar with its ends, its middle, or the powers of ten between them, and its name.
+
+    ``open_ends``: whether some values lie below, and above.
+    """
     width = snap(0.12, sheet.dpi)
     x, y, height = snap(x, sheet.dpi), snap(y, sheet.dpi), snap(height, sheet.dpi)
     gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
     sheet.image(x, y, width, height, gradient, scale).set_label(f"scale of {name}")
     sheet.frames([(x, y, width, height)])
-    places: tuple[tuple[float, Literal["top", "center", "bottom"]], ...] = ((0, "top"), (0.5, "center"), (1, "bottom"))
-    for share, vertical in places:
-        value = scale.value(1 - share)
-        beyond = {"top": "≥ ", "bottom": "≤ "}.get(vertical, "") if open_ends else ""
-        sheet.write(x + width + 0.05, y + share * height, f"{beyond}{value:.3g}", SMALL, vertical=vertical)
+    low, high = ("≤ " if open_ends[0] else ""), ("≥ " if open_ends[1] else "")
+    labels: list[tuple[float, Literal["top", "center", "bottom"], str]] = [
+        (0, "top", f"{high}{scale.value(1):.3g}"),
+        *((1 - share, "center", f"{scale.value(share):.3g}") for share in _between(scale, height)),
+        (1, "bottom", f"{low}{scale.value(0):.3g}"),
+    ]
+    for place, vertical, text in labels:
+        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
+
+
+def _between(scale: Scale, height: float) -> list[float]:
+    """Where along a scale of so many inches the numbers between its ends stand."""
+    if not scale.log:
+        return [0.5]
+    clear = 0.25 / height  # of the ends' own numbers
+    powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
+    shares = [float(share) for share in scale.shares(10.0**powers)]
+    return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
 def _ideal_cell(q_length: int, k_length: int) -> tuple[float, float]:
@@ -224,16 +260,21 @@ def _ideal_side(length: int) -> float:
     return max(2.8 / length, 0.1) if length <= 60 else 6 / length
 
 
-def _choose_columns(n_tiles: int, width: float, height: float, most_width: float) -> int:
-    """The number of columns that makes the page most like a slide, 3 : 2, with few empty places."""
+def choose_columns(
+    n_tiles: int, width: float, height: float, most_width: float, most: int | None = None, empty: float = 6.0
+) -> int:
+    """The number of columns, up to ``most``, that makes the page most like a slide, 3 : 2, with few empty places.
+
+    ``empty``: how much worse the page would be if all its places were.
+    """
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)
         shape = abs(math.log(columns * width / (rows * height) / 1.5))
         too_wide = max(math.log(columns * width / most_width), 0)
-        return shape + 0.3 * too_wide + 6 * (rows * columns - n_tiles) / n_tiles
+        return shape + 0.3 * too_wide + empty * (rows * columns - n_tiles) / n_tiles
 
-    return min(range(1, n_tiles + 1), key=distance)
+    return min(range(1, min(n_tiles, most or n_tiles) + 1), key=distance)
 
 
 def _write_values(
@@ -262,10 +303,14 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
+        if layout.query_ruler:
+            draw_ruler(sheet, layout.query_ruler, left, top)
         for place, label in thinned(layout.query_labels, layout.query_every, layout.q_cells):
             sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=INK)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
+        if layout.key_ruler:
+            draw_ruler(sheet, layout.key_ruler, left, top + layout.tile_height)
         for place, label in thinned(layout.key_labels, layout.key_every, layout.k_cells):
             at = left + place * layout.cell_width
             if layout.turned:

@@ -159,7 +159,7 @@ def _draw_stages(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts,
             sheet.write(x, middle, name, BODY)
             sheet.write(x + min(parts.room, _PITCH - _BESIDE), middle, number, BODY, align="right")
     x, bar = MARGIN + parts.right + 0.2, min(max(layout.tile_height, 0.6), 2.5)
-    draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score", open_ends=True)
+    draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score", open_ends=(True, True))
     draw_scale(sheet, x, top + layout.tile(4)[1], bar, weights, "weight")
     return top + layout.height + parts.under
 

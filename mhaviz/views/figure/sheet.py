@@ -42,6 +42,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
+_FRAME = 0.5  # points
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
 
@@ -125,9 +126,11 @@ class Sheet(Figure):
             usetex=False,
         )
 
-    def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE) -> None:
-        """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
-        self.heading(y, _titles(kind, queries, keys, self.lettering), size)
+    def title(
+        self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE, part: str = ""
+    ) -> None:
+        """The kind of attention, ``part`` and the sentence, or the pair, as far as the sheet is wide."""
+        self.heading(y, _titles(kind, queries, keys, self.lettering, part), size)
 
     def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
         """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
@@ -166,12 +169,27 @@ class Sheet(Figure):
         self.page.add_image(image)
         return image
 
+    def frames_around(self, rectangles: Sequence[tuple[float, float, float, float]]) -> None:
+        """``frames`` that cover nothing of what is in them, where a cell may be as thin as a line.
+
+        Agg draws a line of an odd number of pixels from the pixel boundary on, one of an even number on both its sides.
+        """
+        pixels = max(round(_FRAME / POINTS * self.dpi), 1)
+        out, before = pixels / 2 / self.dpi, pixels % 2 / 2 / self.dpi
+        self.frames([(x - out - before, y - out - before, w + 2 * out, h + 2 * out) for x, y, w, h in rectangles])
+
     def frames(
-        self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = 0.5
+        self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = _FRAME
     ) -> None:
         """Thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line), autolim=False)
+
+    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
+        """Thin straight lines, (x, y, x, y) from end to end, and no farther."""
+        lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
+        marks = LineCollection(lines, colors=colour, linewidths=_FRAME, capstyle="butt")
+        self.page.add_collection(marks, autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
         """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
@@ -219,13 +237,17 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> float:
+def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str = "") -> float:
     """Inches that a title would take if there were room for all of it."""
-    return text_width(_titles(kind, queries, keys, lettering)(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
+    titles = _titles(kind, queries, keys, lettering, part)
+    return text_width(titles(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
 
 
-def _titles(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering) -> Callable[[int], str]:
-    return lambda cells: pair_title(kind, queries, keys, cells, shown=lettering.shown)
+def _titles(
+    kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str
+) -> Callable[[int], str]:
+    shown = cache(lettering.shown)  # many lengths are tried, and tokens may be long
+    return lambda cells: pair_title(kind, queries, keys, cells, shown=shown, part=part)
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -15,7 +15,7 @@ from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges
+from mhaviz.views.pooling import cell_edges, pool_strongest
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -244,7 +244,7 @@ class _Cells:
 
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
         self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
-        self._values = panel.pooled(layout.rows, layout.columns)
+        self._values = pool_strongest(panel.values, layout.rows, layout.columns)
         self._colours = panel.scale.colours(self._values)
         self._dark_text = needs_dark_text(self._colours)
 

@@ -31,7 +31,7 @@ class HeatmapView:
         ascii_only = not Abilities.of(console, options).unicode
         if any(m.cells is not None for m in self.attention.maps):
             yield from self._parts(console, options)
-            yield Text(reading_text(self.attention, with_cells=False), DIM)
+            yield Text(reading_text(self.attention, drawn=()), DIM)
         else:
             scale = self.look.weight_scale(self.attention.maps)
             for attention_map in self.attention.maps:
