@@ -11,6 +11,7 @@ GALLERY = Path(__file__).parent / "gallery"
 SENTENCE = "I wonder what will come next!"
 DEPOSIT = "I am going to deposit my money at the bank"
 TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation"]
+BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
 
 PICTURES: dict[str, list[str]] = {
@@ -25,6 +26,8 @@ PICTURES: dict[str, list[str]] = {
         *CPU,
     ],
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
+    "long.png": ["heatmap", *BOTTLES, *CPU],
+    "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
     "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],

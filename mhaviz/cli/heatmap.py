@@ -9,7 +9,14 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
-from mhaviz.cli.sentences import quotes_notice, read_sentences, require_at_most, require_some, require_words
+from mhaviz.cli.sentences import (
+    lines_notice,
+    quotes_notice,
+    read_sentences,
+    require_at_most,
+    require_some,
+    require_words,
+)
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -92,4 +99,4 @@ def heatmap(
 
         return HeatmapView(attention, look)
 
-    delivery.deliver(attention, draw, view, notice=quotes_notice(sentences))
+    delivery.deliver(attention, draw, view, notice=quotes_notice(sentences) or lines_notice(file, whole, texts))

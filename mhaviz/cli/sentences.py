@@ -8,6 +8,8 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.tokens import tokenize
 from mhaviz.views.labels import cut, visible
 
+_MANY = 20  # sentences; few people want a picture of each
+
 
 def read_sentences(arguments: Sequence[str] | None, file: Path | None, whole: bool = False) -> list[str]:
     """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
@@ -55,6 +57,13 @@ def quotes_notice(arguments: Sequence[str] | None) -> str | None:
     if not arguments or not _forgot_quotes(arguments):
         return None
     return f"drew {len(arguments)} sentences of one word each; if they are one sentence, put it in quotes"
+
+
+def lines_notice(file: Path | None, whole: bool, sentences: Sequence[str]) -> str | None:
+    """A hint for whoever wanted one picture of a text, and got one of each line."""
+    if file is None or whole or len(sentences) <= _MANY:
+        return None
+    return f"drew {len(sentences):,} sentences, one a line; --whole reads a file as one input"
 
 
 def _forgot_quotes(sentences: Sequence[str]) -> bool:

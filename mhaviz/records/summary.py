@@ -29,7 +29,7 @@ class HeadSummary:
         uniform_entropy: what it would be if every query gave the same weight to each key that it sees.
         sinks: the keys that get the most weight, the strongest first.
         local: the mean weight that a query gives to keys near its own position; None in source-target attention.
-        strongest: the largest weight of all.
+        strongest: the largest weight of all, but of a query that sees a single key, which must have all of it.
         farthest: of the queries that give a strong weight to their first key, the one that has it farthest away; None
             if there is none, and in source-target attention.
     """

@@ -201,7 +201,7 @@ def _summary(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> Map
             uniform_entropy=float(np.log(seen[seen > 0]).mean()),
             sinks=_sinks(received[h]),
             local=None if local is None else float(local[h, seen > 0].mean()),
-            strongest=_strongest(queries, keys[h, :, 0], weights[h, :, 0]),
+            strongest=_strongest(queries, keys[h, :, 0], weights[h, :, 0], seen),
             farthest=None if local is None else _farthest(queries, keys[h, :, 0], weights[h, :, 0]),
         )
         for h in range(len(inputs.heads))
@@ -215,9 +215,11 @@ def _sinks(received: NDArray[np.float32]) -> tuple[Sink, ...]:
     return tuple(Sink(int(key), float(received[key])) for key in order if received[key] > 0)
 
 
-def _strongest(queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32]) -> Link:
-    """queries, the first key of each and its weight: (queries,)"""
-    i = int(weights.argmax())
+def _strongest(
+    queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32], seen: NDArray[np.int64]
+) -> Link:
+    """queries, the first key of each, its weight, and how many keys they see: (queries,)"""
+    i = int(np.where((seen > 1) | (seen.max() == 1), weights, -1.0).argmax())
     return Link(int(queries[i]), int(keys[i]), float(weights[i]))
 
 

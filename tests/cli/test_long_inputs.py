@@ -207,6 +207,12 @@ def test_whole_needs_something_to_read(mhaviz, book):
     assert mhaviz("heatmap", "--file", "blank.txt", "--whole").status == 1
 
 
+def test_many_lines_come_with_a_hint(mhaviz, book):
+    (book / "lines.txt").write_text("a b\n" * 21)
+    assert "drew 21 sentences, one a line; --whole reads" in mhaviz("heatmap", "--file", "lines.txt", *SMALL).err
+    assert not mhaviz("heatmap", "--file", "lines.txt", "--whole", *SMALL).err
+
+
 OPTIONS = [
     ["--pool", "max"],
     ["--size", "64"],
