@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes, check_window
-from mhaviz.layer.cells import cell_edges, even_cells
+from mhaviz.maps.attention_map import Window, attention_map, check_window
+from mhaviz.maps.pooled_map import PooledMap
+from mhaviz.maps.walk import blocks_bytes
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -24,6 +25,7 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
+from mhaviz.records.cells import cell_edges, even_cells
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -129,8 +131,8 @@ def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
 def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
     q0, q1, k0, k1 = pooling.window_of(inputs)
-    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)).numpy() + q0
-    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)).numpy() + k0
+    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)) + q0
+    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)) + k0
     cells = Cells(query_edges, key_edges)
     reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
     return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
@@ -149,8 +151,9 @@ def bytes_needed(inputs: MapInputs, pooling: Pooling) -> int:
         cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
         of_each_query = 6 * (one.query.shape[1] + one.key.shape[1]) * pooling.summary
         total += one.query.nbytes + one.key.nbytes + float32 * len(one.heads) * (cells + of_each_query)
-    longest = max(one.key.shape[1] for one in inputs.inputs)
-    return total + blocks_bytes(pooling.device, longest, pooling.size, pooling.summary, pooling.summary, pooling.memory)
+    _, k_length, d_key = max((one.key.shape for one in inputs.inputs), key=lambda shape: shape[1])
+    wanted = pooling.summary, pooling.summary, pooling.memory
+    return total + blocks_bytes(pooling.device, k_length, d_key, pooling.size, *wanted)
 
 
 def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:

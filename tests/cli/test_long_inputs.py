@@ -165,12 +165,12 @@ def test_a_long_run_is_announced(mhaviz, book, monkeypatch, seconds, announced):
 
 
 def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
-    from mhaviz.layer import attention_map
+    from mhaviz.maps import walk
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attention_map.HeadBlocks, "sums", interrupt)
+    monkeypatch.setattr(walk.HeadBlocks, "sums", interrupt)
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.png", "-q")
     assert result.status == 130
     assert result.err == "mhaviz: interrupted\n"
