@@ -191,17 +191,23 @@ def safetensors_bytes(attention: Attention) -> bytes:
     """One float32 tensor a map; all but the weights as JSON text under the metadata key ``mhaviz``."""
     from safetensors.numpy import save
 
-    tensors: dict[str, NDArray[Any]] = {tensor_name(m): np.ascontiguousarray(m.weights) for m in attention.maps}
+    arrays = (np.ascontiguousarray(m.weights) for m in attention.maps)
+    tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(attention), arrays, strict=True))
     metadata = _head(attention.source) | {"maps": [_describe(m) for m in attention.maps]}
     return save(tensors, {"mhaviz": "".join(_pieces(metadata))})
 
 
-def tensor_name(attention_map: AttentionMap) -> str:
-    """ "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "….max" of largest weights."""
-    name = f"layer.{attention_map.layer}.{attention_map.kind}"
-    if attention_map.edges.reduction == "max":
-        name += ".max"
-    return name if attention_map.sentence is None else f"sentence.{attention_map.sentence}.{name}"
+def tensor_names(attention: Attention) -> list[str]:
+    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
+
+    Where there are maps by both reductions, that of the largest weights ends in ".max".
+    """
+    names: list[str] = []
+    for m in attention.maps:
+        name = f"layer.{m.layer}.{m.kind}"
+        name = name if m.sentence is None else f"sentence.{m.sentence}.{name}"
+        names.append(f"{name}.max" if name in names and m.edges.reduction == "max" else name)
+    return names
 
 
 def _head(source: Source) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.captions import cells_text, map_title, reading_text
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.panels import Scale, head_panels, scale_group, values_beyond
 from mhaviz.views.pooling import pool_map
 from mhaviz.views.terminal.grid import BOLD, DIM, LEGEND_UP_TO, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -29,7 +29,7 @@ class HeatmapView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
-        if any(m.cells is not None for m in self.attention.maps):
+        if any(m.cells is not None or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
             yield Text(reading_text(self.attention, drawn=()), DIM)
         else:
@@ -54,12 +54,13 @@ class HeatmapView:
             pool_map(m, layout.rows, layout.columns) if layout else m for m, layout in zip(maps, layouts, strict=True)
         ]
         for attention_map, drawn, layout in zip(maps, on_screen, layouts, strict=True):
-            alike = [i for i, m in enumerate(maps) if m.edges.reduction == attention_map.edges.reduction]
+            alike = [i for i, m in enumerate(maps) if scale_group(m) == scale_group(attention_map)]
             log = any(maps[i].is_pooled for i in alike) if self.look.log is None else self.look.log
             scale = replace(self.look, log=log).weight_scale(on_screen[i] for i in alike)
             yield _title(attention_map, options.max_width, not abilities.unicode)
             yield LongGrid(drawn, scale, layout) if layout else _token_grid(drawn, scale)
-            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)))
+            beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)
+            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
             yield Segment.line()
