@@ -119,7 +119,9 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
     pooled = next((b.layout.pooled for b in blocks if b.map.cells is None and b.layout.pooled), "")
-    drawn = [pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks if b.map.cells is not None]
+    drawn = [
+        b.map.edges if b.map.cells is None else pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks
+    ]
     return reading_text(attention, pooled, drawn)
 
 
