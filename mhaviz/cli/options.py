@@ -89,7 +89,7 @@ PoolOption = Annotated[
     typer.Option(
         "--pool",
         help="mass: a cell is the mean over its queries of their weight on its keys; max: the largest weight in it. "
-        "[default: mass]",
+        "\\[default: mass]",
         rich_help_panel=_LONG,
     ),
 ]
@@ -109,7 +109,7 @@ Summary = Annotated[
     bool | None,
     typer.Option(
         "--summary/--no-summary",
-        help="What each head does, in numbers; in --json too. [default: of inputs longer than --size]",
+        help="What each head does, in numbers; in --json too. \\[default: of inputs longer than --size]",
         rich_help_panel=_LONG,
     ),
 ]
@@ -118,7 +118,7 @@ Memory = Annotated[
     typer.Option(
         metavar="BYTES",
         help="What weights, or else the blocks of a pooled map, may take beside inputs and program, such as 2GiB; less "
-        "is slower. [default: a quarter of what is free]",
+        "is slower. \\[default: a quarter of what is free]",
         rich_help_panel=_LONG,
     ),
 ]
@@ -137,12 +137,14 @@ Cmap = Annotated[str, typer.Option(help="A matplotlib colormap for the weights."
 Vmax = Annotated[
     str,
     typer.Option(
-        metavar="WEIGHT|auto", help="The weight with the last colour; auto: the largest.", rich_help_panel=_LOOK
+        metavar="WEIGHT|auto",
+        help="The weight with the last colour; auto: the largest, as in pooled maps and windows.",
+        rich_help_panel=_LOOK,
     ),
 ]
 LookScale = Annotated[
     ColourScale | None,
-    typer.Option("--scale", help="[default: log for pooled maps, else linear]", rich_help_panel=_LOOK),
+    typer.Option("--scale", help="\\[default: log for pooled maps, else linear]", rich_help_panel=_LOOK),
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]

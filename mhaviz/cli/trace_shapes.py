@@ -33,10 +33,10 @@ def trace_shapes(
     kind: options.KindOption = None,
     d_model: Annotated[
         int | None,
-        typer.Option("--d-model", help="Features of each token.  [default: 512; worked example: 8]"),
+        typer.Option("--d-model", help="Features of each token.  \\[default: 512; worked example: 8]"),
     ] = None,
     heads: Annotated[
-        int | None, typer.Option("--heads", help="Heads; they must divide d_model.  [default: 8; worked example: 4]")
+        int | None, typer.Option("--heads", help="Heads; they must divide d_model.  \\[default: 8; worked example: 4]")
     ] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",

@@ -250,6 +250,18 @@ def test_bad_input_is_one_line(mhaviz, book, options, status, message):
     assert [path.name for path in book.iterdir()] == ["book.txt"]
 
 
+def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = mhaviz("heatmap", "--help").out
+    for default in (
+        "mass",
+        "a quarter of what is free",
+        "of inputs longer than --size",
+        "log for pooled maps, else linear",
+    ):
+        assert f"[default: {default}]" in shown
+
+
 def test_whole_needs_something_to_read(mhaviz, book):
     assert "--whole reads a file as one input; add --file" in mhaviz("heatmap", "a b", "--whole").err
     (book / "blank.txt").write_text("\n ...\n")
