@@ -88,6 +88,18 @@ class AttentionMap:
         """``cells``, or a cell for every token."""
         return self.cells or Cells.of_tokens(len(self.queries), len(self.keys))
 
+    @property
+    def hidden(self) -> NDArray[np.bool_] | None:
+        """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
+        if self.kind != "masked":
+            return None
+        if self.cells is None:
+            q_length, k_length = self.weights.shape[1:]
+            return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
+        first_keys, last_queries = self.cells.key_edges[:-1], self.cells.query_edges[1:] - 1
+        hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
+        return hidden
+
     def _row(self, head: int) -> int:
         if head not in self.heads:
             raise ArgumentError(f"expected a head from 0 to {max(self.heads)}, got {head}")

@@ -78,7 +78,7 @@ class Panel:
 
 def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     """A panel for every head."""
-    hidden = hidden_cells(attention_map)
+    hidden = attention_map.hidden
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
     return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
 
@@ -87,18 +87,6 @@ def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
     """Whether values lie below the scale, and above it."""
     values = [panel.values for panel in panels]
     return any(bool((v < scale.low).any()) for v in values), any(bool((v > scale.high).any()) for v in values)
-
-
-def hidden_cells(attention_map: AttentionMap) -> NDArray[np.bool_] | None:
-    """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
-    if attention_map.kind != "masked":
-        return None
-    if attention_map.cells is None:
-        q_length, k_length = attention_map.weights.shape[1:]
-        return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
-    first_keys, last_queries = attention_map.cells.key_edges[:-1], attention_map.cells.query_edges[1:] - 1
-    hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
-    return hidden
 
 
 def scaling_panels(
