@@ -19,6 +19,7 @@ from mhaviz.cli.complexity import complexity
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
+from mhaviz.cli.show import show
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
@@ -46,6 +47,7 @@ for command in (
     complexity,
     train,
     report,
+    show,
 ):
     app.command(help=_joined(command.__doc__ or ""))(command)
 
