@@ -16,6 +16,7 @@ from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.complexity import complexity
+from mhaviz.cli.diff import diff
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
@@ -48,6 +49,7 @@ for command in (
     train,
     report,
     show,
+    diff,
 ):
     app.command(help=_joined(command.__doc__ or ""))(command)
 

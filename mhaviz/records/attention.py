@@ -13,6 +13,10 @@ from mhaviz.records.summary import MapSummary
 
 Kind = Literal["self", "masked", "cross"]
 
+ROUNDING = 2**-8
+"""How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
+that weights come in."""
+
 
 @dataclass(frozen=True)
 class AttentionMap:
@@ -77,6 +81,12 @@ class AttentionMap:
         rows = [self._row(head) for head in heads]
         summary = self.summary and replace(self.summary, heads=tuple(self.summary.heads[row] for row in rows))
         return replace(self, weights=self.weights[rows], heads=heads, summary=summary)
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
+        sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
+        return f"{sentence}layer {self.layer}, {self.kind}" + ", max" * (self.edges.reduction == "max")
 
     @property
     def is_pooled(self) -> bool:

@@ -13,13 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Attention, AttentionMap, Kind, Source
+from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_name
 from mhaviz.sources.bare_arrays import SUFFIXES, read_array, read_tensor, told
 from mhaviz.sources.json_rows import read_json
-
-ROUNDING = 2**-8
-"""How far a row's sum may be from 1: twice the largest relative error of bfloat16, the coarsest type of weights."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
         options = [f"--{name}" for name in ("name", "queries", "keys", "kind") if getattr(about, name) is not None]
         raise ArgumentError(f"{path} brings its own tokens and kinds; leave out {', '.join(options)}")
     for m in attention.maps:
-        _check_weights(m, path, _name(m, attention.maps))
+        _check_weights(m, path)
     return SavedMaps(attention, tuple(_sum_notice(attention.maps, path)), is_own)
 
 
@@ -196,9 +193,8 @@ def _labels(path: Path | None, option: str, length: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _check_weights(m: AttentionMap, path: Path, name: str) -> None:
+def _check_weights(m: AttentionMap, path: Path) -> None:
     """Raise MhavizError unless every number can be a weight."""
-    of_map = f" of {name}" if name else ""
     for head, weights in zip(m.heads, m.weights, strict=True):
         if not np.isfinite(weights).all():
             place, what = ~np.isfinite(weights), "a finite number"
@@ -208,11 +204,11 @@ def _check_weights(m: AttentionMap, path: Path, name: str) -> None:
             continue
         query, key = (int(i) for i in np.argwhere(place)[0])
         raise MhavizError(
-            f"{path}: weights{of_map}: expected {what}, got {weights[query, key]} in head {head}, row {query}, "
-            f"column {key}"
+            f"{path}: {m.name}: expected a weight that is {what}, got {weights[query, key]} in head {head}, "
+            f"row {query}, column {key}"
         )
     if (hidden := _seen_hidden(m)) is not None:
-        raise MhavizError(f"{path} is not understood: {name or 'the map'} is masked, but there is {hidden}")
+        raise MhavizError(f"{path} is not understood: {m.name}: expected no weight on later keys, got {hidden}")
 
 
 def _seen_hidden(m: AttentionMap) -> str | None:
@@ -240,15 +236,6 @@ def _sum_notice(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
-            where = ", ".join(filter(None, [_name(m, maps), f"head {m.heads[head]}, row {row}"]))
-            text = f"{where} sums to {sums[head, row]:.4g}"
+            text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
     if text:
-        yield f"{path}: not all rows sum to 1: {text}, farthest from it"
-
-
-def _name(m: AttentionMap, maps: tuple[AttentionMap, ...]) -> str:
-    """Which of several maps: "sentence 0, layer 0, self"."""
-    if len(maps) == 1:
-        return ""
-    sentence = "" if m.sentence is None else f"sentence {m.sentence}, "
-    return f"{sentence}layer {m.layer}, {m.kind}" + ", max" * (m.edges.reduction == "max")
+        yield f"{path}: not all rows sum to 1; farthest from it, {text}"

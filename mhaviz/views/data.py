@@ -14,6 +14,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.records import (
     Attention,
     Complexity,
+    Difference,
     Evaluation,
     Explanation,
     FollowedElement,
@@ -145,6 +146,19 @@ def _(record: ProjectionComparison) -> dict[str, Any]:
     stages = [_fields(stage) for stage in record.stages]
     heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
     return describe_source(record.source) | about | {"pair": pair, "stages": stages} | heads
+
+
+@document.register
+def _(record: Difference) -> dict[str, Any]:
+    differences = [
+        describe(m.change)
+        | {"divergence": m.divergence, "largest": [asdict(change) for change in m.largest], "change": m.change.weights}
+        for m in record.maps
+    ]
+    ranking = [{"map": one.map.name, "head": one.head, "divergence": one.divergence} for one in record.ranking]
+    only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
+    about = {"unit": "nats", "bound": math.log(2), "differences": differences, "ranking": ranking}
+    return describe_source(record.source) | about | only
 
 
 @document.register

@@ -15,6 +15,7 @@ class Scale:
     """How numbers become colours. ``decimals`` is for the numbers in the cells.
 
     With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
+    ``signed``: a number above 0 has its sign too.
     """
 
     colormap: str = BONE
@@ -22,6 +23,7 @@ class Scale:
     high: float = 1.0
     decimals: int = 2
     log: bool = False
+    signed: bool = False
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
@@ -50,7 +52,10 @@ class Scale:
 
     def text(self, value: float) -> str:
         """The number as it stands in a cell; hidden ones, NaN, are a dash."""
-        return "-" if np.isnan(value) else f"{value:z.{self.decimals}f}"
+        if np.isnan(value):
+            return "-"
+        text = f"{value:z.{self.decimals}f}"
+        return f"+{text}" if self.signed and float(text) > 0 else text
 
 
 @dataclass(frozen=True)
