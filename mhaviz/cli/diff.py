@@ -40,7 +40,9 @@ def diff(
     vmax: Annotated[
         str,
         typer.Option(
-            metavar="CHANGE|auto", help="The change with the last colour; auto: the largest.", rich_help_panel="Looks"
+            metavar="CHANGE|auto",
+            help="The change with the last colour; auto: the largest, or nearly so of long maps.",
+            rich_help_panel="Looks",
         ),
     ] = "auto",
     dpi: options.Dpi = 150,

@@ -130,4 +130,4 @@ def _listed(names: Collection[str]) -> str:
 def _source(before: Source, after: Source) -> Source:
     sides = {"first": before, "second": after}
     details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
-    return Source(f"{after.footnote} − {before.footnote}", {"kind": "difference", **details}, after.remark)
+    return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

@@ -90,8 +90,8 @@ def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
 
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
     """Whether values lie below the scale, and above it."""
-    values = [panel.values for panel in panels]
-    return any(bool((v < scale.low).any()) for v in values), any(bool((v > scale.high).any()) for v in values)
+    ends = [(bool((p.values < scale.low).any()), bool((p.values > scale.high).any())) for p in panels]
+    return any(below for below, _ in ends), any(above for _, above in ends)
 
 
 def scaling_panels(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mhaviz.errors import ArgumentError
 from mhaviz.records import AttentionMap, Difference
 from mhaviz.views.captions import part_text
 from mhaviz.views.colours import DIVERGING
@@ -22,6 +23,7 @@ from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, 
 from mhaviz.views.figure.sheet import (
     BODY,
     MARGIN,
+    MOST_PIXELS,
     QUIET,
     SMALL,
     Sheet,
@@ -32,8 +34,8 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
-from mhaviz.views.look import Look
-from mhaviz.views.panels import Panel, Scale, head_panels, values_beyond
+from mhaviz.views.look import LEAST_DPI, Look
+from mhaviz.views.panels import Scale, head_panels, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
 
 _SCALE_WIDTH = 0.75  # inches, the numbers beside the bar included
@@ -67,7 +69,7 @@ def difference_figure(difference: Difference, look: Look | None = None) -> Sheet
     """Draw the change of every map, and the ranking of all heads.
 
     Raises:
-        ArgumentError: the look has a dpi or a colormap that there is not.
+        ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
     """
     look = look or Look(DIVERGING, vmax=None)
     return redraw_coarser(lambda coarser: _difference_sheet(difference, coarser), look)
@@ -92,17 +94,23 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     table_height = _TITLE + blocks[0].layout.tile(0)[1] + table.height(width - MARGIN - beside) + _BETWEEN
     foot = foot_height(width, d.source.footnote, remark)
     height = 2 * MARGIN + _TITLE + max(blocks_height, table_height) + foot
+    if max(width, height) * LEAST_DPI > MOST_PIXELS:
+        raise ArgumentError(
+            f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(changes)} maps of up to "
+            f"{max(len(m.heads) for m in changes)} heads; choose a layer or heads, or save them as data"
+        )
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
 
     sheet.write(MARGIN, MARGIN + 0.1, HEADING, BODY, colour=QUIET)
     y = MARGIN + _TITLE
     top = y + _TITLE + blocks[0].layout.tile(0)[1]
-    for block, shown in zip(blocks, drawn, strict=True):
+    mosaic_panels = [head_panels(m, scale) for m in drawn]
+    beyond = values_beyond((panel for panels in mosaic_panels for panel in panels), scale)
+    for block, panels in zip(blocks, mosaic_panels, strict=True):
         m = block.map
         sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
-        panels = head_panels(shown, scale)
         draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, panels)
-        _draw_scale(sheet, y + _TITLE, block, panels, scale)
+        _draw_scale(sheet, y + _TITLE, block.layout, scale, beyond)
         if block.text:
             under = y + _TITLE + block.layout.height + _CELL_LINE / 2
             sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
@@ -135,10 +143,9 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
     return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
 
 
-def _draw_scale(sheet: Sheet, y: float, block: _Block, panels: list[Panel], scale: Scale) -> None:
-    x, top = MARGIN + block.layout.width + 0.15, y + block.layout.tile(0)[1]
-    height = min(max(block.layout.tile_height, 0.6), 2.5)
-    draw_scale(sheet, x, top, height, scale, "change", values_beyond(panels, scale))
+def _draw_scale(sheet: Sheet, y: float, layout: MosaicLayout, scale: Scale, beyond: tuple[bool, bool]) -> None:
+    height = min(max(layout.tile_height, 0.6), 2.5)
+    draw_scale(sheet, MARGIN + layout.width + 0.15, y + layout.tile(0)[1], height, scale, "change", beyond)
 
 
 def _table(d: Difference, lettering: Lettering) -> SummaryTable:

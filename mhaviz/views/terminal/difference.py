@@ -20,6 +20,7 @@ from mhaviz.views.differences import (
 )
 from mhaviz.views.labels import in_ascii, visible
 from mhaviz.views.look import Look
+from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.map_grids import MapGrid, grid_title
@@ -48,7 +49,8 @@ class DifferenceView:
             if text := cell_text(m.change, grid.drawn.edges):
                 yield Text(plain(text), DIM)
             yield Segment.line()
-        yield ScaleBar(scale)
+        beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
+        yield ScaleBar(scale, open_ends=beyond)
         yield Text(plain(reading_text(scale, abilities.colour)), DIM)
         yield Segment.line()
 
@@ -58,9 +60,13 @@ class DifferenceView:
         yield Text("the heads that changed most", BOLD)
         headings = ranking_headings(d)
         keys = headings.index("head") + 1
-        rows = [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, shown)]
         left = [place for place, heading in enumerate(headings) if heading in ("map", "where")]
-        yield from fitting_tables(headings, rows, console, options, keys, left)
+        for stacked in (False, True):
+            rows = [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, shown, stacked)]
+            tables = fitting_tables(headings, rows, console, options, keys, left)
+            if len(tables) == 1:
+                break
+        yield from tables
         for text in filter(None, [more_text(d, _ROWS), ranking_notes(d)]):
             yield Text(plain(text), DIM)
         yield footnote(d.source.footnote, not abilities.unicode)
