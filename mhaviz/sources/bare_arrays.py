@@ -39,13 +39,13 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.float32]:
 def _npy(path: Path, name: str | None) -> NDArray[np.float32]:
     if name is not None:
         raise ArgumentError(f"--name: {path} holds a single array without a name; leave it out")
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = np.lib.format.open_memmap(path, mode="r")  # it takes no pickles
     _check(array.shape, str(array.dtype), array.dtype.kind == "f")
     return _float32(array)
 
 
 def _npz(path: Path, name: str | None) -> NDArray[np.float32]:
-    with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as opened, zipfile.ZipFile(opened) as archive, np.load(opened, allow_pickle=False) as arrays:
         chosen = _choose(path, arrays.files, name)
         member = next(n for n in (f"{chosen}.npy", chosen) if n in archive.namelist())
         with archive.open(member) as stream:
@@ -165,6 +165,6 @@ def told(path: Path) -> Iterator[None]:
         raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # a broken file may raise anything in the libraries that read it
         text = str(error)
-        if "pickle" in text.lower() or "weights_only" in text:
+        if any(sign in text for sign in ("pickle", "Pickle", "weights_only", "Python objects")):
             text = _PICKLED
         raise MhavizError(f"cannot read {path}: {text.splitlines()[0][:200] if text else 'it is cut off'}") from error
