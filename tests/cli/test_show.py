@@ -30,17 +30,15 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
 def test_the_same_picture_again(mhaviz, folder, drawn):
-    small = ("--dpi", "40")
-    first = mhaviz(
-        "heatmap", *drawn, *small, *[part for s in ("png", "json", "safetensors") for part in ("-o", f"a.{s}")]
-    )
+    small, suffixes = ("--dpi", "40"), ("png", "json", "safetensors")
+    first = mhaviz("heatmap", *drawn, *small, *[part for s in suffixes for part in ("-o", f"a.{s}")])
     assert first.status == 0, first.err
     printed = mhaviz("heatmap", *drawn, "--json").out
     for suffix in ("json", "safetensors"):
-        outputs = [part for s in ("png", "json", "safetensors") for part in ("-o", f"{suffix}.{s}")]
+        outputs = [part for s in suffixes for part in ("-o", f"{suffix}.{s}")]
         again = mhaviz("show", f"a.{suffix}", *small, *outputs)
         assert (again.status, again.out) == (0, first.out)
-        for saved in ("png", "json", "safetensors"):
+        for saved in suffixes:
             assert (folder / f"a.{saved}").read_bytes() == (folder / f"{suffix}.{saved}").read_bytes(), saved
         assert mhaviz("show", f"a.{suffix}", "--json").out == printed
 
@@ -64,9 +62,10 @@ def test_every_look_is_that_of_heatmap(mhaviz, folder, look, drawn):
     words = DRAWN[drawn]
     if drawn == "pooled" and "--head" in look:
         look, words = "--head 2", words[:-2]
-    mhaviz("heatmap", *DRAWN[drawn], "-q", "-o", "a.safetensors", "-o", "plain.png")
-    mhaviz("heatmap", *words, *look.split(), "-q", "-o", "a.png")
-    result = mhaviz("show", "a.safetensors", *look.split(), "-q", "-o", "b.png")
+    asked = ["--dpi", "40", *look.split()]
+    mhaviz("heatmap", *DRAWN[drawn], "--dpi", "40", "-q", "-o", "a.safetensors", "-o", "plain.png")
+    mhaviz("heatmap", *words, *asked, "-q", "-o", "a.png")
+    result = mhaviz("show", "a.safetensors", *asked, "-q", "-o", "b.png")
     assert (result.status, result.out, result.err) == (0, "", "")
     assert (folder / "a.png").read_bytes() == (folder / "b.png").read_bytes()
     same = (folder / "plain.png").read_bytes() == (folder / "b.png").read_bytes()
