@@ -132,7 +132,7 @@ QueryLabels = Annotated[
     typer.Option(
         "--queries",
         metavar="LABELS.txt",
-        help="Labels of the rows, one a line; alone, of both sides of a square map. [default: positions]",
+        help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
         rich_help_panel=_ARRAY,
     ),
 ]
@@ -144,7 +144,7 @@ ArrayKind = Annotated[
     AttentionKind | None,
     typer.Option(
         "--kind",
-        help="What the array is. [default: cross if the labels differ or the map is no square, else self]",
+        help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]",
         rich_help_panel=_ARRAY,
     ),
 ]

@@ -8,6 +8,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.long_inputs import SIZE
 from mhaviz.cli.saved_maps import about_arrays, choose_maps
 from mhaviz.views.files import FIGURE_SUFFIXES
 
@@ -41,7 +42,8 @@ def show(
     of weights of another tool, in a .npy, .npz, .safetensors or .pt file: (q_length, k_length),
     (n_heads, q_length, k_length), or (1, n_heads, q_length, k_length).
 
-    Maps that are pooled have colours that begin at the weights that there are, unless --vmax or --scale says otherwise.
+    Maps that are pooled, and arrays of more than 512 tokens, have colours that begin at the weights that there are,
+    unless --vmax or --scale says otherwise.
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
@@ -54,8 +56,11 @@ def show(
     saved = read_maps(file, about_arrays(name, queries, keys, kind))
     delivery.tell(saved.notices)
     attention = choose_maps(saved.attention, layer, head)
-    if any(m.cells is not None for m in attention.maps) and not options.given(context, ["vmax"]):
+    is_long = not saved.is_own and any(max(m.weights.shape) > SIZE for m in attention.maps)
+    if (is_long or any(m.cells is not None for m in attention.maps)) and not options.given(context, ["vmax"]):
         look = replace(look, vmax=None)
+    if is_long and scale is None:
+        look = replace(look, log=True)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

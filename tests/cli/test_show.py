@@ -121,6 +121,17 @@ def test_an_array_of_another_tool(mhaviz, folder):
     assert data["maps"][0]["queries"] == ["one", "[bold]"]
 
 
+def test_a_long_array_is_not_black(mhaviz, folder):
+    np.save("w.npy", np.full((513, 513), 1 / 513, np.float32))
+    named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "log"], "linear.png": ["--vmax", "1"]}
+    for name, options in named.items():
+        assert mhaviz("show", "w.npy", *options, "-q", "--dpi", "40", "-o", name).status == 0
+    pictures = {name: (folder / name).read_bytes() for name in named}
+    assert pictures["auto.png"] == pictures["given.png"] != pictures["linear.png"]
+    assert "logarithmic" in mhaviz("show", "w.npy").out
+    assert "logarithmic" not in mhaviz("show", "w.npy", "--scale", "linear").out
+
+
 def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
     np.savez("a\x1b[31m$x$.npz", first=np.eye(2), second=np.eye(3))
     result = mhaviz("show", "a\x1b[31m$x$.npz", "--name", "second", "--kind", "cross", "-o", "x.png")
