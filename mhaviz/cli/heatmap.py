@@ -61,8 +61,8 @@ def heatmap(
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
 
-    Maps of more than --size tokens are computed block by block, exactly, and pooled: no length is too long. Then the
-    colours begin at the weights that there are, unless --vmax or --scale says otherwise.
+    Maps of more than --size tokens are computed block by block, exactly, and pooled. Then, and in windows, the colours
+    are those of the weights that there are, unless --vmax or --scale says otherwise.
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
@@ -86,7 +86,7 @@ def heatmap(
         attention = layer.attend(texts, target).select(chosen)
     else:
         attention = long.map(layer, texts, target, chosen, pooling)
-        if not options.given(context, ["vmax"]):
+        if any(m.cells is not None for m in attention.maps) and not options.given(context, ["vmax"]):
             look = replace(look, vmax=None)
 
     def draw() -> "Sheet":

@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
-    from mhaviz.records import Attention, MapInputs
+    from mhaviz.records import Attention, Cells, MapInputs
     from mhaviz.sources.random_layer import RandomLayer
     from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.studies.pooled_maps import OpenWindow, Pooling
@@ -66,8 +66,9 @@ class LongInputs:
             fitting = max(math.isqrt(allowed // a_cell), 1)
             if self.size is not None and longest > size:
                 raise MhavizError(
-                    f"--size {size} needs {readable_bytes(a_cell * size**2)} for {n_maps * n_heads} heads, where "
-                    f"{readable_bytes(allowed)} may be used; take fewer heads, --size {fitting} or more --memory"
+                    f"--size {size} needs {readable_bytes(a_cell * size**2)} for {n_maps * n_heads} "
+                    f"head{'s' * (n_maps * n_heads != 1)}, where {readable_bytes(allowed)} may be used: "
+                    f"--size {fitting} would fit; or take fewer heads, or more --memory"
                 )
             cells = fitting
         elif longest <= size and not asked:
@@ -96,16 +97,10 @@ class LongInputs:
         """Say what will become of the weights, what it takes, and how long."""
         from mhaviz.devices import require_memory
         from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
-        from mhaviz.views.captions import cells_text
 
-        for one in inputs.inputs:
-            cells = cells_of(one, pooling)
-            if cells and not self.quiet:
-                n_queries, n_keys = (int(edges[-1] - edges[0]) for edges in (cells[0].query_edges, cells[0].key_edges))
-                tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
-                shape = " × ".join(f"{len(edges) - 1:,}" for edges in (cells[0].query_edges, cells[0].key_edges))
-                what = "; below, ".join(cells_text(c) for c in cells)
-                print(f"mhaviz: {tokens} tokens become {shape} cells: {what}", file=sys.stderr)
+        said = [_becoming(cells) for one in inputs.inputs if (cells := cells_of(one, pooling))]
+        for line in dict.fromkeys(said) if not self.quiet else ():
+            print(f"mhaviz: {line}", file=sys.stderr)
         needed = bytes_needed(inputs, pooling)
         held = sum(one.query.nbytes + one.key.nbytes for one in inputs.inputs)
         require_memory(needed - held, pooling.device, "the map")
@@ -114,3 +109,14 @@ class LongInputs:
         seconds = readable_seconds(seconds_needed(inputs, pooling), 2)
         takes = f"about {seconds} and {readable_bytes(needed)} of memory"
         print(f"mhaviz: this takes {takes}; Ctrl-C stops it", file=sys.stderr)
+
+
+def _becoming(cells: "Sequence[Cells]") -> str:
+    """How many tokens become how many cells, and by which reduction."""
+    from mhaviz.views.captions import cells_texts
+
+    edges = cells[0].query_edges, cells[0].key_edges
+    n_queries, n_keys = (int(side[-1] - side[0]) for side in edges)
+    tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
+    shape = " × ".join(f"{len(side) - 1:,}" for side in edges)
+    return f"{tokens} tokens become {shape} cells: {cells_texts(cells)}"

@@ -109,7 +109,7 @@ Summary = Annotated[
     bool | None,
     typer.Option(
         "--summary/--no-summary",
-        help="What each head does, in numbers. [default: of inputs longer than --size]",
+        help="What each head does, in numbers; in --json too. [default: of inputs longer than --size]",
         rich_help_panel=_LONG,
     ),
 ]
@@ -117,7 +117,8 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="BYTES",
-        help="Pool what needs more than this, such as 2GiB. [default: a quarter of what is free]",
+        help="What weights, or else the blocks of a pooled map, may take beside inputs and program, such as 2GiB; less "
+        "is slower. [default: a quarter of what is free]",
         rich_help_panel=_LONG,
     ),
 ]
@@ -197,7 +198,7 @@ def parse_window(text: str | None) -> "OpenWindow | None":
         return None
     match = re.fullmatch(r"(\d{0,12}):(\d{0,12}),(\d{0,12}):(\d{0,12})", re.sub(r"\s", "", text), re.ASCII)
     if not match:
-        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512, got {text[:60]!r}")
+        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {text[:60]!r}")
     q0, q1, k0, k1 = (int(end) if end else None for end in match.groups())
     return q0, q1, k0, k1
 

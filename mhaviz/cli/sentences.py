@@ -84,11 +84,13 @@ def require_at_most(max_tokens: int, texts: Iterable[str]) -> int:
     for text in texts:
         beginning = text[: 64 * max_tokens]  # of a text that is far too long, all need not be read
         length = len(tokenize(beginning))
+        if length <= max_tokens and len(beginning) < len(text):
+            beginning, length = text, len(tokenize(text))
         if length > max_tokens:
-            at_least = "more than " * (len(beginning) < len(text))
+            got = f"{length:,}" if beginning is text else "more"
             raise ArgumentError(
-                f"an input has {at_least}{length:,} tokens: expected at most {max_tokens:,}; cut it, or raise "
-                f"--max-tokens"
+                f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or "
+                f"raise the limit"
             )
         longest = max(longest, length)
     return longest
@@ -104,7 +106,9 @@ def _sentences(content: bytes, name: str, whole: bool) -> list[str]:
             f"for example with iconv"
         ) from error
     if whole:
-        if not tokenize(text):
+        if not text.strip():
+            raise MhavizError(f"{name} is empty: expected text")
+        if not any(tokenize(part) for part in text.split()):
             raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
         return [text]
     numbered = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]

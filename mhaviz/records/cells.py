@@ -9,6 +9,22 @@ from numpy.typing import NDArray
 Reduction = Literal["mass", "max"]
 
 
+def cell_edges(length: int, cells: int) -> NDArray[np.int64]:
+    """Where each of ``cells`` cells begins, and where the last one ends: floor(i · length / cells), (cells + 1,)."""
+    return np.arange(cells + 1, dtype=np.int64) * length // cells
+
+
+def even_cells(length: int, most: int) -> int:
+    """The largest number of cells, at most ``most``, that are as good as equally wide.
+
+    In a map by mass a cell of three keys beside one of two has half as much weight again for no other reason: such a
+    map is striped. As many cells as are needed when each is as wide as the widest must be: then few are narrower, by
+    one.
+    """
+    widest = -(-length // max(most, 1))
+    return -(-length // widest)
+
+
 @dataclass(frozen=True)
 class Cells:
     """Where the rows and columns of cells begin in the whole input, and what a cell is.

@@ -3,7 +3,7 @@
 Both directions stand here, so that what is written can be read: ``views.data`` writes, ``sources.saved_maps`` reads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, get_args
 
@@ -83,13 +83,17 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     return m
 
 
-def tensor_name(description: Mapping[str, Any]) -> str:
-    """ "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "….max" of largest weights."""
-    name = f"layer.{description.get('layer')}.{description.get('kind')}"
-    if description.get("reduction") == "max":
-        name += ".max"
-    sentence = description.get("sentence")
-    return name if sentence is None else f"sentence.{sentence}.{name}"
+def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
+
+    Where there are maps by both reductions, that of the largest weights ends in ".max".
+    """
+    names: list[str] = []
+    for m in descriptions:
+        name = f"layer.{m.get('layer')}.{m.get('kind')}"
+        name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
+        names.append(f"{name}.max" if name in names and m.get("reduction") == "max" else name)
+    return names
 
 
 def _cells(description: Mapping[str, Any]) -> Cells | None:
@@ -111,7 +115,9 @@ def _summary(summary: Mapping[str, Any]) -> MapSummary:
             HeadSummary(
                 entropy=_number(head["entropy"]),
                 uniform_entropy=_number(head["uniform_entropy"]),
-                sinks=tuple(Sink(int(sink["key"]), _number(sink["received"])) for sink in head["sinks"]),
+                sinks=tuple(
+                    Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"])) for sink in head["sinks"]
+                ),
                 local=None if head["local"] is None else _number(head["local"]),
                 strongest=_link(head["strongest"]),
                 farthest=None if head["farthest"] is None else _link(head["farthest"]),
@@ -124,8 +130,18 @@ def _summary(summary: Mapping[str, Any]) -> MapSummary:
         raise ValueError(f"summary: expected the numbers of every head, got {error!r:.60}") from None
 
 
+def _sink(sink: Mapping[str, Any]) -> Sink:
+    return Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"]))
+
+
 def _link(link: Mapping[str, Any]) -> Link:
-    return Link(int(link["query"]), int(link["key"]), _number(link["weight"]))
+    return Link(
+        int(link["query"]),
+        str(link["query_token"]),
+        int(link["key"]),
+        str(link["key_token"]),
+        _number(link["weight"]),
+    )
 
 
 def _number(value: Any) -> float:

@@ -8,6 +8,7 @@ class Sink:
     """A key that gets much weight, ``received``: its sum over the queries."""
 
     key: int
+    token: str
     received: float
 
 
@@ -16,7 +17,9 @@ class Link:
     """The weight that the query at one position gives to the key at another."""
 
     query: int
+    query_token: str
     key: int
+    key_token: str
     weight: float
 
 
@@ -30,8 +33,8 @@ class HeadSummary:
         sinks: the keys that get the most weight, the strongest first.
         local: the mean weight that a query gives to keys near its own position; None in source-target attention.
         strongest: the largest weight of all, but of a query that sees a single key, which must have all of it.
-        farthest: of the queries that give a strong weight to their first key, the one that has it farthest away; None
-            if there is none, and in source-target attention.
+        farthest: of the queries that give a strong weight to their strongest key, the one that has it farthest away;
+            None if there is none, and in source-target attention.
     """
 
     entropy: float
@@ -48,7 +51,7 @@ class MapSummary:
 
     Attributes:
         heads: in the order of the map's heads.
-        queries: how many are counted.
+        queries: how many are counted; their weights are on all keys, whatever part of them is shown.
         near: up to so many positions away is local.
         strong: a weight from here on is strong.
     """

@@ -1,7 +1,7 @@
 """Sentences as one batch: their words, their numbers, and the mask that hides the padding."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ class Batch:
     Attributes:
         pairs: (query tokens, key tokens) of each sentence; the two are the same but for source-target attention.
         q_length, k_length: of the longest.
-        query_ids, key_ids: (batch_size, length), padded; the same tensor but for source-target attention.
     """
 
     def __init__(self, sentences: Sequence[str], target: str | None, causal: bool) -> None:
@@ -37,11 +36,19 @@ class Batch:
         self.vocabulary = Vocabulary(keys + queries)
         self.q_length, self.k_length = max(map(len, queries)), max(map(len, keys))
         self.max_length = max(self.q_length, self.k_length)
-        self.key_ids = torch.tensor([self.vocabulary.ids(words, self.k_length) for words in keys])
-        self.query_ids = (
-            self.key_ids if target is None else torch.tensor([self.vocabulary.ids(words) for words in queries])
-        )
         self.kind: Kind = "cross" if target is not None else "masked" if causal else "self"
+
+    @cached_property
+    def key_ids(self) -> Tensor:
+        """(batch_size, k_length), padded."""
+        return torch.tensor([self.vocabulary.ids(keys, self.k_length) for _, keys in self.pairs])
+
+    @cached_property
+    def query_ids(self) -> Tensor:
+        """(batch_size, q_length), padded; ``key_ids`` itself but for source-target attention."""
+        if self.target is None:
+            return self.key_ids
+        return torch.tensor([self.vocabulary.ids(queries) for queries, _ in self.pairs])
 
     def mask(self, device: torch.device) -> Tensor | None:
         """(batch_size or 1, 1, q_length or 1, k_length): False hides; None where nothing is hidden."""

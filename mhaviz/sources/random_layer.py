@@ -135,12 +135,14 @@ class RandomLayer:
             Wq, Wk = model.attention.Wq, model.attention.Wk
             inputs = []
             for i, (queries, keys) in enumerate(batch.pairs):
-                key_ids = batch.key_ids[i, : len(keys)].to(self._device)
+                query_ids, key_ids = (
+                    torch.tensor(batch.vocabulary.ids(side)).to(self._device) for side in (queries, keys)
+                )
                 if target is None:
                     Q, K = model.project_in_pieces((Wq, Wk), key_ids, chosen)
                 else:
                     (K,) = model.project_in_pieces((Wk,), key_ids, chosen)
-                    (Q,) = model.project_in_pieces((Wq,), batch.query_ids[i].to(self._device), chosen)
+                    (Q,) = model.project_in_pieces((Wq,), query_ids, chosen)
                 number = batch.number(i)
                 inputs.append(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, number))
         return MapInputs(self._source(batch), tuple(inputs))

@@ -4,7 +4,7 @@ Nothing in here needs torch, but for .pt files, which nobody else can read.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
-from mhaviz.records.saved_form import restore, restore_source, tensor_name
+from mhaviz.records.saved_form import restore, restore_source, tensor_names
 from mhaviz.sources.bare_arrays import SUFFIXES, read_array, read_tensor, told
 from mhaviz.sources.json_rows import read_json
+
+_WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _own_maps(path: Path) -> Attention | None:
             document = read_json(path)
         except (ValueError, RecursionError, StopIteration) as error:
             raise MhavizError(f"{path} is no JSON, or is cut off: {error!s:.100}") from error
-        return _restored(document, path, lambda described: _stacked(described.get("weights")))
+        return _restored(document, path, lambda name, described: _stacked(described.get("weights")))
     if path.suffix.lower() != ".safetensors":
         return None
     from safetensors import SafetensorError, safe_open
@@ -101,11 +103,10 @@ def _own_maps(path: Path) -> Attention | None:
             metadata = (file.metadata() or {}).get("mhaviz")
             if metadata is None:
                 return None
-            names = set(file.keys())
+            there = set(file.keys())
 
-            def weights_of(described: dict[str, Any]) -> NDArray[np.float32]:
-                name = tensor_name(described)
-                if name not in names:
+            def weights_of(name: str, described: dict[str, Any]) -> NDArray[np.float32]:
+                if name not in there:
                     raise ValueError(f"there is no tensor {name:.80}")
                 return read_tensor(file, path, name)
 
@@ -114,7 +115,8 @@ def _own_maps(path: Path) -> Attention | None:
         raise MhavizError(f"{path} is no safetensors file, or is cut off: {error}") from error
 
 
-def _restored(document: Any, path: Path, weights_of: Any) -> Attention:
+def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
+    """The maps of a document, each with the weights that ``weights_of`` has of its name and description."""
     if isinstance(document, dict) and "checkpoint" in document:
         raise MhavizError(f"{path} is a checkpoint, not maps; draw it with mhaviz heatmap --checkpoint")
     if not isinstance(document, dict) or "mhaviz" not in document:
@@ -122,20 +124,20 @@ def _restored(document: Any, path: Path, weights_of: Any) -> Attention:
     described = document.get("maps")
     if not isinstance(described, list) or not described:
         raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap -o {path.name}")
-    maps: list[AttentionMap] = []
-    seen: set[str] = set()
     try:
         source = restore_source(document)
     except ValueError as error:
         raise MhavizError(f"{path} is not understood: {error}") from error
-    for number, one in enumerate(described):
+    for one in described:
+        if not isinstance(one, dict):
+            raise MhavizError(f"{path} is not understood: maps: expected objects, got {one!r:.40}")
+    names = tensor_names(described)
+    maps: list[AttentionMap] = []
+    for number, (name, one) in enumerate(zip(names, described, strict=True)):
         try:
-            if not isinstance(one, dict):
-                raise ValueError(f"expected an object, got {one!r:.40}")
-            if tensor_name(one) in seen:
-                raise ValueError(f"there are two maps {tensor_name(one):.80}")
-            seen.add(tensor_name(one))
-            maps.append(restore(one, weights_of(one)))
+            if name in names[:number]:
+                raise ValueError(f"there are two maps {name:.80}")
+            maps.append(restore(one, weights_of(name, one)))
             one.clear()  # of the weights in JSON one copy is enough
         except ValueError as error:
             raise MhavizError(f"{path} is not understood: map {number}: {error}") from error

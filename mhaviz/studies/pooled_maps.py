@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.layer.attention_map import PooledMap, Window, attention_map, blocks_bytes, check_window
-from mhaviz.layer.cells import cell_edges, even_cells
+from mhaviz.errors import ArgumentError
+from mhaviz.maps.attention_map import Window, attention_map, check_window
+from mhaviz.maps.pooled_map import PooledMap
+from mhaviz.maps.walk import blocks_bytes
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -24,6 +26,7 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
+from mhaviz.records.cells import cell_edges, even_cells
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -94,7 +97,11 @@ class Pooling:
         q0, q1, k0, k1 = self.window or (None, None, None, None)
         q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
         window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
-        return check_window(window, q_length, k_length)
+        try:
+            return check_window(window, q_length, k_length)
+        except ArgumentError as error:
+            of = "" if inputs.sentence is None else f", in sentence {inputs.sentence + 1}"
+            raise ArgumentError(f"{error} ({inputs.kind} attention{of})") from None
 
 
 def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], None] = lambda done: None) -> Attention:
@@ -120,8 +127,10 @@ def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
     middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
     sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
     one_head = replace(largest, query=largest.query[:1], key=largest.key[:1], heads=largest.heads[:1])
+    warm_up = replace(sample, window=(middle, middle + 1, k0, k1))
+    float(warm_up.run(one_head).weights.sum())
     start = time.perf_counter()
-    sample.run(one_head)
+    float(sample.run(one_head).weights.sum())  # which waits for a GPU
     taken = time.perf_counter() - start
     return taken * scores_needed(inputs, pooling) / _pairs(one_head, sample)
 
@@ -129,8 +138,8 @@ def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
 def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
     q0, q1, k0, k1 = pooling.window_of(inputs)
-    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)).numpy() + q0
-    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)).numpy() + k0
+    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)) + q0
+    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)) + k0
     cells = Cells(query_edges, key_edges)
     reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
     return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
@@ -149,8 +158,9 @@ def bytes_needed(inputs: MapInputs, pooling: Pooling) -> int:
         cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
         of_each_query = 6 * (one.query.shape[1] + one.key.shape[1]) * pooling.summary
         total += one.query.nbytes + one.key.nbytes + float32 * len(one.heads) * (cells + of_each_query)
-    longest = max(one.key.shape[1] for one in inputs.inputs)
-    return total + blocks_bytes(pooling.device, longest, pooling.size, pooling.summary, pooling.summary, pooling.memory)
+    _, k_length, d_key = max((one.key.shape for one in inputs.inputs), key=lambda shape: shape[1])
+    wanted = pooling.summary, pooling.summary, pooling.memory
+    return total + blocks_bytes(pooling.device, k_length, d_key, pooling.size, *wanted)
 
 
 def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:
@@ -162,8 +172,9 @@ def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:
 
 def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
     q0, q1, k0, k1 = pooling.window_of(inputs)
-    first: Reduction = "max" if pooling.reduce == "max" else "mass"
-    cells = Cells(pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy(), first)
+    cells = Cells(pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy())
+    if pooling.reduce == "max" and not cells.are_tokens:
+        cells = replace(cells, reduction="max")
     weights = pooled.weights[0].cpu().numpy()
     whole = AttentionMap(
         inputs.query_tokens[q0:q1],
@@ -172,7 +183,7 @@ def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> lis
         inputs.kind,
         heads=inputs.heads,
         sentence=inputs.sentence,
-        cells=replace(cells, reduction="mass") if cells.are_tokens else cells,
+        cells=cells if pooling.window or not cells.are_tokens else None,
         summary=_summary(inputs, pooling, pooled) if pooling.summary else None,
     )
     if pooled.largest is None or cells.are_tokens:
@@ -195,35 +206,31 @@ def _summary(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> Map
         x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
     )
     local = None if pooled.local is None else pooled.local[0].cpu().numpy()
+
+    def link(h: int, i: int) -> Link:
+        query, key = int(queries[i]), int(keys[h, i, 0])
+        return Link(query, inputs.query_tokens[query], key, inputs.key_tokens[key], float(weights[h, i, 0]))
+
+    def farthest(h: int) -> Link | None:
+        distance = np.where(weights[h, :, 0] >= STRONG, np.abs(queries - keys[h, :, 0]), -math.inf)
+        i = int(distance.argmax())
+        return link(h, i) if weights[h, i, 0] >= STRONG else None
+
     heads = tuple(
         HeadSummary(
             entropy=float(entropy[h, seen > 0].mean()),
             uniform_entropy=float(np.log(seen[seen > 0]).mean()),
-            sinks=_sinks(received[h]),
+            sinks=_sinks(received[h], inputs.key_tokens),
             local=None if local is None else float(local[h, seen > 0].mean()),
-            strongest=_strongest(queries, keys[h, :, 0], weights[h, :, 0], seen),
-            farthest=None if local is None else _farthest(queries, keys[h, :, 0], weights[h, :, 0]),
+            strongest=link(h, int(np.where((seen > 1) | (seen.max() == 1), weights[h, :, 0], -1.0).argmax())),
+            farthest=None if local is None else farthest(h),
         )
         for h in range(len(inputs.heads))
     )
     return MapSummary(heads, int((seen > 0).sum()), NEAR, STRONG)
 
 
-def _sinks(received: NDArray[np.float32]) -> tuple[Sink, ...]:
+def _sinks(received: NDArray[np.float32], tokens: tuple[str, ...]) -> tuple[Sink, ...]:
     """received (k_length,)"""
     order = np.argsort(-received, kind="stable")[:SINKS]
-    return tuple(Sink(int(key), float(received[key])) for key in order if received[key] > 0)
-
-
-def _strongest(
-    queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32], seen: NDArray[np.int64]
-) -> Link:
-    """queries, the first key of each, its weight, and how many keys they see: (queries,)"""
-    i = int(np.where((seen > 1) | (seen.max() == 1), weights, -1.0).argmax())
-    return Link(int(queries[i]), int(keys[i]), float(weights[i]))
-
-
-def _farthest(queries: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32]) -> Link | None:
-    distance = np.where(weights >= STRONG, np.abs(queries - keys), -math.inf)
-    i = int(distance.argmax())
-    return Link(int(queries[i]), int(keys[i]), float(weights[i])) if weights[i] >= STRONG else None
+    return tuple(Sink(int(key), tokens[key], float(received[key])) for key in order if received[key] > 0)

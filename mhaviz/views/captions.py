@@ -42,13 +42,24 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
-    cells = list(dict.fromkeys(filter(None, map(cells_text, shown))))
+    cells = [text] if (text := cells_texts(shown)) else []
     if cells or any(m.cells is not None for m in attention.maps):
         parts = ["; ".join([_SIDES, *cells])]
     else:
         parts = [f"{_SIDES}; {pooled} weights" if pooled else READING]
     parts += ["grey: later keys, hidden"] if any(m.kind == "masked" for m in attention.maps) else []
     return "; ".join([*parts, attention.source.remark] if attention.source.remark else parts)
+
+
+def cells_texts(several: Sequence[Cells]) -> str:
+    """What the cells of several maps are, each said once; nothing if all are weights."""
+    kinds = list(dict.fromkeys(filter(None, map(cells_text, several))))
+    if any(cells.are_tokens for cells in several):
+        kinds = [f"of long ones, {text}" for text in kinds]
+    if len({cells.reduction for cells in several if not cells.are_tokens}) > 1:
+        first, other = "each cell is the largest of", "of largest weights, it is the largest of"
+        kinds = [text.replace(first, other).removesuffix(" weights") for text in kinds]
+    return "; ".join(kinds)
 
 
 def cells_text(cells: Cells) -> str:
@@ -113,7 +124,7 @@ def pair_title(
     ``shown`` makes a token fit to be shown; ``part``: what else to say of the map.
     """
     arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
-    sides = [queries] if kind != "cross" else [queries, keys]
+    sides = [queries] if kind != "cross" and queries == keys else [queries, keys]
     # Of a long text only the beginning and the end can be seen; the rest need not be made.
     sides = [[*side[:200], *side[-200:]] if len(side) > 400 else side for side in sides]
     texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in side] for side in sides]

@@ -28,7 +28,7 @@ from mhaviz.records import (
     TraceStep,
     Training,
 )
-from mhaviz.records.saved_form import describe, describe_source, tensor_name
+from mhaviz.records.saved_form import describe, describe_source, tensor_names
 from mhaviz.views.measured import skip_text
 
 if TYPE_CHECKING:
@@ -204,10 +204,8 @@ def safetensors_bytes(attention: Attention) -> bytes:
     from safetensors.numpy import save
 
     maps = [describe(m) for m in attention.maps]
-    tensors: dict[str, NDArray[Any]] = {
-        tensor_name(described): np.ascontiguousarray(m.weights)
-        for described, m in zip(maps, attention.maps, strict=True)
-    }
+    arrays = (np.ascontiguousarray(m.weights) for m in attention.maps)
+    tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(maps), arrays, strict=True))
     metadata = describe_source(attention.source) | {"maps": maps}
     return save(tensors, {"mhaviz": "".join(_pieces(metadata))})
 

@@ -88,6 +88,11 @@ def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
 
 
+def scale_group(attention_map: AttentionMap) -> str:
+    """Maps of one group share a scale: the ranges of weights, of means and of largest weights differ."""
+    return attention_map.edges.reduction if attention_map.is_pooled else "weights"
+
+
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
     """Whether values lie below the scale, and above it."""
     ends = [(bool((p.values < scale.low).any()), bool((p.values > scale.high).any())) for p in panels]

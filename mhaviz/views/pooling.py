@@ -7,25 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, Cells
+from mhaviz.records.cells import cell_edges, even_cells
 
 
-def cell_edges(length: int, cells: int) -> NDArray[np.intp]:
-    """Where each of ``cells`` cells begins, and where the last one ends: floor(i · length / cells)."""
-    return np.arange(cells + 1, dtype=np.intp) * length // cells
-
-
-def even_count(length: int, most: int) -> int:
-    """The largest number of cells, at most ``most``, that are as good as equally wide.
-
-    In a map by mass, columns that are not are stripes: more keys have more weight. As many cells as are needed when
-    each is as wide as the widest must be: then few are narrower, by one.
-    """
-    return -(-length // -(-length // max(most, 1)))
-
-
-def even_edges(length: int, most: int) -> NDArray[np.intp]:
-    """Where each of these cells begins, and where the last ends."""
-    return cell_edges(length, even_count(length, most))
+def even_edges(length: int, most: int) -> NDArray[np.int64]:
+    """Where each of at most so many equally wide cells begins, and where the last ends; see ``even_cells``."""
+    return cell_edges(length, even_cells(length, most))
 
 
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

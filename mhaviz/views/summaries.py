@@ -24,9 +24,9 @@ def summary_notes(summary: MapSummary) -> str:
     """What the columns mean."""
     queries = "query" if summary.queries == 1 else "queries"
     return (
-        f"means over {summary.queries:,} {queries}; entropy in nats and as a share of that of equal weights; "
-        f"within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, a share "
-        f"of all; farthest: of each query's first key, if it has {summary.strong:g} or more"
+        f"means over {summary.queries:,} {queries}, on all keys; entropy in nats and as a share of that of equal "
+        f"weights; within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, "
+        f"a share of all; farthest: of each query's strongest key, if it has {summary.strong:g} or more"
     )
 
 
@@ -35,20 +35,21 @@ def summary_rows(
 ) -> list[tuple[str, ...]]:
     """A row a head; ``shown`` makes a token fit to be shown; ``stacked``: one token a line."""
     return [
-        _row(attention_map, summary, f"{number}", head, shown, stacked)
+        _row(summary, f"{number}", head, shown, stacked)
         for number, head in zip(attention_map.heads, summary.heads, strict=True)
     ]
 
 
 def _row(
-    m: AttentionMap, summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str], stacked: bool
+    summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str], stacked: bool
 ) -> tuple[str, ...]:
     sinks = ("\n" if stacked else ", ").join(
-        f"{_token(m, sink.key, 'key', shown)} ({_share(sink.received / summary.queries)})" for sink in head.sinks[:2]
+        f"{_token(sink.key, sink.token, shown)} ({_share(sink.received / summary.queries)})" for sink in head.sinks[:2]
     )
     between = "\n" if stacked else " "
     links = [
-        f"{_token(m, link.query, 'query', shown)}{between}→ {_token(m, link.key, 'key', shown)} ({link.weight:.2g})"
+        f"{_token(link.query, link.query_token, shown)}{between}→ "
+        f"{_token(link.key, link.key_token, shown)} ({link.weight:.2g})"
         if link
         else "none"
         for link in (head.strongest, head.farthest)
@@ -58,11 +59,9 @@ def _row(
     return (number, f"{head.entropy:.2f}{ratio}", local, sinks, *(links if head.local is not None else [links[0], "–"]))
 
 
-def _token(m: AttentionMap, position: int, side: str, shown: Callable[[str], str]) -> str:
-    """ "12,345 whale"; the position alone where the map does not show it."""
-    tokens, edges = (m.queries, m.edges.query_edges) if side == "query" else (m.keys, m.edges.key_edges)
-    place = position - int(edges[0])
-    return f"{position:,}" + (f" {cut(shown(tokens[place]), _LONGEST)}" if 0 <= place < len(tokens) else "")
+def _token(position: int, token: str, shown: Callable[[str], str]) -> str:
+    """12,345 and "whale" → "12,345 whale"."""
+    return f"{position:,} {cut(shown(token), _LONGEST)}"
 
 
 def _share(share: float) -> str:

@@ -19,8 +19,9 @@ import torch.nn.functional as nnf
 from measure import in_fresh_process, peak_memory, time_functions
 
 from mhaviz.devices import free_memory
-from mhaviz.layer.attention_map import attention_map
-from mhaviz.layer.cells import Cells, cell_edges
+from mhaviz.maps.attention_map import attention_map
+from mhaviz.maps.reducer import CellReducer
+from mhaviz.records.cells import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, draw_curves, names_width
 from mhaviz.views.figure.sheet import MARGIN, TITLE, Sheet
@@ -50,9 +51,9 @@ def inputs(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def plain(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     weights = torch.softmax(query @ key.mT / math.sqrt(D_KEY), dim=-1)
-    edges = cell_edges(query.shape[2], CELLS)
-    rows = Cells(edges).sum(weights)
-    return Cells(edges).sum(rows.mT.contiguous()).mT / edges.diff()[:, None]
+    edges = torch.from_numpy(cell_edges(query.shape[2], CELLS))
+    rows = CellReducer(edges).sum(weights)
+    return CellReducer(edges).sum(rows.mT.contiguous()).mT / edges.diff()[:, None]
 
 
 def plain_as_it_fits(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

@@ -72,9 +72,7 @@ def test_memory_decides_the_cells(mhaviz, book):
     assert len(only["query_edges"]) - 1 == 31
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--memory", "24KB", "--size", "100")
     assert result.status == 1
-    assert (
-        "--size 100 needs 234.4 KiB for 2 heads, where 23.4 KiB may be used; take fewer heads, --size 31" in result.err
-    )
+    assert "--size 100 needs 234.4 KiB for 2 heads, where 23.4 KiB may be used: --size 31 would fit" in result.err
 
 
 def test_all_weights_can_be_had(mhaviz, book, weights):
@@ -90,7 +88,7 @@ def test_both_reductions(mhaviz, book, weights):
     assert (mass["reduction"], largest["reduction"]) == ("mass", "max")
     expected = weights.reshape(2, 70, 10, 70, 10).max(axis=(2, 4))
     np.testing.assert_allclose(np.array(largest["weights"]), expected, atol=1e-6)
-    assert "; below, each cell is the largest of up to 10 × 10 weights" in result.err
+    assert "; of largest weights, it is the largest of up to 10 × 10" in result.err
     with safe_open("map.safetensors", "np") as file:
         assert sorted(file.keys()) == ["layer.0.self", "layer.0.self.max"]
         np.testing.assert_allclose(file.get_tensor("layer.0.self.max"), expected, atol=1e-6)
@@ -120,6 +118,54 @@ def test_a_summary_when_it_is_asked_for(mhaviz, book):
     }  # fmt: skip
     not_asked = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--no-summary", "-o", "map.json"))
     assert "summary" not in not_asked[0]
+
+
+def test_a_summary_changes_nothing_else(mhaviz, book):
+    plain, asked = (
+        json.loads(mhaviz("heatmap", "a b c", *SMALL, "--json", *more).out)["maps"][0] for more in ([], ["--summary"])
+    )
+    del asked["summary"]
+    assert asked.keys() == plain.keys()
+    np.testing.assert_allclose(np.array(asked["weights"]), np.array(plain["weights"]), atol=1e-6)
+    shown = mhaviz("heatmap", "a b c", *SMALL, "--summary").out
+    assert "self-attention: a b c" in shown
+    assert "a row sums to 1" in shown
+    assert "mean entropy" in shown
+
+
+def test_memory_reaches_the_blocks(mhaviz, book, monkeypatch):
+    from mhaviz.maps import walk
+
+    asked, choose = [], walk.choose_tile_shape
+    monkeypatch.setattr(walk, "choose_tile_shape", lambda *given: asked.append(given[6]) or choose(*given))
+    assert (
+        mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "50", "--memory", "3MB", "-q").status == 0
+    )
+    assert set(asked) == {3_000_000}
+
+
+def test_the_same_command_writes_the_same_bytes(mhaviz, book):
+    names = ("a.json", "b.json", "a.safetensors", "b.safetensors", "a.png", "b.png")
+    arguments = ("--file", "book.txt", "--whole", "--d-model", "16", "--heads", "1", "--size", "50")
+    for letter in "ab":
+        outputs = [word for name in names if name.startswith(letter) for word in ("-o", name)]
+        assert mhaviz("heatmap", *arguments, "-q", *outputs).status == 0
+    for suffix in ("json", "safetensors", "png"):
+        assert (book / f"a.{suffix}").read_bytes() == (book / f"b.{suffix}").read_bytes()
+
+
+def test_sentences_of_unlike_length_have_scales_of_their_own(mhaviz, book):
+    result = mhaviz("heatmap", " ".join(WORDS), "a b c", *SMALL, "--size", "50", "-o", "map.png")
+    assert result.status == 0
+    assert "of long ones, each cell is" in result.out or "each cell is the mean" in result.out
+    assert result.err.count("become 50 × 50 cells") == 1
+
+
+def test_words_that_are_longer_than_most(mhaviz, book):
+    """More tokens than the beginning of the text shows."""
+    (book / "long.txt").write_text("x" * 300 + " one two three four five six")
+    result = mhaviz("heatmap", "--file", "long.txt", "--whole", "--max-tokens", "2")
+    assert "expected an input of at most 2 tokens, got 7; cut it" in result.err
 
 
 def test_source_target_and_causal_maps(mhaviz, book):
@@ -165,12 +211,12 @@ def test_a_long_run_is_announced(mhaviz, book, monkeypatch, seconds, announced):
 
 
 def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
-    from mhaviz.layer import attention_map
+    from mhaviz.maps import walk
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attention_map.HeadBlocks, "sums", interrupt)
+    monkeypatch.setattr(walk.HeadBlocks, "sums", interrupt)
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.png", "-q")
     assert result.status == 130
     assert result.err == "mhaviz: interrupted\n"
@@ -178,13 +224,17 @@ def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
 
 
 BAD = [
-    (["--window", "5,9"], 2, "--window: expected queries and keys such as 0:512,1000:1512, got '5,9'"),
+    (["--window", "5,9"], 2, "--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got '5,9'"),
     (["--window", "9:5,0:1"], 2, "window: expected query positions that go up, from 0 to at most 700, got 9 to 5"),
     (["--window", "0:5,:701"], 2, "window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
     (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
     (["--memory", "much"], 2, "--memory: expected a number of bytes such as 2GiB or 500MB, got 'much'"),
-    (["--max-tokens", "699"], 2, "an input has 700 tokens: expected at most 699; cut it, or raise --max-tokens"),
-    (["--max-tokens", "2"], 2, "tokens: expected at most 2"),
+    (
+        ["--max-tokens", "699"],
+        2,
+        "--max-tokens: expected an input of at most 699 tokens, got 700; cut it, or raise the",
+    ),
+    (["--max-tokens", "2"], 2, "expected an input of at most 2 tokens, got more; cut it"),
     (["--max-tokens", "0"], 2, "--max-tokens: expected at least 1, got 0"),
     (["--pool", "mean"], 2, "--pool"),
     (["--scale", "square"], 2, "--scale"),
@@ -203,6 +253,8 @@ def test_bad_input_is_one_line(mhaviz, book, options, status, message):
 def test_whole_needs_something_to_read(mhaviz, book):
     assert "--whole reads a file as one input; add --file" in mhaviz("heatmap", "a b", "--whole").err
     (book / "blank.txt").write_text("\n ...\n")
+    (book / "empty.txt").write_text(" \n")
+    assert "empty.txt is empty: expected text" in mhaviz("heatmap", "--file", "empty.txt", "--whole").err
     assert "blank.txt: expected at least one word" in mhaviz("heatmap", "--file", "blank.txt", "--whole").err
     assert mhaviz("heatmap", "--file", "blank.txt", "--whole").status == 1
 

@@ -69,7 +69,9 @@ def test_everything_comes_back(path, random_map):
 
 def test_cells_and_summaries_come_back(path):
     cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
-    head = HeadSummary(1.25, 0.1, (Sink(3, 2.5),), None, Link(12, 3, 0.75), Link(10, 0, 0.1))
+    head = HeadSummary(
+        1.25, 0.1, (Sink(3, "z", 2.5),), None, Link(12, "c", 3, "z", 0.75), Link(10, "a", 0, "\udcff", 0.1)
+    )
     mass = AttentionMap(
         ("a", "b", "c", "d"),
         ("w", "x", "y", "z"),
@@ -83,7 +85,7 @@ def test_cells_and_summaries_come_back(path):
 
 
 def test_a_nan_in_a_summary_is_null_and_comes_back(path, random_map):
-    head = HeadSummary(float("nan"), 1.0, (), None, Link(0, 0, 1.0), None)
+    head = HeadSummary(float("nan"), 1.0, (), None, Link(0, "a", 0, "a", 1.0), None)
     m = random_map(1, summary=MapSummary((head,), 3, 32, 0.1))
     (only,) = read_maps(save(Attention(Source("s"), (m,)), path)).attention.maps
     assert np.isnan(only.summary.heads[0].entropy)
@@ -152,7 +154,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(summary={"heads": [], "queries": 1, "near": 1, "strong": 0.1}), "summary: expected 2 heads"),
     (lambda d, m: d.update(maps=[]), "holds no attention maps"),
     (lambda d, m: d.update(maps=3), "holds no attention maps"),
-    (lambda d, m: d.update(maps=["x"]), "map 0: expected an object, got 'x'"),
+    (lambda d, m: d.update(maps=["x"]), "maps: expected objects, got 'x'"),
     (lambda d, m: d.update(maps=[m, m]), "map 1: there are two maps layer.0.self"),
     (lambda d, m: d.pop("source"), "there is no source"),
     (lambda d, m: d.update(source={"footnote": 3}), "footnote: expected a text"),

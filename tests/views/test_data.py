@@ -120,7 +120,7 @@ def pooled_attention():
     """A map of four tokens in two by two cells, by mass and by largest weights, as a window of a longer input."""
     cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
     tokens, keys = ("a", "b", "\x1b[1m", "d"), ("w", "x", "y", "z")
-    head = HeadSummary(1.0, 1.5, (Sink(3, 2.5),), None, Link(12, 3, 0.75), None)
+    head = HeadSummary(1.0, 1.5, (Sink(3, "z", 2.5),), None, Link(12, "b", 3, "z", 0.75), None)
     mass = AttentionMap(
         tokens, keys, np.full((1, 2, 2), 0.5, np.float32), cells=cells, summary=MapSummary((head,), 4, 32, 0.1)
     )
@@ -143,9 +143,9 @@ def test_maps_of_cells_say_what_they_are(pooled_attention):
             {
                 "entropy": 1.0,
                 "uniform_entropy": 1.5,
-                "sinks": [{"key": 3, "received": 2.5}],
+                "sinks": [{"key": 3, "token": "z", "received": 2.5}],
                 "local": None,
-                "strongest": {"query": 12, "key": 3, "weight": 0.75},
+                "strongest": {"query": 12, "query_token": "b", "key": 3, "key_token": "z", "weight": 0.75},
                 "farthest": None,
             }
         ],
@@ -160,6 +160,11 @@ def test_ordinary_maps_have_no_cells(random_attention):
     (only,) = as_json(random_attention())["maps"]
     assert not {"query_edges", "key_edges", "reduction", "summary"} & set(only)
     assert json.loads(metadata(random_attention()))["maps"][0].keys() == only.keys() - {"weights"}
+
+
+def test_largest_weights_alone_have_the_plain_name(pooled_attention):
+    _, largest = pooled_attention.maps
+    assert set(load(safetensors_bytes(replace(pooled_attention, maps=(largest,))))) == {"layer.0.self"}
 
 
 def test_safetensors_of_cells(pooled_attention):

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mhaviz.records import AttentionMap, Cells
-from mhaviz.views.pooling import cell_edges, even_count, even_edges, pool_map, pool_strongest
+from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.views.pooling import even_edges, pool_map, pool_strongest
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 45), st.integers(1, 45), st.integers(0, 1000))
@@ -47,7 +48,7 @@ def test_scores_keep_their_sign_and_hidden_ones_give_way(q_length, k_length, row
 def test_a_map_is_pooled_by_its_own_rule(reduction):
     """Cells of one and two queries, two and three keys, by hand."""
     cells = Cells(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
-    assert (even_count(3, 2), even_edges(3, 2).tolist()) == (2, [0, 1, 3])
+    assert (even_cells(3, 2), even_edges(3, 2).tolist()) == (2, [0, 1, 3])
     weights = np.array([[[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [1, 0, 0]]], np.float32)
     pooled = pool_map(AttentionMap(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
     assert pooled.edges.query_edges.tolist() == [10, 11, 14]

@@ -10,8 +10,15 @@ def window():
     """Queries 1,000 to 1,003, keys 0 to 3 of a longer input."""
     cells = Cells(np.array([1000, 1002, 1004]), np.array([0, 2, 4]))
     heads = (
-        HeadSummary(1.0, 4.0, (Sink(2, 2.0), Sink(50_000, 0.0004)), 0.5, Link(1001, 3, 0.75), Link(1003, 0, 0.1)),
-        HeadSummary(0.0, 0.0, (Sink(0, 4.0),), 4e-37, Link(1000, 0, 1.0), None),
+        HeadSummary(
+            1.0,
+            4.0,
+            (Sink(2, "y", 2.0), Sink(50_000, "far", 0.0004)),
+            0.5,
+            Link(1001, "b", 3, "z", 0.75),
+            Link(1003, "d", 0, "w", 0.1),
+        ),
+        HeadSummary(0.0, 0.0, (Sink(0, "w", 4.0),), 4e-37, Link(1000, "a", 0, "w", 1.0), None),
     )
     weights = np.full((2, 2, 2), 0.5, np.float32)
     summary = MapSummary(heads, 4, 32, 0.1)
@@ -20,14 +27,14 @@ def window():
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):
     assert summary_rows(window, window.summary) == [
-        ("5", "1.00 (25%)", "50.0%", "2 y (50.0%), 50,000 (0.01%)", "1,001 b → 3 z (0.75)", "1,003 d → 0 w (0.1)"),
+        ("5", "1.00 (25%)", "50.0%", "2 y (50.0%), 50,000 far (0.01%)", "1,001 b → 3 z (0.75)", "1,003 d → 0 w (0.1)"),
         ("2", "0.00", "<0.0001%", "0 w (100.0%)", "1,000 a → 0 w (1)", "none"),
     ]
 
 
 def test_one_token_a_line(window):
     first, _ = summary_rows(window, window.summary, str.upper, stacked=True)
-    assert first[3:5] == ("2 Y (50.0%)\n50,000 (0.01%)", "1,001 B\n→ 3 Z (0.75)")
+    assert first[3:5] == ("2 Y (50.0%)\n50,000 FAR (0.01%)", "1,001 B\n→ 3 Z (0.75)")
 
 
 def test_headings_and_notes(window):

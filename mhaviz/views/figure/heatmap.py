@@ -23,13 +23,14 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, head_panels, values_beyond
+from mhaviz.views.panels import Scale, head_panels, scale_group, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
 from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
 _OVER_TABLE = 0.2
+_DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
@@ -50,7 +51,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     scales = _scales(attention, look)
     y = MARGIN
     for block in blocks:
-        m, layout, scale = block.map, block.layout, scales[block.map.edges.reduction]
+        m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
         sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
         y += _TITLE_HEIGHT
         panels = head_panels(m if m.cells is None else pool_map(m, layout.q_cells, layout.k_cells), scale)
@@ -100,9 +101,9 @@ class _Block:
 
 
 def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
-    """One for all maps of a reduction: the ranges of means and of largest weights differ."""
-    reductions = {m.edges.reduction for m in attention.maps}
-    return {r: look.weight_scale(m for m in attention.maps if m.edges.reduction == r) for r in reductions}
+    """One for all maps that can share it."""
+    groups = {scale_group(m) for m in attention.maps}
+    return {group: look.weight_scale(m for m in attention.maps if scale_group(m) == group) for group in groups}
 
 
 def _texts(m: AttentionMap) -> Iterator[str]:
@@ -118,7 +119,9 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
     pooled = next((b.layout.pooled for b in blocks if b.map.cells is None and b.layout.pooled), "")
-    drawn = [pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks if b.map.cells is not None]
+    drawn = [
+        b.map.edges if b.map.cells is None else pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks
+    ]
     return reading_text(attention, pooled, drawn)
 
 
@@ -134,8 +137,8 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
         width = 2 * MARGIN + max(
             max(block.width for block in blocks),
             min(title, _WIDEST_TITLE),
-            text_width(footnote, SMALL),
-            text_width(remark, SMALL),
+            text_width(footnote, SMALL) * _DRAWN_WIDER,
+            text_width(remark, SMALL) * _DRAWN_WIDER,
         )
         height = sum(_TITLE_HEIGHT + block.height + _BETWEEN for block in blocks)
         height += foot_height(width, footnote, remark) + 2 * MARGIN

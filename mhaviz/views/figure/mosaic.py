@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from mhaviz.records.cells import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
@@ -15,7 +16,7 @@ from mhaviz.views.figure.rulers import Ruler, draw_ruler
 from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_strongest
+from mhaviz.views.pooling import pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk

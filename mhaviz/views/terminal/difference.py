@@ -50,7 +50,7 @@ class DifferenceView:
                 yield Text(plain(text), DIM)
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
-        yield ScaleBar(scale, open_ends=beyond)
+        yield ScaleBar(scale, beyond=beyond)
         yield Text(plain(reading_text(scale, abilities.colour)), DIM)
         yield Segment.line()
 

@@ -11,11 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
+from mhaviz.records.cells import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import cell_edges, pool_strongest
+from mhaviz.views.pooling import pool_strongest
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""

@@ -10,6 +10,7 @@ from rich.text import Text
 from mhaviz.records import Attention
 from mhaviz.views.captions import cells_text, reading_text
 from mhaviz.views.look import Look
+from mhaviz.views.panels import head_panels, scale_group, values_beyond
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.map_grids import MapGrid, grid_title, token_grid
@@ -25,7 +26,7 @@ class HeatmapView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
-        if any(m.cells is not None for m in self.attention.maps):
+        if any(m.cells is not None or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
             yield Text(reading_text(self.attention, drawn=()), DIM)
         else:
@@ -43,12 +44,14 @@ class HeatmapView:
         maps = self.attention.maps
         grids = [MapGrid.on_screen(m, console, options) for m in maps]
         for attention_map, grid in zip(maps, grids, strict=True):
-            alike = [i for i, m in enumerate(maps) if m.edges.reduction == attention_map.edges.reduction]
+            alike = [i for i, m in enumerate(maps) if scale_group(m) == scale_group(attention_map)]
             log = any(maps[i].is_pooled for i in alike) if self.look.log is None else self.look.log
             scale = replace(self.look, log=log).weight_scale(grids[i].drawn for i in alike)
             yield grid_title(attention_map, options.max_width, not abilities.unicode)
             yield grid.coloured(scale)
-            yield ScaleBar(scale, abilities.plain(cells_text(grid.drawn.edges)))
+            drawn = grid.drawn
+            beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)
+            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
             yield Segment.line()

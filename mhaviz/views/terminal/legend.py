@@ -19,25 +19,25 @@ _STEPS = 16
 class ScaleBar:
     """The scale from low to high, in colours or ramp characters, and a remark.
 
-    ``open_ends``: whether some values lie below, and above.
+    ``beyond``: whether some values lie below it, and above it.
     """
 
     scale: Scale
     remark: str = ""
-    open_ends: tuple[bool, bool] = (False, False)
+    beyond: tuple[bool, bool] = (False, False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         values = np.array([self.scale.value(share) for share in np.linspace(0, 1, _STEPS)], np.float32)
         digits = 2 if self.scale.log else 4
-        least, most = ("≤ ", "≥ ") if abilities.unicode else ("<= ", ">= ")
-        bar = Text(f"{least * self.open_ends[0]}{self.scale.low:.{digits}g} ")
+        below, above = (abilities.plain(mark) if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
+        bar = Text(f"{below}{self.scale.low:.{digits}g} ")
         for value, (red, green, blue) in zip(values, self.scale.colours(values), strict=True):
             if abilities.colour:
                 bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
             else:
                 bar.append(ramp_character(value, self.scale, abilities.unicode))
-        bar.append(f" {most * self.open_ends[1]}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
+        bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar

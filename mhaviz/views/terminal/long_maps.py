@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderResult
 
 from mhaviz.records import AttentionMap
+from mhaviz.records.cells import even_cells
 from mhaviz.views.labels import cut, in_ascii, visible
 from mhaviz.views.panels import Scale, head_panels
-from mhaviz.views.pooling import even_count
 from mhaviz.views.positions import round_positions
 from mhaviz.views.terminal.grid import GAP, Abilities, GridLayout, panel_lines, wrapped
 
@@ -37,8 +37,8 @@ def long_layout(attention_map: AttentionMap, width: int, height: int | None, abi
     side = max(room // per_line - GAP, 1)
     highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
     side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
-    columns, lines = even_count(k_cells, side), min((side + 1) // 2, highest)
-    rows = even_count(q_cells, min(side, 2 * lines) if half else lines)
+    columns, lines = even_cells(k_cells, side), min((side + 1) // 2, highest)
+    rows = even_cells(q_cells, min(side, 2 * lines) if half else lines)
     panel_width = max(columns, min(title, room - GAP))
     return GridLayout(
         "half-blocks" if half else "lines", 1, label_width, panel_width, per_line, rows, columns, by_position=True

@@ -47,8 +47,8 @@ def long_map(
     if hidden is not None:
         attention_map = replace(attention_map, weights=np.where(hidden, np.float32(0), weights))
     if summary:
-        sinks = (Sink(k0, 500.0), Sink(k1 - 1, 3.0))
-        link = Link(q1 - 1, k0, 0.5)
+        sinks = (Sink(k0, names[1][0], 500.0), Sink(k1 - 1, names[1][-1], 3.0))
+        link = Link(q1 - 1, names[0][-1], k0, names[1][0], 0.5)
         head = HeadSummary(4.0, 8.0, sinks, None if kind == "cross" else 0.25, link, link)
         attention_map = replace(attention_map, summary=MapSummary((head,) * heads, q1 - q0, 32, 0.1))
     return attention_map
@@ -335,7 +335,9 @@ def test_heads_beyond_the_table_are_counted():
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_hostile_tokens_stand_in_the_table_and_are_read_literally(suffix):
     m = long_map(len(HOSTILE), words=HOSTILE, cells=(4, 4), summary=True)
-    heads = tuple(replace(head, strongest=Link(i, i, 0.5)) for i, head in enumerate(m.summary.heads))
+    heads = tuple(
+        replace(head, strongest=Link(i, HOSTILE[i], i, HOSTILE[i], 0.5)) for i, head in enumerate(m.summary.heads)
+    )
     sheet = figure(replace(m, summary=replace(m.summary, heads=heads)), look=replace(AUTO, dpi=40))
     written = texts(sheet)
     assert "0 $x^2$ → 0 $x^2$ (0.5)" in written

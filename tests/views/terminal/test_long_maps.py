@@ -284,14 +284,15 @@ def test_windows_of_more_tokens_than_a_legend_holds(show):
     assert "the₁₅₀₀₀·cat₁₅₀₀₁ ▀" in ANSI.sub("", show(view(window(120)), 160, "truecolor")), "where there is room"
 
 
-def head_summary(strongest=1.0, local=0.25, farthest=None):
-    sinks = (Sink(0, 50.0), Sink(99, 0.02), Sink(7, 0.01))
-    return HeadSummary(2.5, 5.0, sinks, local, Link(3, 0, strongest), farthest)
+def head_summary(tokens, strongest=1.0, local=0.25, farthest=None):
+    sinks = tuple(Sink(key, tokens[key], received) for key, received in ((0, 50.0), (99, 0.02), (7, 0.01)))
+    return HeadSummary(2.5, 5.0, sinks, local, Link(3, tokens[3], 0, tokens[0], strongest), farthest)
 
 
 def summed_up(n_heads=2, tokens=None, **more):
-    heads = tuple(head_summary(farthest=Link(99, 1, 0.123) if i else None, **more) for i in range(n_heads))
     tokens = tokens or tuple(f"t{i}" for i in range(100))
+    far = Link(99, tokens[99], 1, tokens[1], 0.123)
+    heads = tuple(head_summary(tokens, farthest=far if i else None, **more) for i in range(n_heads))
     return uniform_map(n_heads, 100, 20, tokens=tokens, summary=MapSummary(heads, 100, 32, 0.1))
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mhaviz.layer.map_tiles import Tile
+from mhaviz.maps.tiles import Tile
 
-_HIDDEN = -1e30  # as good as −∞ in a softmax, and 0 · −1e30 is 0 where 0 · −∞ would be NaN
+_HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
 _RUN = 64  # neighbouring keys among which the largest weight is found first
 
 
@@ -52,10 +52,10 @@ class BlockSums:
 
 
 class HeadBlocks:
-    """The queries of a head, (q_length, d_key), and its keys in tiles.
+    """The queries of a head, (q_length, d_key), and its keys, (k_length, d_key), in tiles.
 
     Args:
-        query: float32 or float64 of any kind; ``dtype``: of the computation.
+        query, key: of any precision; ``dtype``: of the computation.
         tiles: of the keys.
         scale: of the scores.
         later: a query at position i sees the keys up to i + later; None: all.
@@ -67,6 +67,7 @@ class HeadBlocks:
     def __init__(
         self,
         query: Tensor,
+        key: Tensor,
         tiles: Sequence[Tile],
         dtype: torch.dtype,
         scale: float,
@@ -75,14 +76,16 @@ class HeadBlocks:
         wanted: Wanted,
         queries_at_once: int,
     ) -> None:
-        self._query, self._tiles, self._dtype, self._scale = query, tiles, dtype, scale
+        self._query, self._key, self._tiles, self._dtype, self._scale = query, key, tiles, dtype, scale
         self._later, self._n_cells, self._wanted = later, n_cells, wanted
-        sizes = [len(tile.keys) for tile in tiles]
+        sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
         self._weights = torch.empty(queries_at_once * room, dtype=dtype, device=query.device)
         scores = queries_at_once * max(sizes, default=0) if wanted.entropy else 0
         self._scores = torch.empty(scores, dtype=dtype, device=query.device)
+        copied = 0 if all(tile.is_gapless for tile in tiles) and key.dtype == dtype else max(sizes, default=0)
+        self._copied = torch.empty(copied * key.shape[1], dtype=dtype, device=key.device)
         self._shade = torch.empty(0, dtype=dtype, device=query.device)
 
     def sums(self, start: int, end: int, row_sizes: list[int]) -> BlockSums | None:
@@ -95,7 +98,7 @@ class HeadBlocks:
         used, lses, parts = 0, [], []
         for tile in seen:
             lse, part = self._of_tile(Q, tile, start, used)
-            used += len(Q) * len(tile.keys) if self._keeps else 0
+            used += len(Q) * len(tile) if self._keeps else 0
             lses.append(lse)
             parts.append(part)
         return self._join(torch.stack(lses, dim=-1), parts, row_sizes) if parts else None
@@ -131,20 +134,22 @@ class HeadBlocks:
         A (queries, keys), where a query that sees none of them has zeros. Where the tile is ``alone``, nobody needs
         the lse, and it is 0.
         """
-        keys, all_see, blind = tile.keys, len(tile.keys), 0
+        number = all_see = len(tile)
+        blind = 0
         latest = tile.last if self._later is None else start + self._later  # key that the first query sees
         if tile.last > latest:
             all_see, blind = tile.number_up_to(latest), min(max(tile.first - latest, 0), len(Q))
             if tile.fillers is None:  # what none of them sees need not be computed
-                keys = keys[: tile.number_up_to(latest + len(Q) - 1)]
-        size = len(Q) * len(keys)
-        A = self._weights[used : used + size].view(len(Q), len(keys))
+                number = tile.number_up_to(latest + len(Q) - 1)
+        keys = tile.keys(self._key, number, self._copied)
+        size = len(Q) * number
+        A = self._weights[used : used + size].view(len(Q), number)
         S = self._scores[:size].view(A.shape) if self._wanted.entropy else A
         torch.mm(Q, keys.T, out=S)
         if tile.fillers is not None:
             S.index_fill_(1, tile.fillers, _HIDDEN)
-        if all_see < len(keys):
-            self._hide(S[:, all_see:], tile.positions[all_see : len(keys)], latest, tile)
+        if all_see < number:
+            self._hide(S[:, all_see:], tile.positions[all_see:number], latest, tile)
         highest = Q.new_zeros(len(Q)) if alone and not self._wanted.entropy else S.amax(dim=-1)
         entropy = None
         if self._wanted.entropy:

@@ -1,6 +1,11 @@
 """Pooled maps against the plain computation in float64: the whole matrix, its softmax, and then the cells."""
 
 import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +15,10 @@ from hypothesis import strategies as st
 
 import mhaviz
 from mhaviz.errors import ArgumentError
-from mhaviz.layer import map_tiles as module
-from mhaviz.layer.attention_map import attention_map
-from mhaviz.layer.map_blocks import strongest
-from mhaviz.layer.map_tiles import choose_tile_shape
+from mhaviz.maps import tiles as module
+from mhaviz.maps.attention_map import attention_map
+from mhaviz.maps.blocks import strongest
+from mhaviz.maps.tiles import choose_tile_shape
 
 
 def draw(batch_size=1, n_heads=2, n_kv_heads=None, q_length=7, k_length=None, d_key=4, seed=0, dtype=torch.float32):
@@ -79,28 +84,45 @@ def problems(draw_from):
     return query, key, options, draw_from(st.integers(1, 45)), draw_from(st.integers(1, 45))
 
 
-@given(problems(), st.integers(1, 45), st.integers(1, 45), st.sampled_from([0, 100]))
-@settings(max_examples=400)
-def test_every_shape_mask_group_and_edge(monkeypatch, problem, queries_at_once, keys_at_once, whole_rows):
+@given(
+    problems(),
+    st.integers(1, 45),
+    st.integers(1, 45),
+    st.sampled_from([0, 100]),
+    st.sampled_from(["mass", "max", "both"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=500)
+def test_every_shape_mask_group_and_edge(
+    monkeypatch, problem, queries_at_once, keys_at_once, whole_rows, reduce, entropy, received, local
+):
     """Tiles of all sizes, so that rows and columns of cells are split and joined."""
     monkeypatch.setattr(module, "_TILE", (queries_at_once, keys_at_once))
     monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
-    more = {"entropy": True, "received": True, "local": rows % 4}
-    found = attention_map(query, key, rows=rows, columns=columns, reduce="both", **more, **options)
+    flags = {"entropy": entropy, "received": received, "local": rows % 4 if local else None}
+    found = attention_map(query, key, rows=rows, columns=columns, reduce=reduce, **flags, **options)
     weights = plain(query, key, **options)
     rows, columns = min(rows, query.shape[2]), min(columns, key.shape[2])
     assert found.query_edges.tolist() == edges(query.shape[2], rows)
     assert found.key_edges.tolist() == edges(key.shape[2], columns)
-    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, "mass"), atol=1e-6)
-    np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
-    np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=5e-6)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.nansum(weights * np.log(weights), axis=-1)
-    np.testing.assert_allclose(found.entropy.numpy(), entropy, atol=1e-5)
-    later = weights.shape[3] - weights.shape[2] if options["causal"] else 0
-    distance = np.abs(np.arange(weights.shape[2])[:, None] + later - np.arange(weights.shape[3]))
-    np.testing.assert_allclose(found.local.numpy(), (weights * (distance <= more["local"])).sum(axis=-1), atol=1e-6)
+    first = "max" if reduce == "max" else "mass"
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, first), atol=1e-6)
+    if reduce == "both":
+        np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
+    if received:
+        np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=5e-6)
+    if entropy:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = -np.nansum(weights * np.log(weights), axis=-1)
+        np.testing.assert_allclose(found.entropy.numpy(), expected, atol=1e-5)
+    if local:
+        later = weights.shape[3] - weights.shape[2] if options["causal"] else 0
+        distance = np.abs(np.arange(weights.shape[2])[:, None] + later - np.arange(weights.shape[3]))
+        expected = (weights * (distance <= flags["local"])).sum(axis=-1)
+        np.testing.assert_allclose(found.local.numpy(), expected, atol=1e-6)
 
 
 @given(problems(), st.data())
@@ -110,9 +132,12 @@ def test_windows_are_the_exact_weights(monkeypatch, problem, data):
     query, key, options, _, _ = problem
     q0, k0 = (data.draw(st.integers(0, x.shape[2] - 1)) for x in (query, key))
     q1, k1 = (data.draw(st.integers(low + 1, x.shape[2])) for low, x in ((q0, query), (k0, key)))
-    found = attention_map(query, key, window=(q0, q1, k0, k1), entropy=True, **options)
+    more = {"entropy": True, "reduce": data.draw(st.sampled_from(["mass", "max", "both"]))}
+    found = attention_map(query, key, window=(q0, q1, k0, k1), **more, **options)
     weights = plain(query, key, **options)
-    np.testing.assert_allclose(found.weights.numpy(), weights[:, :, q0:q1, k0:k1], atol=1e-6)
+    for cells in (found.weights, found.largest):
+        if cells is not None:
+            np.testing.assert_allclose(cells.numpy(), weights[:, :, q0:q1, k0:k1], atol=1e-6)
     assert found.query_edges.tolist() == list(range(q0, q1 + 1))
     assert found.key_edges.tolist() == list(range(k0, k1 + 1))
     assert found.entropy.shape[-1] == q1 - q0
@@ -160,14 +185,23 @@ def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
     np.testing.assert_allclose(found.weights.numpy(), pooled(weights, 9, 700, "mass"), atol=1e-6)
 
 
-@given(st.integers(1, 10**6), st.integers(1, 4096), st.integers(1, 3), st.booleans(), st.integers(1, 2**28))
-def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, kept, memory):
-    shape = choose_tile_shape(torch.device("cpu"), k_length, columns, copies, kept, memory)
+@given(
+    st.integers(1, 10**6),
+    st.integers(1, 4096),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(1, 2**30),
+    st.integers(1, 64),
+)
+def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, keeps, memory, workers):
+    shape = choose_tile_shape(torch.device("cpu"), k_length, 64, columns, copies, keeps, memory, workers)
     assert 1 <= shape.queries <= 8192 * 256
     assert 1 <= shape.keys <= max(k_length, 4096)
-    assert shape.kept == (k_length if kept and shape.keys < k_length else 0)
-    assert shape.bytes == 4 * shape.queries * (copies * shape.keys + shape.kept + 4 * columns)
-    assert shape.bytes <= memory or (shape.queries <= 16 and shape.keys <= 256)
+    assert shape.kept == (k_length if keeps and shape.keys < k_length else 0)
+    needed = shape.queries * (copies * shape.keys + shape.kept + 4 * columns + shape.queries) + 64 * shape.keys
+    assert shape.bytes == 4 * needed
+    assert workers * shape.bytes <= memory or (shape.queries <= 32 and shape.keys <= 1024)
+    assert workers * shape.queries * shape.kept <= max(2**23, 32 * workers * shape.kept)
 
 
 def test_an_interrupt_stops_all_threads():
@@ -180,7 +214,7 @@ def test_an_interrupt_stops_all_threads():
 
     with pytest.raises(KeyboardInterrupt):
         attention_map(query, key, told=interrupt)
-    assert len(told) <= torch.get_num_threads() + 1
+    assert len(told) <= torch.get_num_threads()
 
 
 def test_fewer_visible_keys_than_were_asked_for():
@@ -249,6 +283,114 @@ def test_progress_is_told():
     assert told == [0.25, 0.5, 0.75, 1]
 
 
+@pytest.mark.parametrize("rows", [1, 7, 512])
+def test_the_same_bits_each_time(rows):
+    """However many threads share a head."""
+    query, key = draw(n_heads=1, q_length=3000, d_key=8)
+    options = {"rows": rows, "columns": 100, "received": True, "reduce": "both", "entropy": True}
+    first, *others = (attention_map(query, key, **options) for _ in range(4))
+    for other in others:
+        for name in ("weights", "largest", "received", "entropy"):
+            assert torch.equal(getattr(first, name), getattr(other, name)), name
+
+
+def test_threads_to_come_have_as_many_threads_as_before():
+    query, key = draw(n_heads=4, q_length=300)
+    before = torch.get_num_threads()
+    attention_map(query, key)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == before
+
+
+def test_the_default_precision_is_not_asked():
+    query, key = draw(q_length=30)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = attention_map(query, key, rows=4, received=True, entropy=True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {found.weights.dtype, found.received.dtype, found.entropy.dtype} == {torch.float32}
+
+
+def test_float64_is_computed_in_float64():
+    query, key = draw(q_length=60, d_key=8, dtype=torch.float64)
+    expected = plain(query, key, scale=30)
+    np.testing.assert_allclose(attention_map(query, key, scale=30).weights.numpy(), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_more_keys_than_whole_rows_take(causal):
+    """Through tiles of the size that they really have, uneven cells and single keys among them."""
+    query, key = draw(n_heads=1, q_length=40, k_length=9000, d_key=16)
+    weights = plain(query, key, causal)
+    for options in ({"columns": 511}, {"window": (0, 40, 4000, 4100)}, {"columns": 9000}):
+        found = attention_map(query, key, rows=9, causal=causal, reduce="both", **options)
+        k0, k1 = options.get("window", (0, 0, 0, 9000))[2:]
+        columns = min(options.get("columns", 512), k1 - k0)
+        for cells, reduce in ((found.weights, "mass"), (found.largest, "max")):
+            expected = pooled(weights[..., k0:k1], 9, columns, reduce)
+            np.testing.assert_allclose(cells.numpy(), expected, atol=1e-6)
+
+
+def test_what_is_hidden_may_be_anything():
+    query, key = draw()
+    spoilt_key = key.clone()
+    spoilt_key[0, :, 2] = math.nan
+    mask = torch.tensor([[1, 1, 0, 1, 1, 1, 1]])
+    torch.testing.assert_close(
+        attention_map(query, spoilt_key, key_mask=mask).weights, attention_map(query, key, key_mask=mask).weights
+    )
+    spoilt_key[0, 1, 5, 0] = math.inf
+    with pytest.raises(ArgumentError, match=r"key: .* batch 0, head 1, position 5"):
+        attention_map(query, spoilt_key, key_mask=mask)
+
+
+def test_the_heads_of_keys_have_their_own_numbers():
+    query, key = draw(n_heads=8, n_kv_heads=2)
+    key[0, 1, 3, 0] = math.nan
+    with pytest.raises(ArgumentError, match=r"key: .* batch 0, head 1, position 3"):
+        attention_map(query, key)
+
+
+@pytest.mark.parametrize("factor", [1e20, 1e25])
+def test_scores_that_are_too_large(factor):
+    query, key = draw()
+    with pytest.raises(ArgumentError, match="expected scores that float32 can hold, got larger ones in batch 0, head"):
+        attention_map(query * factor, key * factor)
+
+
+def test_it_says_what_it_is_in_a_line():
+    query, key = draw()
+    assert repr(attention_map(query, key, entropy=True)) == (
+        "PooledMap(weights=(1, 2, 7, 7), query_edges=(8,), key_edges=(8,), entropy=(1, 2, 7))"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the high-water mark of the memory is Linux's")
+def test_memory_stays_small_whatever_is_asked(tmp_path):
+    """Uneven cells, hidden keys and all extras at 65,536 keys: keys of 32 MiB a head, of which no copy is made."""
+    code = """
+import torch
+from measure import peak_memory
+from mhaviz import attention_map
+torch.set_num_threads(2)
+query, key = torch.randn(1, 2, 1024, 128), torch.randn(1, 2, 65536, 128)
+mask = torch.ones(1, 65536)
+mask[0, ::100] = 0
+more = {"key_mask": mask, "entropy": True, "top_keys": 1, "received": True, "local": 32}
+attention_map(query[:, :, :64], key, rows=51, columns=511, **more)
+print(peak_memory(lambda: attention_map(query, key, rows=51, columns=511, **more)))
+"""
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[1] / "benchmarks"),
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert float(done.stdout) < 100
+
+
 def test_no_gradient_and_no_change():
     query, key = draw()
     query.requires_grad_()
@@ -285,11 +427,17 @@ QUERY, KEY = draw()
         (QUERY, KEY.expand(3, -1, -1, -1), {}, "key: expected axis batch_size to be 1"),
         (QUERY, torch.zeros(1, 3, 7, 4), {}, "n_heads to be a multiple of n_kv_heads, got 2 and 3"),
         (QUERY, KEY[:, :, :0], {}, "key: expected axis k_length to be at least 1"),
-        (QUERY.int(), KEY, {}, "query: expected floating-point numbers, got torch.int32"),
+        (QUERY.int(), KEY, {}, "query: expected numbers of float32, float64, bfloat16, float16, got int32"),
+        (QUERY.numpy(), KEY, {}, "query: expected a torch.Tensor, got ndarray"),
+        (QUERY.to(torch.float8_e4m3fn), KEY, {}, "query: expected numbers of float32, .* got float8_e4m3fn"),
+        (QUERY, KEY, {"rows": 5.5}, "rows: expected a whole number, got 5.5"),
+        (QUERY, KEY, {"memory": 0}, "memory: expected at least 1, got 0"),
+        (QUERY, KEY, {"scale": math.nan}, "scale: expected a finite number, got nan"),
+        (QUERY, KEY, {"window": (0, 3)}, "window: expected four positions, q0, q1, k0 and k1, got 2"),
         (QUERY, KEY, {"rows": 0}, "rows: expected at least 1, got 0"),
         (QUERY, KEY, {"columns": -1}, "columns: expected at least 1"),
         (QUERY, KEY, {"reduce": "mean"}, "reduce: expected mass, max or both, got 'mean'"),
-        (QUERY, KEY, {"local": -1}, "local: expected at least 0 positions, got -1"),
+        (QUERY, KEY, {"local": -1}, "local: expected at least 0, got -1"),
         (QUERY, KEY, {"top_keys": 8}, "top_keys: expected a number from 0 to 7, got 8"),
         (
             QUERY,

@@ -1,4 +1,4 @@
-"""The cells of a picture that is smaller than its map: where they begin, and what becomes of the weights in them."""
+"""What becomes of the weights that share a cell of a map."""
 
 from functools import reduce
 
@@ -9,23 +9,10 @@ from torch import Tensor
 _NARROW = 32  # numbers a cell
 
 
-def cell_edges(length: int, cells: int, device: torch.device | None = None) -> Tensor:
-    """Where each of ``cells`` cells begins, and where the last one ends: floor(i · length / cells), (cells + 1,)."""
-    return torch.arange(cells + 1, device=device) * length // cells
+class CellReducer:
+    """Takes the numbers of each cell together.
 
-
-def even_cells(length: int, most: int) -> int:
-    """The largest number of cells, at most ``most``, that are as good as equally wide.
-
-    A cell of three keys beside one of two has half as much weight again for no other reason, and a map of such cells is
-    striped. As many cells as are needed when each is as wide as the widest must be: then few are narrower, by one.
-    """
-    widest = -(-length // most)
-    return -(-length // widest)
-
-
-class Cells:
-    """Cells between edges, (cells + 1,), which rise and may lie on one another.
+    Cells lie between edges, (cells + 1,), which rise and may lie on one another.
 
     What is pooled may end before the last edge, as the keys do that a causal block sees: then so do its cells.
 
@@ -54,7 +41,8 @@ class Cells:
             narrow = self._width <= _NARROW and x.device.type == "cpu"
             return cells @ cells.new_ones(self._width) if narrow else cells.sum(dim=-1)
         edges = self._edges.clamp(max=x.shape[-1])
-        running = nnf.pad(x.double().cumsum(dim=-1), (1, 0))  # in float64, or their differences are rough
+        # In float64, or the differences are rough; Apple's GPUs have none.
+        running = nnf.pad((x if x.device.type == "mps" else x.double()).cumsum(dim=-1), (1, 0))
         return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
 
     def largest(self, x: Tensor) -> Tensor:
@@ -65,7 +53,8 @@ class Cells:
             cells = self._side_by_side(x)
             # Likewise: a few of its maxima of two are faster than its maximum of a few.
             narrow = self._width <= _NARROW // 4 and x.device.type == "cpu"
-            return reduce(torch.maximum, cells.unbind(dim=-1)) if narrow else cells.amax(dim=-1)
+            # Of one number a cell it would be a view of what the next tile overwrites.
+            return reduce(torch.maximum, cells.unbind(dim=-1)) if narrow and self._width > 1 else cells.amax(dim=-1)
         edges = self._edges.clamp(max=x.shape[-1])
         cell_of = torch.repeat_interleave(torch.arange(self.number, device=x.device), edges.diff())
         between = x[..., int(edges[0]) : int(edges[-1])]
