@@ -7,6 +7,12 @@ import pytest
 
 import mhaviz
 
+SAVED = """import os, tempfile, numpy
+from mhaviz.cli import main
+os.chdir(tempfile.mkdtemp())
+numpy.save('w.npy', numpy.eye(2))
+assert main(['show', 'w.npy', '-q', '-o', 'w.json', '-o', 'w.safetensors']) == 0"""
+
 
 def loaded_after(code):
     program = f"{code}\nimport sys\nprint(*sys.modules)"
@@ -31,6 +37,11 @@ def loaded_after(code):
             {"torch"},
         ),
         ("from mhaviz.cli import main; main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
+        (f"{SAVED}; main(['show', 'w.json', '-o', 'w.png'])", {"torch"}),
+        (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
+        (f"{SAVED}; main(['show', 'w.safetensors', '-o', 'x.json'])", {"torch"}),
+        (f"{SAVED}; main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])", {"torch"}),
+        ("from mhaviz.cli import main; main(['show', '--help']); main(['diff', '--help'])", {"torch", "numpy"}),
         ("import mhaviz; mhaviz.MultiHeadAttention(8, 2)", {"matplotlib", "rich", "typer"}),
     ],
 )

@@ -11,25 +11,31 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 LINES = [line for language, block in FENCES if language == "sh" for line in block.splitlines() if line]
-COMMANDS = [line for line in LINES if line.startswith("mhaviz ")]
+BLOCKS = [
+    commands
+    for language, block in FENCES
+    if language == "sh" and (commands := [line for line in block.splitlines() if line.startswith("mhaviz ")])
+]
 PYTHON = [block for language, block in FENCES if language == "python"]
 
 
 def test_there_is_something_to_run():
-    assert len(COMMANDS) >= 8
+    assert sum(map(len, BLOCKS)) >= 8
     assert PYTHON
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands(mhaviz, command, tmp_path, monkeypatch):
+@pytest.mark.parametrize("commands", BLOCKS, ids=lambda commands: commands[0])
+def test_commands(mhaviz, commands, tmp_path, monkeypatch):
+    """Those of a block in their order: one may need what another has saved."""
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     monkeypatch.chdir(tmp_path)
-    words = shlex.split(command, comments=True)
-    result = mhaviz(*words[1:])
-    assert result.status == 0, result.err
-    for option, value in itertools.pairwise(words):
-        if option in ("-o", "--output"):
-            assert (tmp_path / value).stat().st_size > 0
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        result = mhaviz(*words[1:])
+        assert result.status == 0, result.err
+        for option, value in itertools.pairwise(words):
+            if option in ("-o", "--output"):
+                assert (tmp_path / value).stat().st_size > 0
 
 
 @pytest.mark.parametrize("block", PYTHON)

@@ -16,9 +16,11 @@ from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.complexity import complexity
+from mhaviz.cli.diff import diff
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
+from mhaviz.cli.show import show
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
@@ -46,6 +48,8 @@ for command in (
     complexity,
     train,
     report,
+    show,
+    diff,
 ):
     app.command(help=_joined(command.__doc__ or ""))(command)
 

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,12 @@ class Delivery:
     def __post_init__(self) -> None:
         check_outputs(self.paths, self.suffixes)
 
+    def tell(self, notices: Iterable[str]) -> None:
+        """Print what the user should be told, a line each, unless nothing is to be shown."""
+        if not self.quiet:
+            for line in notices:
+                print(f"mhaviz: {visible(line)}", file=sys.stderr)
+
     def deliver(
         self,
         record: object,
@@ -45,10 +51,8 @@ class Delivery:
         ``document``: the JSON, if it is more than the record's own. ``notice``: what the user should be told.
         """
         notices = save_all(self.paths, record, draw, document)
-        if not self.quiet:
-            saved = [f"saved {visible(str(path))}" for path in self.paths]
-            for line in filter(None, [notice, *notices, *saved]):
-                print(f"mhaviz: {line}", file=sys.stderr)
+        saved = [f"saved {visible(str(path))}" for path in self.paths]
+        self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:
             from mhaviz.views.data import document as document_of
             from mhaviz.views.data import write_json

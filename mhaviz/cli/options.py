@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mhaviz.studies.pooled_maps import OpenWindow
 
 _LAYER, _TRAINED, _LONG = "The layer", "A trained model", "Long inputs"
-_OUTPUT, _LOOK = "Output", "Looks"
+_ARRAY, _OUTPUT, _LOOK = "Arrays of other tools", "Output", "Looks"
 
 
 class Mask(StrEnum):
@@ -125,6 +125,32 @@ Memory = Annotated[
 MaxTokens = Annotated[
     int, typer.Option("--max-tokens", metavar="N", help="Refuse longer inputs.", rich_help_panel=_LONG)
 ]
+ArrayName = Annotated[
+    str | None, typer.Option("--name", help="Which array of a file that holds several.", rich_help_panel=_ARRAY)
+]
+QueryLabels = Annotated[
+    Path | None,
+    typer.Option(
+        "--queries",
+        metavar="LABELS.txt",
+        help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
+        rich_help_panel=_ARRAY,
+    ),
+]
+KeyLabels = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="LABELS.txt", help="Labels of the columns, one a line.", rich_help_panel=_ARRAY),
+]
+ArrayKind = Annotated[
+    AttentionKind | None,
+    typer.Option(
+        "--kind",
+        help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]",
+        rich_help_panel=_ARRAY,
+    ),
+]
+SavedHead = Annotated[str, typer.Option("--head", help="Heads to draw: 0,3-5 or all.")]
+Layer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
 Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),

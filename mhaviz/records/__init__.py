@@ -1,8 +1,9 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
-from mhaviz.records.attention import Attention, AttentionMap, Kind
+from mhaviz.records.attention import ROUNDING, Attention, AttentionMap, Kind
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
+from mhaviz.records.difference import Change, Difference, HeadDifference, MapDifference
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
@@ -16,15 +17,19 @@ from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 
 __all__ = [
+    "ROUNDING",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
     "Cells",
+    "Change",
     "Complexity",
     "CostTerm",
+    "Difference",
     "Evaluation",
     "Explanation",
     "FollowedElement",
+    "HeadDifference",
     "HeadInputs",
     "HeadSummary",
     "Implementation",
@@ -34,6 +39,7 @@ __all__ = [
     "LearningPoint",
     "Link",
     "LongestInput",
+    "MapDifference",
     "MapInputs",
     "MapSummary",
     "Part",

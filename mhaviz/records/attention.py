@@ -13,6 +13,10 @@ from mhaviz.records.summary import MapSummary
 
 Kind = Literal["self", "masked", "cross"]
 
+ROUNDING = 2**-8
+"""How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
+that weights come in."""
+
 
 @dataclass(frozen=True)
 class AttentionMap:
@@ -79,6 +83,12 @@ class AttentionMap:
         return replace(self, weights=self.weights[rows], heads=heads, summary=summary)
 
     @property
+    def name(self) -> str:
+        """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
+        sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
+        return f"{sentence}layer {self.layer}, {self.kind}" + ", max" * (self.edges.reduction == "max")
+
+    @property
     def is_pooled(self) -> bool:
         """Whether a cell may stand for more than one query or key."""
         return self.cells is not None and not self.cells.are_tokens
@@ -87,6 +97,18 @@ class AttentionMap:
     def edges(self) -> Cells:
         """``cells``, or a cell for every token."""
         return self.cells or Cells.of_tokens(len(self.queries), len(self.keys))
+
+    @property
+    def hidden(self) -> NDArray[np.bool_] | None:
+        """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
+        if self.kind != "masked":
+            return None
+        if self.cells is None:
+            q_length, k_length = self.weights.shape[1:]
+            return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
+        first_keys, last_queries = self.cells.key_edges[:-1], self.cells.query_edges[1:] - 1
+        hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
+        return hidden
 
     def _row(self, head: int) -> int:
         if head not in self.heads:

@@ -10,12 +10,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
 from mhaviz.records import (
     Attention,
-    AttentionMap,
     Complexity,
+    Difference,
     Evaluation,
     Explanation,
     FollowedElement,
@@ -25,11 +24,11 @@ from mhaviz.records import (
     ScalingComparison,
     ScalingSweep,
     ShapeTrace,
-    Source,
     Timing,
     TraceStep,
     Training,
 )
+from mhaviz.records.saved_form import describe, describe_source, tensor_names
 from mhaviz.views.measured import skip_text
 
 if TYPE_CHECKING:
@@ -44,13 +43,13 @@ def document(record: object) -> dict[str, Any]:
 
 @document.register
 def _(record: Attention) -> dict[str, Any]:
-    return _head(record.source) | {"maps": [_describe(m) | {"weights": m.weights} for m in record.maps]}
+    return describe_source(record.source) | {"maps": [describe(m) | {"weights": m.weights} for m in record.maps]}
 
 
 @document.register
 def _(record: ShapeTrace) -> dict[str, Any]:
     steps = [_step(step) for step in record.steps]
-    return _head(record.source) | {"tokens": [list(tokens) for tokens in record.tokens], "steps": steps}
+    return describe_source(record.source) | {"tokens": [list(tokens) for tokens in record.tokens], "steps": steps}
 
 
 @document.register
@@ -71,7 +70,7 @@ def _(record: ScalingComparison) -> dict[str, Any]:
         for i, head in enumerate(record.heads)
     ]
     about = {"kind": record.kind, "d_key": record.d_key, "queries": list(record.queries), "keys": list(record.keys)}
-    return _head(record.source) | about | {"heads": heads}
+    return describe_source(record.source) | about | {"heads": heads}
 
 
 @document.register
@@ -82,7 +81,7 @@ def _(record: ScalingSweep) -> dict[str, Any]:
             record.d_keys, record.theory, record.unscaled, record.scaled, strict=True
         )
     ]
-    return _head(record.source) | {"tokens": list(record.tokens), "draws": record.draws, "sweep": sizes}
+    return describe_source(record.source) | {"tokens": list(record.tokens), "draws": record.draws, "sweep": sizes}
 
 
 @document.register
@@ -102,13 +101,13 @@ def _(record: ImplementationComparison) -> dict[str, Any]:
         for way in record.implementations
     ]
     about = {"reference": record.reference, "most_seconds": record.most_seconds, "lengths": list(record.lengths)}
-    return _head(record.source) | about | {"implementations": ways}
+    return describe_source(record.source) | about | {"implementations": ways}
 
 
 @document.register
 def _(record: Complexity) -> dict[str, Any]:
     measured = {"projections": record.projections, "attention": record.attention, "whole": record.whole}
-    return _head(record.source) | {
+    return describe_source(record.source) | {
         "lengths": list(record.lengths),
         "terms": [asdict(term) for term in record.terms],
         "parameter_bytes": record.parameter_bytes,
@@ -132,12 +131,12 @@ def _(record: Report) -> dict[str, Any]:
 
 @document.register
 def _(record: Training) -> dict[str, Any]:
-    return _head(record.source) | _without_source(record)
+    return describe_source(record.source) | _without_source(record)
 
 
 @document.register
 def _(record: Evaluation) -> dict[str, Any]:
-    return _head(record.source) | _without_source(record)
+    return describe_source(record.source) | _without_source(record)
 
 
 @document.register
@@ -146,13 +145,26 @@ def _(record: ProjectionComparison) -> dict[str, Any]:
     about = {"tokens": list(record.tokens), "d_model": record.d_model, "exclude_self": record.exclude_self}
     stages = [_fields(stage) for stage in record.stages]
     heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
-    return _head(record.source) | about | {"pair": pair, "stages": stages} | heads
+    return describe_source(record.source) | about | {"pair": pair, "stages": stages} | heads
+
+
+@document.register
+def _(record: Difference) -> dict[str, Any]:
+    differences = [
+        describe(m.change)
+        | {"divergence": m.divergence, "largest": [asdict(change) for change in m.largest], "change": m.change.weights}
+        for m in record.maps
+    ]
+    ranking = [{"map": one.map.name, "head": one.head, "divergence": one.divergence} for one in record.ranking]
+    only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
+    about = {"unit": "nats", "bound": math.log(2), "differences": differences, "ranking": ranking}
+    return describe_source(record.source) | about | only
 
 
 @document.register
 def _(record: Explanation) -> dict[str, Any]:
     about = {"token": record.token, "d_key": record.d_key}
-    return _head(record.source) | about | _without_source(record)
+    return describe_source(record.source) | about | _without_source(record)
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
@@ -191,49 +203,15 @@ def safetensors_bytes(attention: Attention) -> bytes:
     """One float32 tensor a map; all but the weights as JSON text under the metadata key ``mhaviz``."""
     from safetensors.numpy import save
 
+    maps = [describe(m) for m in attention.maps]
     arrays = (np.ascontiguousarray(m.weights) for m in attention.maps)
-    tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(attention), arrays, strict=True))
-    metadata = _head(attention.source) | {"maps": [_describe(m) for m in attention.maps]}
+    tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(maps), arrays, strict=True))
+    metadata = describe_source(attention.source) | {"maps": maps}
     return save(tensors, {"mhaviz": "".join(_pieces(metadata))})
-
-
-def tensor_names(attention: Attention) -> list[str]:
-    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
-
-    Where there are maps by both reductions, that of the largest weights ends in ".max".
-    """
-    names: list[str] = []
-    for m in attention.maps:
-        name = f"layer.{m.layer}.{m.kind}"
-        name = name if m.sentence is None else f"sentence.{m.sentence}.{name}"
-        names.append(f"{name}.max" if name in names and m.edges.reduction == "max" else name)
-    return names
-
-
-def _head(source: Source) -> dict[str, Any]:
-    return {"mhaviz": __version__, "source": {"footnote": source.footnote, **source.details}}
 
 
 def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in whole.items() if name not in ("mhaviz", "source")}
-
-
-def _describe(m: AttentionMap) -> dict[str, Any]:
-    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
-
-    ``queries`` and ``keys`` are all tokens from the first edge to the last.
-    """
-    description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
-    if m.sentence is not None:
-        description["sentence"] = m.sentence
-    if m.heads != tuple(range(len(m.heads))):
-        description["heads"] = list(m.heads)
-    if m.cells is not None:
-        description["query_edges"], description["key_edges"] = m.cells.query_edges.tolist(), m.cells.key_edges.tolist()
-        description["reduction"] = m.cells.reduction
-    if m.summary is not None:
-        description["summary"] = asdict(m.summary)
-    return description
 
 
 def _step(step: TraceStep) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
-from mhaviz.views.panels import Scale, hidden_cells
+from mhaviz.views.panels import Scale
 
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
@@ -71,13 +71,13 @@ class Look:
 
 def _largest(attention_map: AttentionMap) -> float:
     """The largest weight; the first row of a masked map does not count if its one key, or cell, has it all."""
-    weights, hidden = attention_map.weights, hidden_cells(attention_map)
+    weights, hidden = attention_map.weights, attention_map.hidden
     if hidden is None or weights.shape[1] == 1 or (attention_map.cells is not None and not hidden[0, 1:].all()):
         return float(weights.max())
     return float(weights[:, 1:].max())
 
 
 def _positive(attention_map: AttentionMap) -> NDArray[np.float32]:
-    hidden = hidden_cells(attention_map)
+    hidden = attention_map.hidden
     weights = attention_map.weights if hidden is None else attention_map.weights[:, ~hidden]
     return weights[weights > 0]

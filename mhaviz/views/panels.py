@@ -15,6 +15,7 @@ class Scale:
     """How numbers become colours. ``decimals`` is for the numbers in the cells.
 
     With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
+    ``signed``: a number above 0 has its sign too.
     """
 
     colormap: str = BONE
@@ -22,6 +23,7 @@ class Scale:
     high: float = 1.0
     decimals: int = 2
     log: bool = False
+    signed: bool = False
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
@@ -50,7 +52,10 @@ class Scale:
 
     def text(self, value: float) -> str:
         """The number as it stands in a cell; hidden ones, NaN, are a dash."""
-        return "-" if np.isnan(value) else f"{value:z.{self.decimals}f}"
+        if np.isnan(value):
+            return "-"
+        text = f"{value:z.{self.decimals}f}"
+        return f"+{text}" if self.signed and float(text) > 0 else text
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Panel:
 
 def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
     """A panel for every head."""
-    hidden = hidden_cells(attention_map)
+    hidden = attention_map.hidden
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
     return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
 
@@ -90,20 +95,8 @@ def scale_group(attention_map: AttentionMap) -> str:
 
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
     """Whether values lie below the scale, and above it."""
-    values = [panel.values for panel in panels]
-    return any(bool((v < scale.low).any()) for v in values), any(bool((v > scale.high).any()) for v in values)
-
-
-def hidden_cells(attention_map: AttentionMap) -> NDArray[np.bool_] | None:
-    """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
-    if attention_map.kind != "masked":
-        return None
-    if attention_map.cells is None:
-        q_length, k_length = attention_map.weights.shape[1:]
-        return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
-    first_keys, last_queries = attention_map.cells.key_edges[:-1], attention_map.cells.query_edges[1:] - 1
-    hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
-    return hidden
+    ends = [(bool((p.values < scale.low).any()), bool((p.values > scale.high).any())) for p in panels]
+    return any(below for below, _ in ends), any(above for _, above in ends)
 
 
 def scaling_panels(

@@ -1,5 +1,6 @@
 """A map made small enough for a picture, in which the strongest cells still show."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,26 +20,35 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
 
     Of weights it is the largest; scores have two signs. Hidden values, NaN, give way to any other.
     """
-    highest = _pool(np.fmax, values, rows, columns)
-    if not (values < 0).any():
-        return highest
-    lowest = _pool(np.fmin, values, rows, columns)
-    return np.where(-lowest > highest, lowest, highest)
+    return _strongest(values, lambda choose: _pool(choose, values, rows, columns))
 
 
 def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
-    """The map in at most so many equally large cells, by its own rule; of single weights the largest stays."""
+    """The map in at most so many equally large cells, by its own rule; of single weights the largest stays.
+
+    Of changes, which have two signs, the one farthest from 0.
+    """
     m, cells = attention_map, pooled_cells(attention_map, rows, columns)
     if cells is m.edges:
         return m
     q_cells, k_cells = even_edges(m.weights.shape[1], rows)[:-1], even_edges(m.weights.shape[2], columns)[:-1]
     if cells.reduction == "max":
-        weights = np.maximum.reduceat(np.maximum.reduceat(m.weights, q_cells, axis=-2), k_cells, axis=-1)
+        weights = _strongest(m.weights, lambda choose: _reduce(choose, m.weights, q_cells, k_cells))
     else:
         queries = np.diff(m.edges.query_edges)[:, None]
         of_keys = np.add.reduceat(m.weights, k_cells, axis=-1)
-        weights = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
-    return replace(m, weights=weights.astype(np.float32), cells=cells)
+        means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
+        weights = means.astype(np.float32)
+    return replace(m, weights=weights, cells=cells)
+
+
+def _strongest(values: NDArray[np.float32], pool: Callable[[np.ufunc], NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The value farthest from 0 in each cell, where ``pool`` makes one of each by its rule."""
+    highest = pool(np.fmax)
+    if not (values < 0).any():
+        return highest
+    lowest = pool(np.fmin)
+    return np.where(-lowest > highest, lowest, highest)
 
 
 def pooled_cells(attention_map: AttentionMap, rows: int, columns: int) -> Cells:
@@ -52,6 +62,13 @@ def pooled_cells(attention_map: AttentionMap, rows: int, columns: int) -> Cells:
         cells.key_edges[even_edges(n_columns, columns)],
         "max" if cells.are_tokens else cells.reduction,
     )
+
+
+def _reduce(
+    choose: np.ufunc, values: NDArray[np.float32], q_cells: NDArray[np.intp], k_cells: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    reduced: NDArray[np.float32] = choose.reduceat(choose.reduceat(values, q_cells, axis=-2), k_cells, axis=-1)
+    return reduced
 
 
 def _pool(choose: np.ufunc, values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

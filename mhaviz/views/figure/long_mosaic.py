@@ -65,16 +65,19 @@ def decide_long_mosaic(
     most_width: float = MOST_WIDTH,
     stacked: int = 1,
     numbers: bool = True,
+    text_length: int = 4,
 ) -> MosaicLayout:
     """Lay out the heads of a map that has ``cells``, a whole number of pixels for each of them.
 
     Cells of the map share one of the picture where a pixel for each would make a page that is too wide or too high:
-    always equally many, as unequal cells of mass would be stripes. ``stacked``, ``numbers``: as in ``decide_mosaic``.
+    always equally many, as unequal cells of mass would be stripes. ``stacked``, ``numbers``, ``text_length``: as in
+    ``decide_mosaic``.
     """
     m, n_tiles = attention_map, len(attention_map.heads)
     q, k = _Side(m.queries, m.edges.query_edges), _Side(m.keys, m.edges.key_edges)
     if q.is_labelled and k.is_labelled:
-        decide = partial(decide_mosaic, stacked=stacked, numbers=numbers, starts=(int(q.edges[0]), int(k.edges[0])))
+        starts = int(q.edges[0]), int(k.edges[0])
+        decide = partial(decide_mosaic, text_length=text_length, stacked=stacked, numbers=numbers, starts=starts)
         return decide(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width)
     ideal = _ideal_side(n_tiles * stacked)
     factor = 0

@@ -69,15 +69,22 @@ def decide_summary(attention_map: AttentionMap, lettering: Lettering) -> Summary
     card = heads == 1
     if card:
         rows = list(zip(*rows, strict=True))[1:]
-    columns = list(zip(*rows, strict=True))
-    return SummaryTable(
-        rows=tuple(rows),
-        widths=tuple(_room(column, lettering) for column in columns),
-        right=(False, False) if card else tuple(place < 3 for place in range(len(columns))),
-        more=f"and {heads - MOST_HEADS} heads more" if heads > MOST_HEADS else "",
-        notes=summary_notes(summary),
-        card=card,
-    )
+    more = f"and {heads - MOST_HEADS} heads more" if heads > MOST_HEADS else ""
+    right = (False, False) if card else tuple(place < 3 for place in range(len(rows[0])))
+    return measured_table(rows, right, more, summary_notes(summary), lettering, card)
+
+
+def measured_table(
+    rows: Sequence[tuple[str, ...]],
+    right: tuple[bool, ...],
+    more: str,
+    notes: str,
+    lettering: Lettering,
+    card: bool = False,
+) -> SummaryTable:
+    """A table of these texts, its columns as wide as they need; see the attributes of ``SummaryTable``."""
+    widths = tuple(_room(column, lettering) for column in zip(*rows, strict=True))
+    return SummaryTable(tuple(rows), widths, right, more, notes, card)
 
 
 def _room(texts: Sequence[str], lettering: Lettering) -> float:

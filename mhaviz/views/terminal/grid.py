@@ -262,7 +262,8 @@ class _Cells:
         number = self._panel.text(row, column)
         width = self._layout.cell_width
         if not self._abilities.colour:
-            return Segment((self._ramp(row, column) + number).center(width))
+            is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
+            return Segment((number if is_sign else self._ramp(row, column) + number).center(width))
         text = Color.from_rgb(0, 0, 0) if self._dark_text[row, column] else Color.from_rgb(255, 255, 255)
         return Segment(number.center(width), Style.from_color(text, self._colour(row, column)))
 

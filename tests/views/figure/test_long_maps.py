@@ -17,7 +17,6 @@ from mhaviz.views.figure.long_mosaic import decide_long_mosaic
 from mhaviz.views.figure.mosaic import MOST_WIDTH
 from mhaviz.views.figure.summary import MOST_HEADS
 from mhaviz.views.look import Look
-from mhaviz.views.panels import hidden_cells
 
 AUTO = Look(vmax=None)
 
@@ -44,7 +43,7 @@ def long_map(
     weights = np.minimum(weights, 1).astype(np.float32)
     names = [tuple(words[i % len(words)] for i in range(a, b)) for a, b in (queries, keys)]
     attention_map = AttentionMap(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
-    hidden = hidden_cells(attention_map)
+    hidden = attention_map.hidden
     if hidden is not None:
         attention_map = replace(attention_map, weights=np.where(hidden, np.float32(0), weights))
     if summary:
@@ -286,7 +285,7 @@ def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
 @pytest.mark.parametrize(("queries", "high"), [((0, 5000), 0.3), ((2000, 3000), 0.9)])
 def test_the_first_row_of_a_masked_map_ends_the_scale_only_if_it_sees_more_than_a_cell(queries, high):
     m = long_map(1, queries, (0, 5000), (50, 50), "masked")
-    weights = np.where(hidden_cells(m), 0, np.full_like(m.weights, 0.001))
+    weights = np.where(m.hidden, 0, np.full_like(m.weights, 0.001))
     weights[0, 0, 0], weights[0, 20, 0] = 0.9, 0.3
     sheet = figure(replace(m, weights=weights))
     assert tiles(sheet)[0].get_clim()[1] == pytest.approx(high)

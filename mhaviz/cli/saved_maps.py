@@ -1,0 +1,43 @@
+"""Files of saved maps: reading them, and choosing among what they hold."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mhaviz.cli import options
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from mhaviz.records import Attention
+    from mhaviz.sources.saved_maps import About
+
+
+def about_arrays(
+    name: str | None, queries: Path | None, keys: Path | None, kind: options.AttentionKind | None
+) -> "About":
+    """What the options say of arrays that say nothing of themselves."""
+    from mhaviz.sources.saved_maps import About
+
+    return About(name, queries, keys, kind.value if kind else None)
+
+
+def choose_maps(attention: "Attention", layer: int | None, head: str) -> "Attention":
+    """The maps of a layer, or of all, with the heads that are asked for.
+
+    Raises:
+        ArgumentError: there is no such layer or head.
+    """
+    layers = sorted({m.layer for m in attention.maps})
+    if layer is not None and layer not in layers:
+        there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
+        raise ArgumentError(f"--layer: there is no layer {layer}; the maps have {there}")
+    maps = tuple(m for m in attention.maps if layer in (None, m.layer))
+    if head.strip().lower() == "all":
+        return replace(attention, maps=maps)
+    heads = options.parse_heads(head, 1 + max(number for m in maps for number in m.heads))
+    for m in maps:
+        missing = [number for number in heads if number not in m.heads]
+        if missing:
+            there = ", ".join(map(str, m.heads[:12])) + ", …" * (len(m.heads) > 12)
+            raise ArgumentError(f"--head: there is no head {missing[0]}; a map has heads {there}")
+    return replace(attention, maps=maps).select(heads)

@@ -1,0 +1,75 @@
+"""mhaviz show"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.long_inputs import SIZE
+from mhaviz.cli.saved_maps import about_arrays, choose_maps
+from mhaviz.views.files import FIGURE_SUFFIXES
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mhaviz.views.figure.sheet import Sheet
+
+
+def show(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
+    head: options.SavedHead = "all",
+    layer: options.Layer = None,
+    name: options.ArrayName = None,
+    queries: options.QueryLabels = None,
+    keys: options.KeyLabels = None,
+    kind: options.ArrayKind = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    cmap: options.Cmap = "bone",
+    vmax: options.Vmax = "1",
+    scale: options.LookScale = None,
+    dpi: options.Dpi = 150,
+    columns: options.Columns = None,
+) -> None:
+    """Draw attention weights that have been saved.
+
+    FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
+    of weights of another tool, in a .npy, .npz, .safetensors or .pt file: (q_length, k_length),
+    (n_heads, q_length, k_length), or (1, n_heads, q_length, k_length).
+
+    Maps that are pooled, and arrays of more than 512 tokens, have colours that begin at the weights that there are,
+    unless --vmax or --scale says otherwise.
+
+    Output: a .png, .svg, .pdf, .json or .safetensors file.
+    """
+    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
+
+    from mhaviz.sources.saved_maps import read_maps
+    from mhaviz.views.look import Look
+
+    look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
+    saved = read_maps(file, about_arrays(name, queries, keys, kind))
+    delivery.tell(saved.notices)
+    attention = choose_maps(saved.attention, layer, head)
+    is_long = not saved.is_own and any(max(m.weights.shape) > SIZE for m in attention.maps)
+    if (is_long or any(m.cells is not None for m in attention.maps)) and not options.given(context, ["vmax"]):
+        look = replace(look, vmax=None)
+    if is_long and scale is None:
+        look = replace(look, log=True)
+
+    def draw() -> "Sheet":
+        from mhaviz.views.figure.heatmap import heatmap_figure
+
+        return heatmap_figure(attention, look)
+
+    def view() -> "RenderableType":
+        from mhaviz.views.terminal.heatmap import HeatmapView
+
+        return HeatmapView(attention, look)
+
+    delivery.deliver(attention, draw, view)

@@ -1,0 +1,192 @@
+"""How attention maps are saved: all but their weights as plain JSON values, and back.
+
+Both directions stand here, so that what is written can be read: ``views.data`` writes, ``sources.saved_maps`` reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz._version import __version__
+from mhaviz.records.attention import AttentionMap, Kind
+from mhaviz.records.cells import Cells, Reduction
+from mhaviz.records.source import Source
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+
+
+def describe_source(source: Source) -> dict[str, Any]:
+    """What every document begins with: who wrote it, and where its numbers come from."""
+    remark = {"remark": source.remark} if source.remark else {}
+    return {"mhaviz": __version__, "source": {"footnote": source.footnote, **source.details, **remark}}
+
+
+def restore_source(document: Mapping[str, Any]) -> Source:
+    """The reverse of ``describe_source``. Raises ValueError if there is none."""
+    source = _field(document, "source", dict)
+    details = {name: _plain(value) for name, value in source.items() if name not in ("footnote", "remark")}
+    return Source(_field(source, "footnote", str), details, _field({"remark": "", **source}, "remark", str))
+
+
+def describe(m: AttentionMap) -> dict[str, Any]:
+    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
+
+    ``queries`` and ``keys`` are all tokens from the first edge to the last.
+    """
+    description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
+    if m.sentence is not None:
+        description["sentence"] = m.sentence
+    if m.heads != tuple(range(len(m.heads))):
+        description["heads"] = list(m.heads)
+    if m.cells is not None:
+        description["query_edges"], description["key_edges"] = m.cells.query_edges.tolist(), m.cells.key_edges.tolist()
+        description["reduction"] = m.cells.reduction
+    if m.summary is not None:
+        description["summary"] = asdict(m.summary)
+    return description
+
+
+def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> AttentionMap:
+    """The reverse of ``describe``.
+
+    Args:
+        description: what may come from anybody's file, with arrays or lists of numbers.
+        weights: (n_heads, rows, columns).
+
+    Raises:
+        ValueError: something is missing, is not what it should be, or contradicts the weights; an ArgumentError is one.
+    """
+    if weights.ndim == 3 and not weights.size:
+        raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
+    kind, sentence = _field(description, "kind", str), description.get("sentence")
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind: expected {', '.join(get_args(Kind))}, got {kind!r:.40}")
+    heads = _numbers(description, "heads") if "heads" in description else np.arange(len(weights))
+    if len(set(heads.tolist())) < len(heads):
+        raise ValueError(f"heads: expected each head once, got {heads.tolist()!s:.60}")
+    summary = _field(description, "summary", dict) if "summary" in description else None
+    m = AttentionMap(
+        _tokens(description, "queries"),
+        _tokens(description, "keys"),
+        weights,
+        kind,
+        _position(description, "layer"),
+        tuple(heads.tolist()),
+        None if sentence is None else _position(description, "sentence"),
+        _cells(description),
+        summary and _summary(summary),
+    )
+    if m.summary and len(m.summary.heads) != len(m.heads):
+        raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
+    return m
+
+
+def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
+
+    Where there are maps by both reductions, that of the largest weights ends in ".max".
+    """
+    names: list[str] = []
+    for m in descriptions:
+        name = f"layer.{m.get('layer')}.{m.get('kind')}"
+        name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
+        names.append(f"{name}.max" if name in names and m.get("reduction") == "max" else name)
+    return names
+
+
+def _cells(description: Mapping[str, Any]) -> Cells | None:
+    if not {"query_edges", "key_edges", "reduction"} & set(description):
+        return None
+    reduction = _field(description, "reduction", str)
+    if reduction not in get_args(Reduction):
+        raise ValueError(f"reduction: expected {' or '.join(get_args(Reduction))}, got {reduction!r:.40}")
+    sides = {name: _numbers(description, name) for name in ("query_edges", "key_edges")}
+    for name, edges in sides.items():
+        if len(edges) < 2 or (np.diff(edges) <= 0).any():
+            raise ValueError(f"{name}: expected at least two positions that rise, got {edges.tolist()!s:.60}")
+    return Cells(sides["query_edges"], sides["key_edges"], reduction)
+
+
+def _summary(summary: Mapping[str, Any]) -> MapSummary:
+    try:
+        heads = tuple(
+            HeadSummary(
+                entropy=_number(head["entropy"]),
+                uniform_entropy=_number(head["uniform_entropy"]),
+                sinks=tuple(
+                    Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"])) for sink in head["sinks"]
+                ),
+                local=None if head["local"] is None else _number(head["local"]),
+                strongest=_link(head["strongest"]),
+                farthest=None if head["farthest"] is None else _link(head["farthest"]),
+            )
+            for head in summary["heads"]
+        )
+        near, strong = int(summary["near"]), _number(summary["strong"])
+        return MapSummary(heads, int(summary["queries"]), near, strong)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"summary: expected the numbers of every head, got {error!r:.60}") from None
+
+
+def _sink(sink: Mapping[str, Any]) -> Sink:
+    return Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"]))
+
+
+def _link(link: Mapping[str, Any]) -> Link:
+    return Link(
+        int(link["query"]),
+        str(link["query_token"]),
+        int(link["key"]),
+        str(link["key_token"]),
+        _number(link["weight"]),
+    )
+
+
+def _number(value: Any) -> float:
+    """JSON has no NaN: it is saved as null."""
+    return float("nan") if value is None else float(value)
+
+
+def _tokens(description: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    tokens = _field(description, name, list)
+    if not all(isinstance(token, str) for token in tokens):
+        raise ValueError(f"{name}: expected texts, a token each")
+    return tuple(tokens)
+
+
+def _position(description: Mapping[str, Any], name: str) -> int:
+    number = _field(description, name, int)
+    if isinstance(number, bool) or number < 0:
+        raise ValueError(f"{name}: expected a number from 0 on, got {number!s:.40}")
+    return int(number)
+
+
+def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
+    value = description.get(name)
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        numbers = np.array(None)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any():
+        raise ValueError(f"{name}: expected whole numbers from 0 on, got {value!r:.60}")
+    return numbers.astype(np.int64)
+
+
+def _field(description: Mapping[str, Any], name: str, expected: type) -> Any:
+    if name not in description:
+        raise ValueError(f"there is no {name}")
+    if not isinstance(description[name], expected):
+        names = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+        raise ValueError(f"{name}: expected {names[expected]}, got {description[name]!r:.40}")
+    return description[name]
+
+
+def _plain(value: Any) -> Any:
+    """Details as JSON has them, where numbers were read as arrays."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,133 @@
+"""How two attentions of the same tokens differ: B − A, and how unlike the rows of each head are.
+
+A row of weights is a distribution over the keys, so two rows are compared as distributions: by the Jensen–Shannon
+divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV, which is symmetric, finite where
+one of them is 0, and at most ln 2.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import MhavizError
+from mhaviz.records import ROUNDING, Attention, AttentionMap, Change, Difference, MapDifference, Source
+from mhaviz.studies.divergence import jensen_shannon
+
+BOUND = math.log(2)
+"""The divergence, in nats, of two rows that have no key in common."""
+
+_BLOCK = 2**20  # numbers that become float64 at a time
+
+
+def compare(before: Attention, after: Attention) -> Difference:
+    """Compare the maps of the same sentence, layer, kind and reduction.
+
+    Raises:
+        MhavizError: there are none; or the tokens, the heads or the cells of two such maps differ.
+    """
+    olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
+    common = [name for name in news if name in olds]
+    if not common:
+        raise MhavizError(
+            f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
+            f"compare maps of the same sentence, layer and kind"
+        )
+    return Difference(
+        source=_source(before.source, after.source),
+        maps=tuple(_difference(olds[name], news[name]) for name in common),
+        only_before=tuple(name for name in olds if name not in news),
+        only_after=tuple(name for name in news if name not in olds),
+    )
+
+
+def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
+    _require_alike(before, after)
+    change = replace(after, weights=after.weights - before.weights, summary=None)
+    per_head = list(zip(before.weights, after.weights, strict=True))
+    divergences = [_mean_divergence(after, a, b) for a, b in per_head]
+    known = [divergence for divergence in divergences if divergence is not None]
+    return MapDifference(
+        change,
+        np.array(known) if len(known) == len(divergences) else None,
+        tuple(_largest(after, a, b) for a, b in per_head),
+    )
+
+
+def _mean_divergence(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> float | None:
+    """The mean over the queries of JSD(A, B), in nats; a row of cells counts as many times as it has queries.
+
+    What a window leaves out counts as one more key: the divergence of all keys is at least that.
+    """
+    if m.edges.reduction == "max":
+        return None
+    step = max(_BLOCK // A.shape[1], 1)
+    bits: list[NDArray[np.float64]] = []
+    for start in range(0, len(A), step):
+        pair = [weights[start : start + step].astype(np.float64) for weights in (A, B)]
+        rests = [1 - rows.sum(axis=-1, keepdims=True) for rows in pair]
+        if m.cells is None:
+            if any((np.abs(rest[rest < 1]) > ROUNDING).any() for rest in rests):  # a row of zeros has a rest of 1
+                return None
+        elif any((rest < -ROUNDING).any() for rest in rests):
+            return None
+        else:
+            pair = [np.append(rows, rest.clip(0), axis=-1) for rows, rest in zip(pair, rests, strict=True)]
+        bits.append(jensen_shannon(*pair))
+    return float(np.average(np.concatenate(bits), weights=np.diff(m.edges.query_edges))) * BOUND
+
+
+def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change:
+    row, column = np.unravel_index(np.abs(B - A).argmax(), A.shape)
+    query, key = m.edges.query_edges[row], m.edges.key_edges[column]
+    return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
+
+
+def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
+    """Raise MhavizError that says what differs first."""
+    name = after.name
+    for side, old, new in (("query", before.queries, after.queries), ("key", before.keys, after.keys)):
+        for i, (one, other) in enumerate(zip(old, new, strict=False)):
+            if one != other:
+                raise MhavizError(
+                    f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first file and "
+                    f"{other!r:.40} in the second"
+                )
+        if len(old) != len(new):
+            side = {"query": "queries", "key": "keys"}[side]
+            raise MhavizError(f"{name}: expected the same tokens, got {len(old)} and {len(new)} {side}")
+    if before.heads != after.heads:
+        raise MhavizError(
+            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with --head"
+        )
+    for side, old_edges, new_edges in (
+        ("query", before.edges.query_edges, after.edges.query_edges),
+        ("key", before.edges.key_edges, after.edges.key_edges),
+    ):
+        if not np.array_equal(old_edges, new_edges):
+            raise MhavizError(
+                f"{name}: expected the same cells, but {_differing(old_edges, new_edges, side)}; pool both alike"
+            )
+
+
+def _differing(old: NDArray[np.int64], new: NDArray[np.int64], side: str) -> str:
+    if len(old) != len(new):
+        return f"there are {len(old) - 1} and {len(new) - 1} along the {'queries' if side == 'query' else 'keys'}"
+    i = int((old != new).argmax())
+    return f"{side} edge {i} is {old[i]} in the first file and {new[i]} in the second"
+
+
+def _heads(m: AttentionMap) -> str:
+    return ", ".join(map(str, m.heads[:12])) + ", …" * (len(m.heads) > 12)
+
+
+def _listed(names: Collection[str]) -> str:
+    return "; ".join(list(names)[:4]) + f"; … {len(names) - 4} more" * (len(names) > 4)
+
+
+def _source(before: Source, after: Source) -> Source:
+    sides = {"first": before, "second": after}
+    details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
+    return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

@@ -1,0 +1,144 @@
+"""What has changed between two attentions, in words and colours: the same in the terminal and in figures."""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
+from mhaviz.views.captions import cells_text
+from mhaviz.views.colours import DIVERGING
+from mhaviz.views.labels import cut, visible
+from mhaviz.views.look import Look
+from mhaviz.views.panels import Scale
+
+HEADING = "B − A, the change of every weight"
+
+_BOUND = math.log(2)
+_LONGEST = 16  # cells of a token
+_LEAST, _MOST = 2, 6  # decimals
+_MANY = 60  # rows or columns; each of more is too small to be seen alone
+_BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
+
+
+def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:
+    """The one scale of all changes, 0 in its middle, with as many decimals as the largest needs."""
+    largest = look.vmax or max(_largest(m) for m in drawn) or 1.0
+    decimals = min(max(1 - math.floor(math.log10(largest)), _LEAST), _MOST)
+    return Scale(look.cmap, -largest, largest, decimals, signed=True)
+
+
+def _largest(m: AttentionMap) -> float:
+    """The largest change; of many cells the one that few are beyond, or a single cell would make all others pale."""
+    sizes = [np.abs(change) for change in m.weights]
+    if max(m.weights.shape[1:]) > _MANY:
+        beyond = max(float(np.quantile(size, 1 - _BEYOND)) for size in sizes)
+        if beyond:
+            return beyond
+    return max(float(size.max()) for size in sizes)
+
+
+def reading_text(scale: Scale, in_colour: bool = True) -> str:
+    """How to read these pictures; the colours' names, if they are those that mhaviz has chosen."""
+    less, more = ("blue", "red") if in_colour and scale.colormap == DIVERGING else ("below 0", "above 0")
+    return f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+
+
+def cell_text(m: AttentionMap, drawn: Cells) -> str:
+    """What a cell of a picture is, if it is not simply the change of one weight."""
+    farthest = "the change farthest from 0"
+    if drawn.are_tokens or drawn is m.edges or (m.is_pooled and m.edges.reduction == "mass"):
+        return cells_text(drawn)
+    if not m.is_pooled:
+        return f"each cell is {farthest} of up to {drawn.tallest:,} × {drawn.widest:,}"
+    fewer = len(drawn.query_edges) < len(m.edges.query_edges) or len(drawn.key_edges) < len(m.edges.key_edges)
+    return cells_text(m.edges) + f"; where several share a place, {farthest}" * fewer
+
+
+def ranking_headings(d: Difference) -> tuple[str, ...]:
+    """Of the columns of ``ranking_rows``."""
+    return (*["map"] * (len(d.maps) > 1), "head", "divergence", "of ln 2", "change", "before", "after", "where")
+
+
+def ranking_rows(
+    d: Difference, most: int, shown: Callable[[str], str] = visible, stacked: bool = False
+) -> list[tuple[str, ...]]:
+    """A row a head, those that changed most first.
+
+    ``shown`` makes a token fit to be shown; ``stacked``: a part of a map's name, and one token, a line.
+    """
+    names = _short_names(d, "\n" if stacked else ", ")
+    return [
+        (
+            *[names[head.map.name]] * (len(d.maps) > 1),
+            f"{head.head}",
+            *_divergence(head.divergence),
+            _signed(head.largest.after - head.largest.before),
+            f"{head.largest.before:.3f}",
+            f"{head.largest.after:.3f}",
+            _where(head, shown, "\n" if stacked else " "),
+        )
+        for head in d.ranking[:most]
+    ]
+
+
+def _short_names(d: Difference, between: str) -> dict[str, str]:
+    """Of each map what tells it from the others: "sentence 1", "layer 2, cross"."""
+    changes = [m.change for m in d.maps]
+    parts = [(f"sentence {m.sentence}", f"layer {m.layer}", m.kind, m.edges.reduction) for m in changes]
+    differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
+    return {m.name: between.join(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
+
+
+def more_text(d: Difference, most: int) -> str:
+    """What is said of heads that the table leaves out."""
+    left_out = len(d.ranking) - most
+    return f"and {left_out:,} head{'s' * (left_out > 1)} more; .json has all" if left_out > 0 else ""
+
+
+def ranking_notes(d: Difference) -> str:
+    """What the columns mean."""
+    parts = ["change, before, after: of the weight that has changed most"]
+    if any(m.divergence is not None for m in d.maps):
+        parts.append(
+            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
+            f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
+        )
+    if any(m.divergence is not None and m.change.cells is not None for m in d.maps):
+        parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
+    if any(m.divergence is None and m.change.edges.reduction == "max" for m in d.maps):
+        parts.append("largest weights of cells are no distribution: they have no divergence")
+    if any(m.divergence is None and m.change.edges.reduction != "max" for m in d.maps):
+        parts.append("rows that do not sum to 1 are no distribution: they have no divergence")
+    return "; ".join(parts)
+
+
+def _divergence(divergence: float | None) -> tuple[str, str]:
+    if divergence is None:
+        return "–", "–"
+    small = 0 < divergence < 0.00005
+    return "<0.0001" if small else f"{divergence:.4f}", f"{divergence / _BOUND:.1%}"
+
+
+def _signed(change: float) -> str:
+    """ "+0.553", and "+2e-07" of what three decimals would make nothing."""
+    if not change:
+        return "0"
+    return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
+
+
+def _where(head: HeadDifference, shown: Callable[[str], str], between: str) -> str:
+    m, change = head.map, head.largest
+    query = _token(m.queries, m.edges.query_edges, change.query, shown)
+    return f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, shown)}"
+
+
+def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, shown: Callable[[str], str]) -> str:
+    """ "12,345 whale", or "12,340 to 12,349" of a cell."""
+    cell = int(np.searchsorted(edges, position, side="right")) - 1
+    last = int(edges[cell + 1]) - 1
+    if last > position:
+        return f"{position:,} to {last:,}"
+    return f"{position:,} {cut(shown(tokens[position - int(edges[0])]), _LONGEST)}"

@@ -1,0 +1,164 @@
+"""What has changed between two attentions, as a figure: B − A of every head on one scale, the heads' table beside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mhaviz.errors import ArgumentError
+from mhaviz.records import AttentionMap, Difference
+from mhaviz.views.captions import part_text
+from mhaviz.views.colours import DIVERGING
+from mhaviz.views.differences import (
+    HEADING,
+    cell_text,
+    change_scale,
+    more_text,
+    ranking_headings,
+    ranking_notes,
+    ranking_rows,
+    reading_text,
+)
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.long_mosaic import decide_long_mosaic
+from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.sheet import (
+    BODY,
+    MARGIN,
+    MOST_PIXELS,
+    QUIET,
+    SMALL,
+    Sheet,
+    foot_height,
+    redraw_coarser,
+    snap,
+    text_width,
+    title_width,
+)
+from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
+from mhaviz.views.look import LEAST_DPI, Look
+from mhaviz.views.panels import Scale, head_panels, values_beyond
+from mhaviz.views.pooling import pool_map, pooled_cells
+
+_SCALE_WIDTH = 0.75  # inches, the numbers beside the bar included
+_TITLE, _BETWEEN = 0.3, 0.3
+_CELL_LINE = 0.2  # of the words under a map that say what a cell is
+_MOST_ROWS = 24  # of the table
+_WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
+_TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A map, its mosaic, and what a cell of it is."""
+
+    map: AttentionMap
+    layout: MosaicLayout
+    text: str
+
+    @property
+    def drawn(self) -> AttentionMap:
+        """The map in the cells of the picture; one of all tokens is pooled when it is drawn."""
+        return self.map if self.map.cells is None else pool_map(self.map, self.layout.q_cells, self.layout.k_cells)
+
+    @property
+    def height(self) -> float:
+        """In inches, title and words included."""
+        return _TITLE + self.layout.height + _CELL_LINE * bool(self.text)
+
+
+def difference_figure(difference: Difference, look: Look | None = None) -> Sheet:
+    """Draw the change of every map, and the ranking of all heads.
+
+    Raises:
+        ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
+    """
+    look = look or Look(DIVERGING, vmax=None)
+    return redraw_coarser(lambda coarser: _difference_sheet(difference, coarser), look)
+
+
+def _difference_sheet(d: Difference, look: Look) -> Sheet:
+    lettering = Lettering.covering(text for m in d.maps for text in _texts(m.change))
+    changes = [m.change for m in d.maps]
+    text_length = max(panel.text_length for m in changes for panel in head_panels(m, change_scale(changes, look)))
+    blocks = [_block(m, lettering, look, len(changes), text_length) for m in changes]
+    drawn = [block.drawn for block in blocks]
+    scale = change_scale(drawn, look)
+    table = _table(d, lettering)
+    remark = reading_text(scale)
+
+    mosaics = max(block.layout.width for block in blocks) + 0.15 + _SCALE_WIDTH
+    title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in changes)
+    texts = max(text_width(text, SMALL) for text in (d.source.footnote, remark, *(block.text for block in blocks)))
+    width = 2 * MARGIN + max(mosaics + _BETWEEN + table.width, min(title, _WIDEST_TITLE), texts)
+    beside = MARGIN + mosaics + _BETWEEN
+    blocks_height = sum(block.height + _BETWEEN for block in blocks)
+    table_height = _TITLE + blocks[0].layout.tile(0)[1] + table.height(width - MARGIN - beside) + _BETWEEN
+    foot = foot_height(width, d.source.footnote, remark)
+    height = 2 * MARGIN + _TITLE + max(blocks_height, table_height) + foot
+    if max(width, height) * LEAST_DPI > MOST_PIXELS:
+        raise ArgumentError(
+            f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(changes)} maps of up to "
+            f"{max(len(m.heads) for m in changes)} heads; choose a layer or heads, or save them as data"
+        )
+    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+
+    sheet.write(MARGIN, MARGIN + 0.1, HEADING, BODY, colour=QUIET)
+    y = MARGIN + _TITLE
+    top = y + _TITLE + blocks[0].layout.tile(0)[1]
+    mosaic_panels = [head_panels(m, scale) for m in drawn]
+    beyond = values_beyond((panel for panels in mosaic_panels for panel in panels), scale)
+    for block, panels in zip(blocks, mosaic_panels, strict=True):
+        m = block.map
+        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
+        draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, panels)
+        _draw_scale(sheet, y + _TITLE, block.layout, scale, beyond)
+        if block.text:
+            under = y + _TITLE + block.layout.height + _CELL_LINE / 2
+            sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
+        y += block.height + _BETWEEN
+    sheet.write(beside, top - 0.12, "the heads that changed most", SMALL, bold=True)
+    draw_summary(sheet, table, beside, top, width - MARGIN - beside)
+    sheet.foot(d.source.footnote, remark)
+    return sheet
+
+
+def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text_length: int) -> _Block:
+    if m.cells is None:
+        layout = decide_mosaic(
+            len(m.heads),
+            m.queries,
+            m.keys,
+            lettering,
+            look.dpi,
+            look.columns,
+            text_length=text_length,
+            stacked=stacked,
+        )
+        q_length, k_length = m.weights.shape[1:]
+        is_pooled = layout.q_cells < q_length or layout.k_cells < k_length
+        return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)) if is_pooled else "")
+    room = MOST_WIDTH - 2 * MARGIN - 0.15 - _SCALE_WIDTH
+    layout = decide_long_mosaic(
+        m, lettering, look.dpi, look.columns, room, stacked, numbers=look.numbers, text_length=text_length
+    )
+    return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
+
+
+def _draw_scale(sheet: Sheet, y: float, layout: MosaicLayout, scale: Scale, beyond: tuple[bool, bool]) -> None:
+    height = min(max(layout.tile_height, 0.6), 2.5)
+    draw_scale(sheet, MARGIN + layout.width + 0.15, y + layout.tile(0)[1], height, scale, "change", beyond)
+
+
+def _table(d: Difference, lettering: Lettering) -> SummaryTable:
+    headings = ranking_headings(d)
+    rows = [headings, *ranking_rows(d, _MOST_ROWS, lettering.shown)]
+    right = tuple(heading not in ("map", "where") for heading in headings)
+    return measured_table(rows, right, more_text(d, _MOST_ROWS), ranking_notes(d), lettering)
+
+
+def _texts(m: AttentionMap) -> Iterator[str]:
+    """What is written of a map: of a long one it is not all tokens."""
+    for side in (m.queries, m.keys):
+        if m.cells is None or len(side) <= 2 * _TITLE_TOKENS:
+            yield from set(side)
+        else:
+            yield from {*side[:_TITLE_TOKENS], *side[-_TITLE_TOKENS:]}

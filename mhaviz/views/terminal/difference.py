@@ -1,0 +1,72 @@
+"""What has changed between two attentions, in the terminal: B − A of every head, then the heads that changed most."""
+
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from mhaviz.records import Difference
+from mhaviz.views.colours import DIVERGING
+from mhaviz.views.differences import (
+    HEADING,
+    cell_text,
+    change_scale,
+    more_text,
+    ranking_headings,
+    ranking_notes,
+    ranking_rows,
+    reading_text,
+)
+from mhaviz.views.labels import in_ascii, visible
+from mhaviz.views.look import Look
+from mhaviz.views.panels import head_panels, values_beyond
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.map_grids import MapGrid, grid_title
+from mhaviz.views.terminal.tables import fitting_tables
+
+_ROWS = 16  # of the table; more heads scroll the pictures away
+
+
+@dataclass(frozen=True)
+class DifferenceView:
+    """Every map that both have, its heads side by side on one scale, and a table of the heads."""
+
+    difference: Difference
+    look: Look = field(default_factory=lambda: Look(DIVERGING, vmax=None))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        d, abilities = self.difference, Abilities.of(console, options)
+        plain = abilities.plain
+        grids = [MapGrid.on_screen(m.change, console, options) for m in d.maps]
+        scale = change_scale((grid.drawn for grid in grids), self.look)
+
+        yield Text(plain(HEADING), BOLD)
+        for m, grid in zip(d.maps, grids, strict=True):
+            yield grid_title(m.change, options.max_width, not abilities.unicode)
+            yield grid.coloured(scale)
+            if text := cell_text(m.change, grid.drawn.edges):
+                yield Text(plain(text), DIM)
+            yield Segment.line()
+        beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
+        yield ScaleBar(scale, beyond=beyond)
+        yield Text(plain(reading_text(scale, abilities.colour)), DIM)
+        yield Segment.line()
+
+        def shown(token: str) -> str:
+            return visible(token) if abilities.unicode else in_ascii(visible(token))
+
+        yield Text("the heads that changed most", BOLD)
+        headings = ranking_headings(d)
+        keys = headings.index("head") + 1
+        left = [place for place, heading in enumerate(headings) if heading in ("map", "where")]
+        for stacked in (False, True):
+            rows = [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, shown, stacked)]
+            tables = fitting_tables(headings, rows, console, options, keys, left)
+            if len(tables) == 1:
+                break
+        yield from tables
+        for text in filter(None, [more_text(d, _ROWS), ranking_notes(d)]):
+            yield Text(plain(text), DIM)
+        yield footnote(d.source.footnote, not abilities.unicode)

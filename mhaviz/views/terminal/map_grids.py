@@ -1,0 +1,62 @@
+"""Which grid a map gets in the terminal: one with a label for every token, or one of a long map's cells."""
+
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from mhaviz.records import AttentionMap
+from mhaviz.views.captions import map_title
+from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.pooling import pool_map
+from mhaviz.views.terminal.grid import BOLD, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid
+from mhaviz.views.terminal.long_maps import LongGrid, long_layout
+
+_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
+
+
+@dataclass(frozen=True)
+class MapGrid:
+    """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens."""
+
+    drawn: AttentionMap
+    layout: GridLayout | None = None
+
+    @classmethod
+    def on_screen(cls, attention_map: AttentionMap, console: Console, options: ConsoleOptions) -> "MapGrid":
+        """Pool the map where there is room neither for a label of every token nor for a legend of them."""
+        width, abilities = options.max_width, Abilities.of(console, options)
+        if not _is_long(attention_map, width, abilities):
+            return cls(attention_map)
+        height = console.height if console.file.isatty() else None
+        layout = long_layout(attention_map, width, height, abilities)
+        return cls(pool_map(attention_map, layout.rows, layout.columns), layout)
+
+    def coloured(self, scale: Scale) -> LongGrid | HeatGrid:
+        """The grid."""
+        return LongGrid(self.drawn, scale, self.layout) if self.layout else token_grid(self.drawn, scale)
+
+
+def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool) -> Text:
+    """The kind of attention and the sentence, over a grid."""
+    if attention_map.cells is None:
+        return Text(map_title(attention_map, width, ascii_only), BOLD, no_wrap=True)
+    return Text(map_title(attention_map, max(width, _TITLE), ascii_only), BOLD)
+
+
+def token_grid(attention_map: AttentionMap, scale: Scale) -> HeatGrid:
+    """A grid of all tokens; it says itself what it pools."""
+    return HeatGrid(
+        head_panels(attention_map, scale),
+        attention_map.queries,
+        attention_map.keys,
+        first_query=int(attention_map.edges.query_edges[0]),
+        first_key=int(attention_map.edges.key_edges[0]),
+    )
+
+
+def _is_long(attention_map: AttentionMap, width: int, abilities: Abilities) -> bool:
+    if attention_map.is_pooled:
+        return True
+    most = max(attention_map.weights.shape[1:])
+    return most > LEGEND_UP_TO and token_grid(attention_map, Scale()).decide(width, abilities).by_position

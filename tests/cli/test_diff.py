@@ -1,0 +1,150 @@
+"""mhaviz diff as a user types it."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def seeds(mhaviz, folder):
+    """The same sentence with two seeds, in both formats."""
+    for seed, name in (("0", "a.json"), ("1", "b.safetensors")):
+        assert mhaviz("heatmap", "one two three", *SMALL, "--seed", seed, "-q", "-o", name).status == 0
+    return folder
+
+
+def test_a_picture_and_a_table(mhaviz, seeds):
+    result = mhaviz("diff", "a.json", "b.safetensors")
+    assert result.status == 0
+    assert result.out.startswith("B − A, the change of every weight\nself-attention: one two three\n")
+    assert "the heads that changed most" in result.out
+    footnote = "A: a.json (random weights, seed 0, d_model 16, 2 heads, cpu); B: b.safetensors (random weights, seed 1"
+    assert footnote in " ".join(result.out.split())
+    assert not result.err
+
+
+def test_in_numbers(mhaviz, seeds):
+    data = json.loads(mhaviz("diff", "a.json", "b.safetensors", "--json").out)
+    before, after = (
+        np.array(json.loads(mhaviz("show", name, "--json").out)["maps"][0]["weights"], np.float32)
+        for name in ("a.json", "b.safetensors")
+    )
+    (only,) = data["differences"]
+    np.testing.assert_array_equal(np.array(only["change"], np.float32), after - before)
+    m = (before.astype(float) + after) / 2
+    nats = sum((p * np.log(p / m)).sum(-1) for p in (before, after)) / 2
+    np.testing.assert_allclose(only["divergence"], nats.mean(-1), atol=1e-6)
+    assert (data["unit"], data["bound"]) == ("nats", math.log(2))
+    assert [head["divergence"] for head in data["ranking"]] == sorted(only["divergence"], reverse=True)
+    assert [(x["query"], x["key"]) for x in only["largest"]] == [
+        tuple(divmod(int(np.abs(head).argmax()), 3)) for head in after - before
+    ]
+    assert (data["only_first"], data["only_second"]) == ([], [])
+    assert data["source"]["second"]["seed"] == 1
+
+
+def test_files(mhaviz, seeds):
+    for name in ("one", "two"):
+        outputs = [part for s in ("png", "svg", "pdf", "json") for part in ("-o", f"{name}.{s}")]
+        result = mhaviz("diff", "a.json", "b.safetensors", *outputs)
+        assert result.status == 0
+        assert len(result.err.splitlines()) == 4
+    for suffix in ("png", "svg", "pdf", "json"):
+        assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
+    assert "holds no attention maps" in mhaviz("show", "one.json").err
+
+
+OPTIONS = ["", "--head 1", "--cmap PiYG", "--vmax 0.1", "--dpi 100", "--columns 1"]
+
+
+def test_every_option_changes_the_picture(mhaviz, seeds):
+    for i, option in enumerate(OPTIONS):
+        assert mhaviz("diff", "a.json", "b.safetensors", *option.split(), "-q", "-o", f"{i}.png").status == 0
+    assert len({path.read_bytes() for path in seeds.glob("?.png")}) == len(OPTIONS)
+
+
+def test_a_limit_for_machines(mhaviz, seeds):
+    largest = json.loads(mhaviz("diff", "a.json", "b.safetensors", "--json").out)["ranking"][0]
+    above, below = (f"{largest['divergence'] + x:.5f}" for x in (0.001, -0.001))
+    assert mhaviz("diff", "a.json", "b.safetensors", "--fail-above", above).status == 0
+    result = mhaviz("diff", "a.json", "b.safetensors", "--fail-above", below, "-o", "x.png", "--json")
+    assert result.status == 1
+    assert json.loads(result.out)["ranking"], "the result is shown all the same"
+    assert Path("x.png").exists()
+    saved, line = result.err.splitlines()
+    assert saved == "mhaviz: saved x.png"
+    assert line.startswith(
+        f"mhaviz: expected a divergence of at most {float(below):g} nats, got {largest['divergence']:.4f} in head "
+        f"{largest['head']} of layer 0, self"
+    )
+    result = mhaviz("diff", "a.json", "b.safetensors", "--fail-above", "0", "-q")
+    assert "; 2 heads of 2 are above" in result.err
+    assert mhaviz("diff", "a.json", "a.json", "--fail-above", "0", "-q").status == 0
+
+
+def test_nothing_that_a_limit_could_be_for(mhaviz, folder):
+    mhaviz("heatmap", "a b c d e f", *SMALL, "--size", "3", "--pool", "max", "-q", "-o", "m.json")
+    assert mhaviz("diff", "m.json", "m.json", "-q").status == 0
+    result = mhaviz("diff", "m.json", "m.json", "-q", "--fail-above", "0.1")
+    assert result.status == 1
+    assert result.err == "mhaviz: --fail-above: no head has a divergence; compare maps by mass, whose rows sum to 1\n"
+
+
+def test_what_is_only_in_one_file(mhaviz, folder):
+    mhaviz("heatmap", "one two", "three", *SMALL, "-q", "-o", "a.json")
+    mhaviz("heatmap", "one two", "three", "four", *SMALL, "-q", "-o", "b.json")
+    result = mhaviz("diff", "a.json", "b.json")
+    assert result.status == 0
+    assert result.err == "mhaviz: only in b.json: sentence 2, layer 0, self\n"
+
+
+def test_arrays_of_another_tool(mhaviz, folder):
+    np.save("a.npy", np.eye(2))
+    np.save("b.npy", np.array([[0.5, 0.6], [0, 1]]))
+    result = mhaviz("diff", "a.npy", "b.npy")
+    assert result.status == 0
+    assert "rows that do not sum to 1 are no distribution" in " ".join(result.out.split())
+    assert result.err.startswith("mhaviz: b.npy: not all rows sum to 1")
+    Path("l.txt").write_text("one\ntwo\n")
+    mhaviz("heatmap", "one two", *SMALL, "--head", "0", "-q", "-o", "c.json")
+    result = mhaviz("diff", "c.json", "a.npy", "--queries", "l.txt")
+    assert result.status == 2
+    assert "c.json brings its own tokens" in result.err
+
+
+BAD = [
+    (["a.json"], 2, "B"),
+    (["a.json", "nothing.json"], 1, "cannot read nothing.json"),
+    (["a.json", "b.safetensors", "--fail-above", "0.7"], 2, "expected nats from 0 to ln 2 = 0.693, got 0.7"),
+    (["a.json", "b.safetensors", "--fail-above", "-0.1"], 2, "expected nats from 0"),
+    (["a.json", "b.safetensors", "--fail-above", "nan"], 2, "expected nats from 0"),
+    (["a.json", "b.safetensors", "--layer", "2"], 2, "there is no layer 2"),
+    (["a.json", "other.json"], 1, "layer 0, self: expected the same tokens, but query 1 is 'two' in the first file"),
+    (["a.json", "masked.json"], 1, "no map is in both files: the first has layer 0, self, the second layer 0, masked"),
+    (["a.json", "head.json"], 1, "expected the same heads, got 0, 1 and 1; choose some with --head"),
+    (["a.json", "b.safetensors", "-o", "x.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, seeds, arguments, status, message):
+    mhaviz("heatmap", "one TWOS three", *SMALL, "-q", "-o", "other.json")
+    mhaviz("heatmap", "one two three", "--mask", "causal", *SMALL, "-q", "-o", "masked.json")
+    mhaviz("heatmap", "one two three", "--head", "1", *SMALL, "-q", "-o", "head.json")
+    before = sorted(seeds.iterdir())
+    result = mhaviz("diff", *arguments, *([] if "-o" in arguments else ["-o", "out.png"]))
+    assert (result.status, result.out) == (status, "")
+    (line,) = result.err.splitlines()
+    assert message in line
+    assert sorted(seeds.iterdir()) == before

@@ -1,0 +1,183 @@
+"""mhaviz show as a user types it: what heatmap has saved is drawn again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SMALL = ("--d-model", "16", "--heads", "4", "--device", "cpu")
+TEXT = " ".join(f"w{i % 17}" for i in range(90))
+TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation", "--device", "cpu"]
+
+DRAWN = {
+    "several": ["one two three", "four", *SMALL, "--head", "3,0"],
+    "masked": ["one two three", "--mask", "causal", *SMALL],
+    "cross": ["one two three", "--target", "x y", *SMALL],
+    "hostile": ["$x^2$ \x1b[31mred [bold] a\u202eb 👨‍👩‍👧 nul\x00", *SMALL],
+    "pooled": [TEXT, "--size", "30", "--pool", "both", "--mask", "causal", *SMALL, "--head", "2,1"],
+    "window": [TEXT, "--window", "3:40,7:9", *SMALL],
+    "mixed": ["one two three", TEXT, "--size", "30", "--pool", "max", *SMALL],
+    "summary": ["one two three", "--summary", *SMALL],
+    "trained": [*TRANSLATED],
+    "trained, cross": [*TRANSLATED, "--kind", "cross", "--window", "1:4,0:5", "--pool", "max"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
+def test_the_same_picture_again(mhaviz, folder, drawn):
+    small, suffixes = ("--dpi", "40"), ("png", "json", "safetensors")
+    first = mhaviz("heatmap", *drawn, *small, *[part for s in suffixes for part in ("-o", f"a.{s}")])
+    assert first.status == 0, first.err
+    printed = mhaviz("heatmap", *drawn, "--json").out
+    for suffix in ("json", "safetensors"):
+        outputs = [part for s in suffixes for part in ("-o", f"{suffix}.{s}")]
+        again = mhaviz("show", f"a.{suffix}", *small, *outputs)
+        assert (again.status, again.out) == (0, first.out)
+        for saved in suffixes:
+            assert (folder / f"a.{saved}").read_bytes() == (folder / f"{suffix}.{saved}").read_bytes(), saved
+        assert mhaviz("show", f"a.{suffix}", "--json").out == printed
+
+
+def test_svg_and_pdf_are_the_same_too(mhaviz, folder):
+    mhaviz("heatmap", "one two", *SMALL, "-o", "a.json", "-o", "a.svg", "-o", "a.pdf")
+    assert mhaviz("show", "a.json", "-o", "b.svg", "-o", "b.pdf", "-q").status == 0
+    for suffix in ("svg", "pdf"):
+        assert (folder / f"a.{suffix}").read_bytes() == (folder / f"b.{suffix}").read_bytes()
+
+
+LOOKS = ["--head 1,3", "--cmap viridis", "--vmax 0.5", "--vmax auto", "--scale log", "--dpi 50", "--columns 1"]
+
+
+SAME = {("pooled", "--vmax auto"), ("pooled", "--scale log")}  # as by default
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("drawn", ["masked", "pooled"])
+def test_every_look_is_that_of_heatmap(mhaviz, folder, look, drawn):
+    words = DRAWN[drawn]
+    if drawn == "pooled" and "--head" in look:
+        look, words = "--head 2", words[:-2]
+    asked = ["--dpi", "40", *look.split()]
+    mhaviz("heatmap", *DRAWN[drawn], "--dpi", "40", "-q", "-o", "a.safetensors", "-o", "plain.png")
+    mhaviz("heatmap", *words, *asked, "-q", "-o", "a.png")
+    result = mhaviz("show", "a.safetensors", *asked, "-q", "-o", "b.png")
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert (folder / "a.png").read_bytes() == (folder / "b.png").read_bytes()
+    same = (folder / "plain.png").read_bytes() == (folder / "b.png").read_bytes()
+    assert same == ((drawn, look) in SAME)
+
+
+def test_the_maps_of_a_report(mhaviz, folder):
+    mhaviz("report", "one two", *SMALL, "-q", "-o", "r.json")
+    (only,) = json.loads(mhaviz("show", "r.json", "--json").out)["maps"]
+    assert only["queries"] == ["one", "two"]
+
+
+def several_layers(folder):
+    maps = [
+        {"layer": layer, "kind": "self", "queries": ["a", "b"], "keys": ["a", "b"], "heads": [5, 2]}
+        | {"weights": [[[1, 0], [0.5, 0.5]], [[0.25, 0.75], [0, 1]]]}
+        for layer in (0, 3)
+    ]
+    document = {"mhaviz": "0", "source": {"footnote": "f"}, "maps": maps}
+    (folder / "x.json").write_text(json.dumps(document))
+
+
+def test_a_layer_and_heads_that_are_not_0_1_2(mhaviz, folder):
+    several_layers(folder)
+    (only,) = json.loads(mhaviz("show", "x.json", "--layer", "3", "--head", "2", "--json").out)["maps"]
+    assert (only["layer"], only["heads"], only["weights"]) == (3, [2], [[[0.25, 0.75], [0, 1]]])
+    for options, message in (
+        (["--layer", "1"], "--layer: there is no layer 1; the maps have layers 0, 3"),
+        (["--head", "3"], "--head: there is no head 3; a map has heads 5, 2"),
+        (["--head", "6"], "--head: there is no head 6"),
+    ):
+        result = mhaviz("show", "x.json", *options)
+        assert result.status == 2
+        assert message in result.err
+
+
+def test_an_array_of_another_tool(mhaviz, folder):
+    np.save("w.npy", np.array([[[1, 0], [0.5, 0.25]]]))
+    Path("l.txt").write_text("one\n[bold]\n")
+    result = mhaviz("show", "w.npy", "--queries", "l.txt", "-o", "a.png", "-o", "a.safetensors")
+    assert result.status == 0
+    assert result.out.startswith("self-attention: one [bold]\n")
+    assert "head 0" in result.out
+    assert result.out.rstrip().endswith("w.npy")
+    notice, *saved = result.err.splitlines()
+    assert notice == (
+        "mhaviz: w.npy: not all rows sum to 1; farthest from it, row 1 of head 0 in layer 0, self sums to 0.75"
+    )
+    assert saved == ["mhaviz: saved a.png", "mhaviz: saved a.safetensors"]
+    assert mhaviz("show", "w.npy", "-q").err == ""
+    data = json.loads(mhaviz("show", "a.safetensors", "--json").out)
+    assert data["source"] == {"footnote": "w.npy", "kind": "array", "file": "w.npy"}
+    assert data["maps"][0]["queries"] == ["one", "[bold]"]
+
+
+def test_a_long_array_is_not_black(mhaviz, folder):
+    np.save("w.npy", np.full((513, 513), 1 / 513, np.float32))
+    named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "log"], "linear.png": ["--vmax", "1"]}
+    for name, options in named.items():
+        assert mhaviz("show", "w.npy", *options, "-q", "--dpi", "40", "-o", name).status == 0
+    pictures = {name: (folder / name).read_bytes() for name in named}
+    assert pictures["auto.png"] == pictures["given.png"] != pictures["linear.png"]
+    assert "logarithmic" in mhaviz("show", "w.npy").out
+    assert "logarithmic" not in mhaviz("show", "w.npy", "--scale", "linear").out
+
+
+def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
+    np.savez("a\x1b[31m$x$.npz", first=np.eye(2), second=np.eye(3))
+    result = mhaviz("show", "a\x1b[31m$x$.npz", "--name", "second", "--kind", "cross", "-o", "x.png")
+    assert result.status == 0
+    assert "a\\x1b[31m$x$.npz, second" in result.out
+    assert "source-target attention: 0 1 2 → 0 1 2" in result.out
+    assert "\x1b" not in result.out + result.err
+
+
+BAD = [
+    (["nothing.json"], 1, "cannot read nothing.json: No such file"),
+    (["."], 1, "cannot read .: it is a folder"),
+    (["folder.npy"], 1, "cannot read folder.npy: it is a folder"),
+    (["l.txt"], 1, "cannot tell the format of l.txt: expected a name ending in .json, .npy, .npz, .safetensors, .pt"),
+    (["cut.safetensors"], 1, "cut.safetensors is no safetensors file, or is cut off"),
+    (["sweep.json"], 1, "sweep.json holds no attention maps"),
+    (["other.json"], 1, "other.json was not saved by mhaviz"),
+    (["two.npz"], 2, "two.npz holds 2 arrays; choose one with --name: a, b"),
+    (["two.npz", "--name", "c"], 2, "there is no array c in two.npz; it has a, b"),
+    (["w.npy", "--queries", "l.txt"], 1, "--queries: expected 2 labels, one a line, got 3 in l.txt"),
+    (["w.npy", "--kind", "both"], 2, "--kind"),
+    (["w.npy", "--head", "1"], 2, "there is no head 1"),
+    (["w.npy", "--layer", "1"], 2, "there is no layer 1; the maps have layer 0 only"),
+    (["w.npy", "--vmax", "2"], 2, "vmax: expected a weight above 0"),
+    (["w.npy", "-o", "x.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
+    (["one.npy"], 1, "cannot read one.npy: expected weights (q_length, k_length)"),
+    ([], 2, "FILE"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, folder, arguments, status, message):
+    (folder / "folder.npy").mkdir()
+    (folder / "l.txt").write_text("a\nb\nc\n")
+    (folder / "cut.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00{")
+    (folder / "sweep.json").write_text('{"mhaviz": "0", "source": {"footnote": ""}, "sweep": []}')
+    (folder / "other.json").write_text('{"a": [1, 2]}')
+    np.savez("two.npz", a=np.eye(2), b=np.eye(2))
+    np.save("w.npy", np.eye(2))
+    np.save("one.npy", np.ones(2))
+    before = sorted(folder.iterdir())
+    result = mhaviz("show", *arguments, *([] if "-o" in arguments else ["-o", "out.png"]))
+    assert (result.status, result.out) == (status, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("mhaviz: ")
+    assert message in line
+    assert sorted(folder.iterdir()) == before

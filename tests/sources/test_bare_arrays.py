@@ -1,0 +1,229 @@
+"""Arrays of other tools."""
+
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources.saved_maps import About, read_maps
+
+WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # 2 heads, 4 × 3
+
+
+def save(path, array, name="w"):
+    """In the format of the suffix."""
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez_compressed(path, **{name: array})
+    elif path.suffix == ".pt":
+        torch.save(torch.from_numpy(array), path)
+    else:
+        save_file({name: torch.from_numpy(array).contiguous()}, path)
+    return path
+
+
+@pytest.fixture(params=["npy", "npz", "pt", "safetensors"])
+def path(request, tmp_path):
+    return tmp_path / f"x.{request.param}"
+
+
+def fails(path, about=None, error=MhavizError):
+    with pytest.raises(error) as caught:
+        read_maps(path, about)
+    assert isinstance(caught.value, ArgumentError) == (error is ArgumentError)
+    assert path.name in str(caught.value) or error is ArgumentError
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_weights(path, axes, dtype):
+    array = {2: WEIGHTS[0], 3: WEIGHTS, 4: WEIGHTS[None]}[axes].astype(dtype)
+    saved = read_maps(save(path, array))
+    (m,) = saved.attention.maps
+    expected = array.astype(np.float32).reshape(-1, 4, 3)
+    assert m.weights.dtype == np.float32
+    np.testing.assert_array_equal(m.weights, expected)
+    assert (m.queries, m.keys, m.kind) == (tuple("0123"), tuple("012"), "cross")
+    assert saved.attention.source.footnote == path.name
+    assert (saved.notices, saved.is_own) == ((), False)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_bfloat16(tmp_path, suffix):
+    path = tmp_path / f"x.{suffix}"
+    tensor = torch.from_numpy(WEIGHTS).bfloat16()
+    tensors = {"first": torch.zeros(5), "w": tensor}
+    torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
+    saved = read_maps(path, About(name="w"))
+    np.testing.assert_array_equal(saved.attention.maps[0].weights, tensor.float().numpy())
+    assert not saved.notices, "bfloat16 rounds"
+    assert saved.attention.source.footnote == f"{path.name}, w"
+
+
+def test_transposed_big_endian_and_trained_arrays(tmp_path):
+    np.save(tmp_path / "x.npy", np.asfortranarray(WEIGHTS).astype(">f8"))
+    np.testing.assert_array_equal(read_maps(tmp_path / "x.npy").attention.maps[0].weights, WEIGHTS)
+    torch.save(torch.from_numpy(WEIGHTS).mT.contiguous().mT.requires_grad_(), tmp_path / "x.pt")
+    np.testing.assert_array_equal(read_maps(tmp_path / "x.pt").attention.maps[0].weights, WEIGHTS)
+    torch.save(torch.from_numpy(WEIGHTS), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    np.testing.assert_array_equal(read_maps(tmp_path / "old.pt").attention.maps[0].weights, WEIGHTS)
+
+
+def test_a_layer_of_a_list(tmp_path):
+    torch.save([torch.from_numpy(WEIGHTS[:1]), torch.from_numpy(WEIGHTS[1:])], tmp_path / "x.pt")
+    np.testing.assert_array_equal(read_maps(tmp_path / "x.pt", About("1")).attention.maps[0].weights, WEIGHTS[1:])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (WEIGHTS[0, 0], "got 1 axes: (3)"),
+        (WEIGHTS[None, None], "got 5 axes: (1, 1, 2, 4, 3)"),
+        (WEIGHTS[:, None], "got 4 axes: (2, 1, 4, 3)"),
+        (WEIGHTS[:, :0], "expected at least one weight, got none: (2, 0, 3)"),
+        (np.eye(3, dtype=np.int64), "expected floating-point weights, got "),
+        (np.eye(3, dtype=bool), "expected floating-point weights, got "),
+        (np.eye(3, dtype=np.complex64), "expected floating-point weights, got "),
+        (WEIGHTS - 1, "expected a weight that is at least 0, got -"),
+        (WEIGHTS * np.float32(np.nan), "expected a weight that is a finite number, got nan in head 0, row 0, column 0"),
+        (WEIGHTS.astype(np.float64) * 1e300, "a finite number, got inf"),
+    ],
+)
+def test_what_are_no_weights(path, array, message):
+    text = fails(save(path, np.ascontiguousarray(array)))
+    assert message in text
+
+
+def test_text_is_no_weight(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([["a"]]))
+    assert "got <U1" in fails(tmp_path / "x.npy")
+
+
+def test_rows_that_do_not_sum_to_1(path):
+    array = WEIGHTS.copy()
+    array[1, 2] = (0.5, 0.25, 0)
+    array[0, 0] = 0
+    (notice,) = read_maps(save(path, array)).notices
+    assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of head 1 in layer 0, "
+                           "cross sums to 0.75")  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt", "safetensors"])
+def test_several_arrays_need_a_name(tmp_path, suffix):
+    path = tmp_path / f"x.{suffix}"
+    arrays = {"b": WEIGHTS, "a\x1b[1m": WEIGHTS[:1]}
+    if suffix == "npz":
+        np.savez(path, **arrays)
+    else:
+        tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
+        torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
+    assert "holds 2 arrays; choose one with --name: a\x1b[1m, b" in fails(path, error=ArgumentError)
+    assert "there is no array c in" in fails(path, About("c"), ArgumentError)
+    assert "it has a\x1b[1m, b" in fails(path, About("c"), ArgumentError)
+    assert len(read_maps(path, About("b")).attention.maps[0].heads) == 2
+
+
+def test_a_file_without_arrays(tmp_path):
+    np.savez(tmp_path / "x.npz")
+    assert "holds no array" in fails(tmp_path / "x.npz")
+    torch.save({"a": 3}, tmp_path / "x.pt")
+    assert "holds no array" in fails(tmp_path / "x.pt")
+    torch.save("text", tmp_path / "x.pt")
+    assert "expected a tensor, or several in a dict, a list or a tuple, got str" in fails(tmp_path / "x.pt")
+
+
+def test_a_single_array_has_no_name(tmp_path):
+    for path in (tmp_path / "x.npy", tmp_path / "x.pt"):
+        assert "single" in fails(save(path, WEIGHTS), About("w"), ArgumentError)
+
+
+class Evil:
+    """What a pickle may do."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('run')",))
+
+
+def test_nothing_pickled_is_run(tmp_path):
+    evil = np.array([[Evil()]], dtype=object)
+    np.save(tmp_path / "x.npy", evil)
+    np.savez(tmp_path / "x.npz", evil)
+    with (tmp_path / "x.pt").open("wb") as stream:
+        pickle.dump(Evil(), stream)
+    torch.save(Evil(), tmp_path / "y.pt")
+    (tmp_path / "z.npy").write_bytes((tmp_path / "x.pt").read_bytes())
+    assert "magic string" in fails(tmp_path / "z.npy")
+    for name in ("x.npy", "x.npz", "x.pt", "y.pt"):
+        assert "Python objects, which mhaviz never runs" in fails(tmp_path / name), name
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x03\x04", b"\xff" * 300, b"{}"])
+def test_broken_files(path, content):
+    path.write_bytes(content)
+    fails(path)
+
+
+def test_cut_off_files(path):
+    save(path, np.tile(WEIGHTS[:, :, :1], (1, 1, 400)))
+    whole = path.read_bytes()
+    for length in (30, len(whole) // 2, len(whole) - 5):
+        path.write_bytes(whole[:length])
+        fails(path)
+
+
+def test_sizes_are_not_believed(tmp_path):
+    """A header that promises terabytes is found out before memory is asked for."""
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000), }"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * 64
+    (tmp_path / "x.npy").write_bytes(content)
+    fails(tmp_path / "x.npy")
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("w.npy", content)
+    assert "w is cut off" in fails(tmp_path / "x.npz")
+
+
+def test_labels(tmp_path):
+    square = np.full((3, 3), 1 / 3, np.float32)
+    np.save(tmp_path / "x.npy", square)
+    (tmp_path / "q.txt").write_bytes("\ufeffone\r\n\r\ntwo \u2028\r\n".encode())
+    (tmp_path / "k.txt").write_text("a\nb\nc")
+    (m,) = read_maps(tmp_path / "x.npy").attention.maps
+    assert (m.queries, m.keys, m.kind) == (tuple("012"), tuple("012"), "self")
+    (m,) = read_maps(tmp_path / "x.npy", About(queries=tmp_path / "q.txt")).attention.maps
+    assert (m.queries, m.keys, m.kind) == (("one", "", "two \u2028"), ("one", "", "two \u2028"), "self")
+    (m,) = read_maps(tmp_path / "x.npy", About(None, tmp_path / "q.txt", tmp_path / "k.txt")).attention.maps
+    assert (m.keys, m.kind) == (("a", "b", "c"), "cross")
+    (m,) = read_maps(tmp_path / "x.npy", About(keys=tmp_path / "k.txt", kind="self")).attention.maps
+    assert (m.queries, m.keys, m.kind) == (tuple("012"), ("a", "b", "c"), "self")
+
+
+def test_labels_that_do_not_fit(tmp_path):
+    np.save(tmp_path / "x.npy", WEIGHTS)
+    (tmp_path / "l.txt").write_text("a\nb\n")
+    labels = About(queries=tmp_path / "l.txt")
+    with pytest.raises(MhavizError, match=r"--queries: expected 4 labels, one a line, got 2 in .*l\.txt"):
+        read_maps(tmp_path / "x.npy", labels)
+    (tmp_path / "l.txt").write_bytes(b"a\xffb")
+    with pytest.raises(MhavizError, match="is not UTF-8: byte 0xff at 1; convert it first"):
+        read_maps(tmp_path / "x.npy", labels)
+    with pytest.raises(MhavizError, match="--keys: cannot read"):
+        read_maps(tmp_path / "x.npy", About(keys=tmp_path / "nothing.txt"))
+
+
+def test_kinds_that_cannot_be(tmp_path):
+    np.save(tmp_path / "x.npy", WEIGHTS)
+    for kind in ("self", "masked"):
+        assert "expected as many queries as keys, got 4 × 3" in fails(
+            tmp_path / "x.npy", About(kind=kind), ArgumentError
+        )
+    np.save(tmp_path / "x.npy", np.array([[1, 0.0], [0.5, 0.5]]))
+    assert read_maps(tmp_path / "x.npy", About(kind="masked")).attention.maps[0].kind == "masked"
+    np.save(tmp_path / "x.npy", np.array([[0.75, 0.25], [0.5, 0.5]]))
+    text = fails(tmp_path / "x.npy", About(kind="masked"), ArgumentError)
+    assert "expected no weight on later keys, got 0.25 in head 0, row 0, column 1" in text

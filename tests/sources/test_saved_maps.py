@@ -1,0 +1,274 @@
+"""Maps that mhaviz has saved, read again; and files that contradict themselves."""
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
+from mhaviz.sources.saved_maps import About, read_maps
+from mhaviz.views.data import document, safetensors_bytes, write_json
+
+
+def save(attention, path):
+    if path.suffix == ".json":
+        with path.open("w", encoding="utf-8") as stream:
+            write_json(document(attention), stream)
+    else:
+        path.write_bytes(safetensors_bytes(attention))
+    return path
+
+
+def same(one, other):
+    assert one.source == other.source
+    assert len(one.maps) == len(other.maps)
+    for m, n in zip(one.maps, other.maps, strict=True):
+        assert n.weights.dtype == np.float32
+        np.testing.assert_array_equal(m.weights, n.weights)
+        assert (m.cells is None) == (n.cells is None)
+        if m.cells is not None:
+            np.testing.assert_array_equal(m.cells.query_edges, n.cells.query_edges)
+            np.testing.assert_array_equal(m.cells.key_edges, n.cells.key_edges)
+            assert m.cells.reduction == n.cells.reduction
+        assert replace(m, cells=None, weights=nothing_like(m)) == replace(n, cells=None, weights=nothing_like(n))
+
+
+class nothing_like:  # noqa: N801
+    """Stands in for an array, which has no single truth value when it is compared."""
+
+    def __init__(self, m):
+        self.ndim, self.shape = 3, (len(m.heads), len(m.queries), len(m.keys))
+
+    def __eq__(self, other):
+        return self.shape == other.shape
+
+
+@pytest.fixture(params=["x.json", "x.safetensors"])
+def path(request, tmp_path):
+    return tmp_path / request.param
+
+
+def test_everything_comes_back(path, random_map):
+    maps = (
+        random_map(3, ("a", "b"), sentence=0).select((2, 0)),
+        random_map(1, ("a", "b"), ("x", "y", "z"), kind="cross", layer=3, sentence=1),
+    )
+    source = Source("a footnote", {"seed": 1, "sizes": [1, 2.5], "none": None, "deep": {"a": [[1], []]}}, "a remark")
+    attention = Attention(source, maps)
+    saved = read_maps(save(attention, path))
+    same(attention, saved.attention)
+    assert saved.is_own
+    assert not saved.notices
+
+
+def test_cells_and_summaries_come_back(path):
+    cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
+    head = HeadSummary(
+        1.25, 0.1, (Sink(3, "z", 2.5),), None, Link(12, "c", 3, "z", 0.75), Link(10, "a", 0, "\udcff", 0.1)
+    )
+    mass = AttentionMap(
+        ("a", "b", "c", "d"),
+        ("w", "x", "y", "z"),
+        np.full((1, 2, 2), 0.5, np.float32),
+        cells=cells,
+        summary=MapSummary((head,), 4, 32, 0.1),
+    )
+    largest = replace(mass, cells=replace(cells, reduction="max"), summary=None)
+    attention = Attention(Source("s"), (mass, largest))
+    same(attention, read_maps(save(attention, path)).attention)
+
+
+def test_a_nan_in_a_summary_is_null_and_comes_back(path, random_map):
+    head = HeadSummary(float("nan"), 1.0, (), None, Link(0, "a", 0, "a", 1.0), None)
+    m = random_map(1, summary=MapSummary((head,), 3, 32, 0.1))
+    (only,) = read_maps(save(Attention(Source("s"), (m,)), path)).attention.maps
+    assert np.isnan(only.summary.heads[0].entropy)
+
+
+def test_hostile_tokens_come_back(path, random_map):
+    tokens = (*HOSTILE, "[1, 2, 3]", "NaN", '"', '\\"[0.5]', "]", "-Infinity")
+    attention = Attention(Source(" ".join(HOSTILE[:6])), (random_map(1, tokens),))
+    same(attention, read_maps(save(attention, path)).attention)
+
+
+def test_the_text_of_a_json_file_may_be_another(tmp_path, random_attention):
+    """As jq or a person would write it: indented, sorted, with whole numbers as such."""
+    attention = random_attention(1, ("a", "b"))
+    stream = io.StringIO()
+    write_json(document(attention), stream)
+    data = json.loads(stream.getvalue())
+    data["maps"][0]["weights"] = [[[1, 0], [0.25, 0.75]]]
+    (tmp_path / "x.json").write_text(json.dumps(data, indent=4, sort_keys=True), encoding="utf-8-sig")
+    (only,) = read_maps(tmp_path / "x.json").attention.maps
+    assert only.weights.tolist() == [[[1, 0], [0.25, 0.75]]]
+
+
+def edited(random_map, path, edit):
+    """A saved file with its metadata edited."""
+    attention = Attention(Source("s"), (random_map(2, ("a", "b", "c")),))
+    if path.suffix == ".json":
+        stream = io.StringIO()
+        write_json(document(attention), stream)
+        data = json.loads(stream.getvalue())
+        edit(data, data["maps"][0])
+        path.write_text(json.dumps(data))
+    else:
+        save(attention, path)
+        with safe_open(path, "np") as file:
+            data, tensors = json.loads(file.metadata()["mhaviz"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        edit(data, data["maps"][0])
+        save_file(tensors, path, {"mhaviz": json.dumps(data)})
+    return path
+
+
+CELLS = {"query_edges": [0, 1, 2, 3], "key_edges": [0, 1, 2, 3], "reduction": "mass"}
+CONTRADICTIONS = [
+    (lambda d, m: m.update(queries=["a"]), "expected axis q_length to be 1, one a token, got 3"),
+    (lambda d, m: m.update(keys=["a"] * 4), "expected axis k_length to be 4, one a token, got 3"),
+    (lambda d, m: m.update(queries="abc"), "queries: expected a list, got 'abc'"),
+    (lambda d, m: m.update(queries=["a", None, "c"]), "queries: expected texts"),
+    (lambda d, m: m.pop("keys"), "there is no keys"),
+    (lambda d, m: m.update(heads=[0]), "expected axis n_heads to be 1, got 2"),
+    (lambda d, m: m.update(heads=[1, 1]), "heads: expected each head once"),
+    (lambda d, m: m.update(heads=[0, -1]), "heads: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(heads=[0, 1.5]), "heads: expected whole numbers"),
+    (lambda d, m: m.update(kind="both"), "kind: expected self, masked, cross, got 'both'"),
+    (lambda d, m: m.update(kind="masked"), "layer 0, masked: expected no weight on later keys"),
+    (lambda d, m: m.update(layer="0"), "layer: expected a whole number"),
+    (lambda d, m: m.update(layer=-1), "layer: expected a number from 0 on"),
+    (lambda d, m: m.update(sentence=True), "sentence: expected a number from 0 on"),
+    (lambda d, m: m.update({**CELLS, "key_edges": [0, 2, 2, 3]}), "key_edges: expected at least two positions that ri"),
+    (lambda d, m: m.update({**CELLS, "key_edges": [0, 1, 3]}), "expected axis columns to be 2, as in cells, got 3"),
+    (lambda d, m: m.update({**CELLS, "key_edges": [0, 1, 2, 4]}), "expected columns of 3 tokens, got 4"),
+    (lambda d, m: m.update({**CELLS, "query_edges": [[0]]}), "query_edges: expected whole numbers"),
+    (lambda d, m: m.update({**CELLS, "query_edges": [0.5, 1, 2, 3]}), "query_edges: expected whole numbers"),
+    (lambda d, m: m.update({**CELLS, "reduction": "mean"}), "reduction: expected mass or max, got 'mean'"),
+    (lambda d, m: m.update(reduction="mass"), "query_edges: expected whole numbers"),
+    (lambda d, m: m.update(summary={"heads": []}), "summary: expected the numbers of every head"),
+    (lambda d, m: m.update(summary={"heads": [], "queries": 1, "near": 1, "strong": 0.1}), "summary: expected 2 heads"),
+    (lambda d, m: d.update(maps=[]), "holds no attention maps"),
+    (lambda d, m: d.update(maps=3), "holds no attention maps"),
+    (lambda d, m: d.update(maps=["x"]), "maps: expected objects, got 'x'"),
+    (lambda d, m: d.update(maps=[m, m]), "map 1: there are two maps layer.0.self"),
+    (lambda d, m: d.pop("source"), "there is no source"),
+    (lambda d, m: d.update(source={"footnote": 3}), "footnote: expected a text"),
+    (lambda d, m: d.pop("mhaviz"), "was not saved by mhaviz"),
+    (lambda d, m: d.update(checkpoint=1), "is a checkpoint, not maps"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "message"), CONTRADICTIONS, ids=[message for _, message in CONTRADICTIONS])
+def test_metadata_that_contradict_the_weights(path, random_map, edit, message):
+    with pytest.raises(MhavizError, match=r".") as caught:
+        read_maps(edited(random_map, path, edit))
+    named = path.suffix == ".safetensors" and "there is no tensor" in str(caught.value)  # its name says kind and layer
+    assert message in str(caught.value) or named
+    assert not isinstance(caught.value, ArgumentError), "the command line was right"
+    assert path.name in str(caught.value)
+
+
+def test_a_tensor_that_is_missing(tmp_path, random_map):
+    path = edited(random_map, tmp_path / "x.safetensors", lambda d, m: m.update(layer=7))
+    with pytest.raises(MhavizError, match=r"map 0: there is no tensor layer\.7\.self"):
+        read_maps(path)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (None, "weights: expected n_heads × q_length × k_length numbers"),
+        ([[]], "weights: expected"),
+        ([[1.0]], "weights: expected"),
+        ([[[1.0, None]]], "weights: expected"),
+        ([[["a", "b"]]], "weights: expected"),
+        ([[[1.0, 0.0], [1.0]]], "got heads of 2 × 1 and 2 × 2"),
+        ([[[1.0, 0.0], [-0.5, 1.5]]], "a weight that is at least 0, got -0.5 in head 0, row 1, column 0"),
+        ([[[1.0, 0.0], [1e39, 0.0]]], "a weight that is a finite number, got inf in head 0, row 1, column 0"),
+    ],
+)
+def test_weights_that_are_none(tmp_path, weights, message):
+    about = {"mhaviz": "0", "source": {"footnote": ""}}
+    one = {"layer": 0, "kind": "self", "queries": ["a", "b"], "keys": ["a", "b"], "weights": weights}
+    (tmp_path / "x.json").write_text(json.dumps(about | {"maps": [one]}))
+    with pytest.raises(MhavizError, match=r".") as caught:
+        read_maps(tmp_path / "x.json")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is empty"),
+        (b"{", "is no JSON, or is cut off"),
+        (b'{"maps": [NaN]}', "JSON has no NaN"),
+        (b"[1, 2", "is no JSON"),
+        (b"[1, 2]", "was not saved by mhaviz"),
+        (b'"' + b'\\"' * 100_000, "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        ("{}".encode("utf-16"), "was not saved by mhaviz"),
+        (b'{"a": 01}', "is no JSON"),
+        (b"[01]", "is no JSON"),
+        (b"[" + b"1" * 5000 + b"]", "is no JSON"),
+    ],
+)
+def test_json_that_is_none(tmp_path, content, message):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(MhavizError, match=message):
+        read_maps(tmp_path / "x.json")
+
+
+def test_a_file_that_is_cut_off(path, random_attention):
+    save(random_attention(), path)
+    whole = path.read_bytes()
+    for length in (0, 5, 20, len(whole) // 2, len(whole) - 3):
+        path.write_bytes(whole[:length])
+        with pytest.raises(MhavizError, match="cut off"):
+            read_maps(path)
+
+
+def test_too_much_that_is_no_row_of_numbers(tmp_path, monkeypatch):
+    from mhaviz.sources import json_rows
+
+    monkeypatch.setattr(json_rows, "_MOST_REST", 1000)
+    (tmp_path / "x.json").write_text(json.dumps(["x" * 2000]))
+    with pytest.raises(MhavizError, match="at most 1,000 bytes that are not rows of numbers"):
+        read_maps(tmp_path / "x.json")
+
+
+def test_mhaviz_s_own_files_take_no_labels(path, random_attention, tmp_path):
+    save(random_attention(), path)
+    with pytest.raises(ArgumentError, match="brings its own tokens and kinds; leave out --queries, --kind"):
+        read_maps(path, About(queries=tmp_path / "l.txt", kind="self"))
+
+
+def rows_that_sum_to(*sums, cells=None, kind="self"):
+    weights = np.array([[[s / 2, s / 2] for s in sums]], np.float32)
+    return AttentionMap(tuple("ab"[: len(sums)]), ("a", "b"), weights, kind, cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("sums", "cells", "notice"),
+    [
+        ((1, 1), None, None),
+        ((1, 0), None, None),
+        ((1, 1 - 2**-9), None, None),
+        ((0.9, 0.5), None, "not all rows sum to 1; farthest from it, row 1 of head 0 in layer 0, self sums to 0.5"),
+        ((1.5, 0.6), None, "row 0 of head 0 in layer 0, self sums to 1.5"),
+        ((0.2, 0.5), "mass", None),
+        ((1.2, 0.5), "mass", "row 0 of head 0 in layer 0, self sums to 1.2"),
+        ((0.2, 1.5), "max", None),
+    ],
+)
+def test_rows_that_do_not_sum_to_1_are_told(path, sums, cells, notice):
+    cells = cells and Cells(np.array([4, 5, 6]), np.array([7, 8, 9]), cells)
+    notices = read_maps(save(Attention(Source("s"), (rows_that_sum_to(*sums, cells=cells),)), path)).notices
+    assert len(notices) == (notice is not None)
+    if notice:
+        assert notice in notices[0]
+        assert str(path) in notices[0]

@@ -1,0 +1,151 @@
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+
+from mhaviz.errors import ArgumentError
+from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.studies.difference import compare
+from mhaviz.views.figure.difference import difference_figure
+from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
+
+AUTO = Look("RdBu_r", vmax=None)
+
+
+@pytest.fixture
+def difference(random_map):
+    def make(tokens=("a", "b", "c"), n_heads=2, n_maps=1, **more):
+        sides = (
+            tuple(random_map(n_heads, tokens, seed=seed + i, layer=i, **more) for i in range(n_maps)) for seed in (0, 7)
+        )
+        return compare(*(Attention(Source("where from"), side) for side in sides))
+
+    return make
+
+
+def pooled(cells, reduction="mass", each=5):
+    edges, tokens = each * np.arange(cells + 1), tuple(f"w{i}" for i in range(each * cells))
+    sides = []
+    for seed in range(2):
+        weights = np.random.default_rng(seed).dirichlet(np.ones(cells), size=(2, cells)).astype(np.float32)
+        sides.append(
+            Attention(Source("s"), (AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction)),))
+        )
+    return compare(*sides)
+
+
+def images(sheet, prefix):
+    return [image for image in sheet.page.images if image.get_label().startswith(prefix)]
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def inside(sheet):
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.y0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+
+
+def test_every_head_on_one_scale_around_0(difference):
+    d = difference(n_maps=2)
+    drawn = images(difference_figure(d), "head ")
+    expected = [head for m in d.maps for head in m.change.weights]
+    largest = max(np.abs(head).max() for head in expected)
+    assert len(drawn) == 4
+    for image, head in zip(drawn, expected, strict=True):
+        np.testing.assert_array_equal(image.get_array(), head)
+        assert image.get_clim() == pytest.approx((-largest, largest))
+        assert image.get_cmap().name == "RdBu_r"
+
+
+def test_numbers_have_their_sign(difference):
+    d = difference(n_heads=1)
+    drawn = {artist.get_label() for artist in difference_figure(d).page.collections}
+    for number in d.maps[0].change.weights.ravel():
+        text = f"{number:+z.2f}"
+        assert f"numbers {text if float(text) else '0.00'}" in drawn
+
+
+def test_the_table_stands_beside_the_picture(difference):
+    d = difference(n_heads=4)
+    sheet = difference_figure(d)
+    right = max(image.get_extent()[1] for image in sheet.page.images)
+    column = [t for t in sheet.page.texts if t.get_text() in {f"{x:.4f}" for x in d.maps[0].divergence}]
+    assert [t.get_text() for t in sorted(column, key=lambda t: t.get_position()[1])] == [
+        f"{x:.4f}" for x in sorted(d.maps[0].divergence, reverse=True)
+    ]
+    assert all(t.get_position()[0] > right for t in column)
+    assert "ln 2 = 0.693" in " ".join(texts(sheet))
+    assert "A: where from; B: where from" in texts(sheet)
+
+
+def test_what_the_mask_hides_is_grey():
+    weights = [np.array([[[1, 0], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
+    d = compare(*(Attention(Source("s"), (AttentionMap(("a", "b"), ("a", "b"), w, "masked"),)) for w in weights))
+    (image,) = images(difference_figure(d), "head")
+    assert np.isnan(np.asarray(image.get_array())).tolist() == [[False, True], [False, False]]
+
+
+def test_cells_say_what_they_are():
+    for reduction, text in (
+        ("mass", "each cell is the mean over up to 5 queries"),
+        ("max", "each cell is the largest"),
+    ):
+        assert any(shown.startswith(text) for shown in texts(difference_figure(pooled(70, reduction))))
+
+
+def test_few_cells_of_a_long_map_may_be_beyond_the_scale():
+    d = pooled(70)
+    sheet = difference_figure(d)
+    high = images(sheet, "head 0")[0].get_clim()[1]
+    sizes = np.abs(d.maps[0].change.weights)
+    assert 0 < (sizes > high).mean() < 0.006
+    assert f"≥ {high:.3g}" in texts(sheet)
+
+
+@pytest.mark.parametrize(("length", "n_heads"), [(1, 1), (1, 16), (3, 2), (12, 8), (60, 2), (300, 1), (300, 16)])
+def test_any_size_stays_on_the_sheet(difference, length, n_heads):
+    inside(difference_figure(difference(tuple(f"w{i}" for i in range(length)), n_heads), replace(AUTO, dpi=40)))
+
+
+@pytest.mark.parametrize(("cells", "each"), [(1, 1), (1, 9), (12, 1), (64, 7), (400, 3)])
+@pytest.mark.parametrize("reduction", ["mass", "max"])
+def test_pooled_maps_stay_on_the_sheet(cells, each, reduction):
+    inside(difference_figure(pooled(cells, reduction, each), replace(AUTO, dpi=40)))
+
+
+def test_cells_that_share_a_pixel(difference):
+    sheet = difference_figure(difference(tuple(f"w{i}" for i in range(300)), 1), replace(AUTO, dpi=30))
+    assert any("the change farthest from 0 of up to 2 × 2" in text for text in texts(sheet))
+
+
+def test_no_more_pixels_than_programs_open(difference):
+    sheet = difference_figure(difference(), replace(AUTO, dpi=5000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    assert "instead of 5000" in sheet.notices[0]
+
+
+def test_too_many_maps_for_a_picture(random_map):
+    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(500))
+    d = compare(*[Attention(Source("s"), maps)] * 2)
+    with pytest.raises(ArgumentError, match="got 500 maps of up to 1 heads; choose a layer or heads"):
+        difference_figure(d)
+
+
+def test_hostile_tokens(difference):
+    for first in range(0, len(HOSTILE), 14):
+        d = difference(HOSTILE[first : first + 14])
+        sheet = difference_figure(replace(d, source=replace(d.source, footnote="$x$ \x1b[1m \u202e")))
+        sheet.save(io.BytesIO(), "png")
+        if first == 0:  # a pile of marks is as high as it is
+            inside(sheet)
+        assert not any("\x1b" in text or "\u202e" in text for text in texts(sheet))

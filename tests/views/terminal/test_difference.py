@@ -1,0 +1,138 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+from rich.cells import cell_len
+
+from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.studies.difference import compare
+from mhaviz.views.terminal.difference import DifferenceView
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def widest(text):
+    return max(cell_len(line) for line in text.split("\n"))
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def difference(random_map):
+    def make(tokens=("a", "b", "c"), n_heads=2, **more):
+        pair = (Attention(Source(f"seed {i}"), (random_map(n_heads, tokens, seed=i, **more),)) for i in range(2))
+        return compare(*pair)
+
+    return make
+
+
+def pooled(cells, reduction="mass", n_heads=2, kind="self"):
+    """Two maps of ten tokens a cell."""
+    edges, tokens = 10 * np.arange(cells + 1), tuple(f"w{i}" for i in range(10 * cells))
+    sides = []
+    for seed in range(2):
+        weights = np.random.default_rng(seed).dirichlet(np.ones(cells), size=(n_heads, cells)).astype(np.float32)
+        weights = np.tril(weights) if kind == "masked" else weights
+        m = AttentionMap(tokens, tokens, weights, kind, cells=Cells(edges, edges, reduction))
+        sides.append(Attention(Source(f"seed {seed}"), (m,)))
+    return compare(*sides)
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("colour", [None, "truecolor"])
+def test_every_number_is_there(show, difference, width, encoding, colour):
+    d = difference()
+    shown = plain(show(DifferenceView(d), width, colour, encoding))
+    assert widest(shown) <= width
+    (m,) = d.maps
+    for number in m.change.weights.ravel():
+        text = f"{number:+z.2f}"
+        assert (text if float(text) else "0.00") in shown
+    for divergence, change in zip(m.divergence, m.largest, strict=True):
+        for text in (f"{divergence:.4f}", f"{change.after - change.before:+.3f}", f"{change.after:.3f}"):
+            assert text in shown
+    assert "ln 2 = 0.693" in words(shown)
+    assert "A: seed 0; B: seed 1" in words(shown)
+
+
+def test_the_heads_stand_in_their_order(show, difference):
+    d = difference(n_heads=5)
+    table = show(DifferenceView(d), 120).split("the heads that changed most")[1]
+    heads = [int(head) for head in re.findall(r"^ +(\d+) +0\.\d{4}", table, re.MULTILINE)]
+    assert heads == list(np.argsort(-d.maps[0].divergence))
+
+
+def test_one_scale_around_0(show, difference):
+    d = difference()
+    largest = np.abs(d.maps[0].change.weights).max()
+    assert f"-{largest:.4g} " in show(DifferenceView(d), 80)
+    assert f" {largest:.4g}\n" in show(DifferenceView(d), 80)
+
+
+def test_colours_are_named_only_where_they_are_seen(show, difference):
+    assert "red: more" in show(DifferenceView(difference()), 80, "truecolor")
+    assert "red" not in show(DifferenceView(difference()), 80)
+
+
+def test_no_ramp_that_looks_like_a_sign(show, difference):
+    shown = show(DifferenceView(difference()), 80, encoding="ascii")
+    assert not re.search(r"[-+][-+]\d", shown)
+    assert not re.search(r"[-+]0\.00\b", shown.split("the heads")[0])
+
+
+@pytest.mark.parametrize("length", [1, 3, 12, 60, 300])
+@pytest.mark.parametrize("n_heads", [1, 16])
+@pytest.mark.parametrize("width", [40, 160])
+def test_any_size(show, difference, length, n_heads, width):
+    d = difference(tuple(f"w{i}" for i in range(length)), n_heads)
+    for colour in (None, "truecolor"):
+        shown = plain(show(DifferenceView(d), width, colour))
+        assert widest(shown) <= width
+        assert f"head {n_heads - 1}" in shown
+        if length == 300:
+            assert "farthest from 0 of up to" in words(shown)
+
+
+@pytest.mark.parametrize("reduction", ["mass", "max"])
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("kind", ["self", "masked"])
+def test_pooled_maps(show, reduction, width, kind):
+    d = pooled(100, reduction, kind=kind)
+    for colour, encoding in ((None, "ascii"), ("truecolor", "utf-8")):
+        shown = plain(show(DifferenceView(d), width, colour, encoding))
+        assert widest(shown) <= width
+        assert ("they have no divergence" in words(shown)) == (reduction == "max")
+        assert ("ln 2 = 0.693" in words(shown)) == (reduction == "mass" and d.maps[0].divergence is not None)
+
+
+def test_values_beyond_the_scale_are_told(show):
+    shown = show(DifferenceView(pooled(100)), 240)
+    assert "≤-" in shown
+    assert "≥0" in shown
+    assert "<=-" in show(DifferenceView(pooled(100)), 240, encoding="ascii")
+
+
+def test_several_maps_and_heads_left_out(show, random_map):
+    maps = [tuple(random_map(12, ("a", "b"), sentence=i, seed=seed + i) for i in range(2)) for seed in (0, 5)]
+    d = compare(*(Attention(Source("s"), side) for side in maps))
+    shown = show(DifferenceView(d), 100)
+    assert "sentence 0" in shown
+    assert "and 8 heads more; .json has all" in shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_hostile_tokens(show, difference, width, encoding):
+    for first in range(0, len(HOSTILE), 7):
+        d = difference(HOSTILE[first : first + 7])
+        d = replace(d, source=replace(d.source, footnote="".join(HOSTILE[:12])))
+        shown = plain(show(DifferenceView(d), width, "truecolor", encoding))
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
+        assert widest(shown) <= width

@@ -1,0 +1,142 @@
+"""The words and colours of a difference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.studies.difference import compare
+from mhaviz.views.differences import (
+    cell_text,
+    change_scale,
+    more_text,
+    ranking_headings,
+    ranking_notes,
+    ranking_rows,
+    reading_text,
+)
+from mhaviz.views.look import Look
+from mhaviz.views.pooling import pool_map
+
+AUTO = Look("RdBu_r", vmax=None)
+
+
+def changed(*values, **more):
+    weights = np.array([values], np.float32)
+    return AttentionMap(("a",), tuple("abcdefgh"[: len(values)]), weights[None], "cross", **more)
+
+
+@pytest.mark.parametrize(
+    ("values", "high", "decimals", "text"),
+    [
+        ((0.25, -0.5), 0.5, 2, "+0.50"),
+        ((0.05, 0), 0.05, 3, "+0.050"),
+        ((-0.002, 0), 0.002, 4, "+0.0020"),
+        ((0, 0), 1.0, 2, "+1.00"),
+        ((1e-9, 0), 1e-9, 6, "0.000000"),
+    ],
+)
+def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
+    scale = change_scale([changed(*values)], AUTO)
+    assert (scale.low, scale.high) == pytest.approx((-high, high))
+    assert scale.decimals == decimals
+    assert scale.text(high) == text
+    assert scale.text(-0.0) == f"{0:.{decimals}f}", "nothing has no sign"
+
+
+def test_vmax_is_the_change_with_the_last_colour():
+    scale = change_scale([changed(0.5)], replace(AUTO, vmax=0.25))
+    assert (scale.low, scale.high) == (-0.25, 0.25)
+
+
+def test_a_single_cell_of_a_long_map_does_not_make_all_others_pale():
+    values = np.full((1, 100, 100), 0.01, np.float32)
+    values[0, 3, 4] = -0.9
+    tokens = tuple(map(str, range(100)))
+    assert change_scale([AttentionMap(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
+    assert change_scale([AttentionMap(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(
+        0.9
+    )
+
+
+def test_colours_are_named_where_they_are_seen():
+    scale = change_scale([changed(0.5)], AUTO)
+    assert reading_text(scale).endswith("blue: less weight than before, red: more")
+    for text in (reading_text(scale, in_colour=False), reading_text(replace(scale, colormap="bone"))):
+        assert text.endswith("below 0: less weight than before, above 0: more")
+
+
+def pair(*maps_after):
+    """Each map, before with its weights the other way round."""
+    before = tuple(replace(m, weights=m.weights[..., ::-1]) for m in maps_after)
+    return compare(Attention(Source("s"), before), Attention(Source("s"), maps_after))
+
+
+def test_rows_name_the_place():
+    d = pair(AttentionMap(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
+    assert ranking_headings(d) == ("head", "divergence", "of ln 2", "change", "before", "after", "where")
+    assert ranking_rows(d, 9) == [
+        ("0", "0.6931", "100.0%", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
+        ("1", "0.0000", "0.0%", "0", "0.500", "0.500", "0 q\\x1b → 0 k"),
+    ]
+    assert len(ranking_rows(d, 1)) == 1
+    assert (more_text(d, 1), more_text(d, 2)) == ("and 1 head more; .json has all", "")
+    assert ranking_rows(d, 1, stacked=True)[0][-1] == "0 q\\x1b\n→ 0 k"
+
+
+def test_small_numbers_do_not_become_nothing():
+    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
+    ((_, divergence, share, change, *_),) = ranking_rows(d, 1)
+    assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
+
+
+def test_maps_are_told_apart_by_what_differs(random_map):
+    maps = [random_map(1, layer=layer, kind=kind, sentence=0) for layer, kind in ((0, "self"), (1, "cross"))]
+    assert {row[0] for row in ranking_rows(pair(*maps), 9)} == {"layer 0, self", "layer 1, cross"}
+    maps = [random_map(1, sentence=i) for i in range(2)]
+    assert {row[0] for row in ranking_rows(pair(*maps), 9)} == {"sentence 0", "sentence 1"}
+
+
+def pooled(reduction, cells=2):
+    edges = np.arange(cells + 1) * 3
+    tokens = tuple(map(str, range(3 * cells)))
+    weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
+    return AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
+
+
+def test_cells_and_their_positions():
+    d = pair(pooled("mass"))
+    assert ranking_rows(d, 1)[0][-1] in ("0 to 2 → 0 to 2", "3 to 5 → 0 to 2")
+    assert "of cells, and of a window" in ranking_notes(d)
+    assert "largest weights of cells are no distribution" not in ranking_notes(d)
+
+
+def test_largest_weights_have_no_divergence():
+    d = pair(pooled("max"))
+    assert ranking_rows(d, 1)[0][1:3] == ("–", "–")
+    assert "largest weights of cells are no distribution: they have no divergence" in ranking_notes(d)
+    assert "Jensen" not in ranking_notes(d)
+
+
+def test_rows_that_are_no_distributions():
+    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
+    assert "rows that do not sum to 1 are no distribution" in ranking_notes(d)
+
+
+def test_what_a_cell_is(random_map):
+    tokens = random_map(1, tuple("abcdef"))
+    assert cell_text(tokens, tokens.edges) == ""
+    assert cell_text(tokens, pool_map(tokens, 2, 3).edges) == "each cell is the change farthest from 0 of up to 3 × 2"
+    mass, largest = pooled("mass", 4), pooled("max", 4)
+    assert cell_text(mass, mass.edges) == "each cell is the mean over up to 3 queries of their weight on up to 3 keys"
+    assert "up to 6 queries" in cell_text(mass, pool_map(mass, 2, 2).edges)
+    assert cell_text(largest, largest.edges) == "each cell is the largest of up to 3 × 3 weights"
+    assert cell_text(largest, pool_map(largest, 2, 2).edges) == (
+        "each cell is the largest of up to 3 × 3 weights; where several share a place, the change farthest from 0"
+    )
+
+
+def test_the_change_farthest_from_0_stays():
+    m = changed(0.1, -0.4, 0.3, -0.2)
+    np.testing.assert_allclose(pool_map(m, 1, 2).weights, [[[-0.4, 0.3]]])
