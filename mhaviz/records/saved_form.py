@@ -115,9 +115,7 @@ def _summary(summary: Mapping[str, Any]) -> MapSummary:
             HeadSummary(
                 entropy=_number(head["entropy"]),
                 uniform_entropy=_number(head["uniform_entropy"]),
-                sinks=tuple(
-                    Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"])) for sink in head["sinks"]
-                ),
+                sinks=tuple(map(_sink, head["sinks"])),
                 local=None if head["local"] is None else _number(head["local"]),
                 strongest=_link(head["strongest"]),
                 farthest=None if head["farthest"] is None else _link(head["farthest"]),
