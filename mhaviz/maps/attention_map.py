@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError
-from mhaviz.maps.blocks import Wanted
+from mhaviz.maps.blocks import Rule, Wanted
 from mhaviz.maps.pooled_map import PooledMap, empty_map
 from mhaviz.maps.walk import Walk
 
@@ -35,6 +35,9 @@ def attention_map(
     causal: bool = False,
     key_mask: Tensor | None = None,
     scale: float | None = None,
+    mask: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
     window: Window | None = None,
     entropy: bool = False,
     top_keys: int = 0,
@@ -55,6 +58,11 @@ def attention_map(
         causal: a query sees no later key; the last query is lined up with the last key, as in a decoder with a cache.
         key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
         scale: of the scores; 1/√d_key if it is None.
+        mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
+            numbers that are added to the scores, such as a position bias, where −∞, or float32's smallest, hides.
+        softcap: scores become softcap · tanh(score / softcap), before a mask (Gemma 2, arXiv 2408.00118, section 2).
+        sinks: (n_heads,): a score for each head that takes part in the softmax and is then dropped, so that rows sum to
+            less than 1 (gpt-oss; Xiao et al. 2023, arXiv 2309.17453).
         window: (q0, q1, k0, k1), the part of the map that is shown; each weight is still a share of all keys.
         entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
             ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
@@ -80,14 +88,25 @@ def attention_map(
     if not 0 <= top_keys <= k_length:
         raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    if not math.isfinite(scale):
-        raise ArgumentError(f"scale: expected a finite number, got {scale}")
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not math.isfinite(value):
+            raise ArgumentError(f"{name}: expected a finite number, got {value}")
+    if softcap is not None and softcap <= 0:
+        raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
+    mask = None if mask is None else _check_mask(mask, (*query.shape[:3], k_length))
+    if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
+        raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     _check_finite("query", query)
     _check_finite("key", key, key_mask)
     wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
     later = k_length - q_length if causal else None
     result = empty_map(query, k_length, rows, columns, window, wanted)
-    Walk(query, key, key_mask, scale, later, window, wanted, result, memory).go(told or (lambda done: None))
+
+    def rules(b: int, h: int) -> Rule:
+        of_head = None if mask is None else mask[min(b, len(mask) - 1), min(h, mask.shape[1] - 1)]
+        return Rule(scale, later, softcap, of_head, None if sinks is None else sinks[h])
+
+    Walk(query, key, key_mask, rules, later, window, wanted, result, memory).go(told or (lambda done: None))
     if wanted.mass:
         result.weights.div_(result.query_edges.diff()[:, None])
     _check_result(result)
@@ -118,6 +137,22 @@ def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
     shape = key.shape[0], key.shape[2]
     if key_mask is not None and tuple(key_mask.shape) != shape:
         raise ArgumentError(f"key_mask: expected (batch_size, k_length), which is {shape}, got {tuple(key_mask.shape)}")
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The mask with four axes. Raises ArgumentError if it does not broadcast to the shape, or is NaN or +∞."""
+    names = ("batch_size", "n_heads", "q_length", "k_length")
+    if mask.ndim > 4:
+        raise ArgumentError(f"mask: expected at most 4 axes, ({', '.join(names)}), got {mask.ndim}")
+    for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
+        if got not in (1, expected):
+            raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")
+    if mask.dtype != torch.bool:
+        if not mask.is_floating_point():
+            raise ArgumentError(f"mask: expected bool, or numbers that are added to the scores, got {mask.dtype}")
+        if not bool((mask < torch.inf).all()):
+            raise ArgumentError("mask: expected numbers below infinity, got NaN or infinity")
+    return mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
 
 
 def check_window(window: Window | None, q_length: int, k_length: int) -> Window:

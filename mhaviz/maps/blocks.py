@@ -30,6 +30,26 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What becomes of the scores before their softmax, beside hidden keys.
+
+    Attributes:
+        scale: they are multiplied by it.
+        later: a query at position i sees the keys up to i + later; None: all.
+        softcap: they become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
+        mask: (q_length or 1, k_length or 1): bool, where False hides a key from a query, or added to the scores; None.
+        sink: a score that takes part in the softmax and is dropped (gpt-oss; Xiao et al. 2023, arXiv 2309.17453): a row
+            then sums to less than 1; None.
+    """
+
+    scale: float
+    later: int | None = None
+    softcap: float | None = None
+    mask: Tensor | None = None
+    sink: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class BlockSums:
     """What a block of queries gives to the map, or a tile of it as if its keys were all there are; None: not wanted.
 
@@ -57,8 +77,7 @@ class HeadBlocks:
     Args:
         query, key: of any precision; ``dtype``: of the computation.
         tiles: of the keys.
-        scale: of the scores.
-        later: a query at position i sees the keys up to i + later; None: all.
+        rule: for the scores.
         n_cells: columns of the picture.
         wanted: what is asked.
         queries_at_once: the most that a block has.
@@ -70,14 +89,13 @@ class HeadBlocks:
         key: Tensor,
         tiles: Sequence[Tile],
         dtype: torch.dtype,
-        scale: float,
-        later: int | None,
+        rule: Rule,
         n_cells: int,
         wanted: Wanted,
         queries_at_once: int,
     ) -> None:
-        self._query, self._key, self._tiles, self._dtype, self._scale = query, key, tiles, dtype, scale
-        self._later, self._n_cells, self._wanted = later, n_cells, wanted
+        self._query, self._key, self._tiles, self._dtype, self._rule = query, key, tiles, dtype, rule
+        self._later, self._n_cells, self._wanted = rule.later, n_cells, wanted
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
@@ -90,9 +108,9 @@ class HeadBlocks:
 
     def sums(self, start: int, end: int, row_sizes: list[int]) -> BlockSums | None:
         """Of the queries from ``start`` to ``end``, so many for each row of cells; None if they see no key."""
-        Q = self._query[start:end].to(self._dtype) * self._scale  # queries d_key
+        Q = self._query[start:end].to(self._dtype) * self._rule.scale  # queries d_key
         seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
-        if len(seen) == 1:
+        if len(seen) == 1 and self._rule.sink is None:
             _, sums = self._of_tile(Q, seen[0], start, 0, row_sizes)
             return sums
         used, lses, parts = 0, [], []
@@ -146,11 +164,17 @@ class HeadBlocks:
         A = self._weights[used : used + size].view(len(Q), number)
         S = self._scores[:size].view(A.shape) if self._wanted.entropy else A
         torch.mm(Q, keys.T, out=S)
+        if self._rule.softcap is not None:
+            S.div_(self._rule.softcap).tanh_().mul_(self._rule.softcap)
+        if self._rule.mask is not None:
+            self._mask(S, self._rule.mask, start, tile.positions[:number])
         if tile.fillers is not None:
             S.index_fill_(1, tile.fillers, _HIDDEN)
         if all_see < number:
             self._hide(S[:, all_see:], tile.positions[all_see:number], latest, tile)
-        highest = Q.new_zeros(len(Q)) if alone and not self._wanted.entropy else S.amax(dim=-1)
+        masked = self._rule.mask is not None
+        highest = S.amax(dim=-1) if masked or self._wanted.entropy or not alone else Q.new_zeros(len(Q))
+        hidden = highest <= _HIDDEN / 2 if masked else None  # queries
         entropy = None
         if self._wanted.entropy:
             S -= highest[:, None]
@@ -162,7 +186,20 @@ class HeadBlocks:
             torch.softmax(S, dim=-1, out=A)
         lse = highest if alone else highest - A.amax(dim=-1).log_()
         A[:blind], lse[:blind] = 0.0, -torch.inf
+        if hidden is not None:
+            A.masked_fill_(hidden[:, None], 0.0)
+            lse = lse.masked_fill(hidden, -torch.inf)
+            entropy = None if entropy is None else entropy.masked_fill_(hidden, 0.0)
         return A, lse, entropy
+
+    def _mask(self, S: Tensor, mask: Tensor, start: int, positions: Tensor) -> None:
+        """Hide or add what the mask has for these queries and keys."""
+        rows = mask[start : start + len(S)] if len(mask) > 1 else mask
+        part = rows.index_select(1, positions) if mask.shape[1] > 1 else rows
+        if part.dtype == torch.bool:
+            S.masked_fill_(~part, _HIDDEN)
+        else:
+            S.add_(part.to(S.dtype)).clamp_(min=_HIDDEN)
 
     def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
         """Hide later keys: the first query sees those up to ``latest``, each of the others one more."""
@@ -171,6 +208,8 @@ class HeadBlocks:
             if self._shade.shape != S.shape:
                 self._shade = S.new_full(S.shape, _HIDDEN).triu_()
             S += self._shade  # three times as fast as to compare all positions
+            if self._rule.mask is not None:  # twice hidden would be −∞
+                S.clamp_(min=_HIDDEN)
             return
         seen_up_to = torch.arange(latest, latest + len(S), device=S.device)
         S.masked_fill_(positions > seen_up_to[:, None], _HIDDEN)
@@ -186,7 +225,10 @@ class HeadBlocks:
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], row_sizes: list[int]) -> BlockSums:
         """Take the tiles of a block together; lses (queries, tiles)."""
         wanted, queries = self._wanted, len(lses)
-        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)  # queries tiles; NaN where a query sees no key
+        if self._rule.sink is not None:
+            lses = torch.cat([lses, self._rule.sink.to(lses.dtype).expand(queries, 1)], dim=-1)
+        # queries tiles; NaN where a query sees no key; without the sink.
+        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)[:, : len(parts)]
         mass = shares.new_zeros(queries, self._n_cells if wanted.mass else 0)
         largest = shares.new_zeros(queries, self._n_cells if wanted.largest else 0)
         received = []

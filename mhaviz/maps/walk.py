@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.devices import free_memory
-from mhaviz.maps.blocks import BlockSums, HeadBlocks, Wanted
+from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted
 from mhaviz.maps.pooled_map import PooledMap
 from mhaviz.maps.tiles import Tile, TileShape, choose_tile_shape, cut_into_tiles
 
@@ -56,13 +56,14 @@ class Walk:
     """One call of ``attention_map``, whose arguments it has; it fills in the result.
 
     Attributes:
-        later: a query at position i sees the keys up to i + later; None: all.
+        rules: of a batch and a head.
+        later: as in ``Rule``, the same for all.
     """
 
     query: Tensor
     key: Tensor
     key_mask: Tensor | None
-    scale: float
+    rules: Callable[[int, int], Rule]
     later: int | None
     window: tuple[int, int, int, int]
     wanted: Wanted
@@ -160,7 +161,7 @@ class Walk:
         n_cells = self.result.weights.shape[3]
         most = max((end - start for start, end, *_ in blocks), default=0)
         head = HeadBlocks(
-            self.query[b, h], key, self._tiles[b], self._dtype, self.scale, self.later, n_cells, self.wanted, most
+            self.query[b, h], key, self._tiles[b], self._dtype, self.rules(b, h), n_cells, self.wanted, most
         )
         received = torch.zeros(len(key), dtype=self._dtype, device=self._device) if self.wanted.received else None
         for block in blocks:
