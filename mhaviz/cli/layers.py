@@ -8,8 +8,7 @@ from mhaviz.cli import options
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.sources.random_layer import RandomLayer
-    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.sources.attention_source import AttentionSource
 
 
 def choose_layer(
@@ -21,7 +20,7 @@ def choose_layer(
     seed: int,
     device: str,
     mask: options.Mask,
-) -> "RandomLayer | TrainedModel":
+) -> "AttentionSource":
     """The layer that the options ask for.
 
     Raises:

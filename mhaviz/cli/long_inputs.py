@@ -13,8 +13,7 @@ from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention, Cells, MapInputs
-    from mhaviz.sources.random_layer import RandomLayer
-    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.sources.attention_source import AttentionSource
     from mhaviz.studies.pooled_maps import OpenWindow, Pooling
 
 SIZE = 512
@@ -79,7 +78,7 @@ class LongInputs:
 
     def map(
         self,
-        layer: "RandomLayer | TrainedModel",
+        layer: "AttentionSource",
         texts: Sequence[str],
         target: str | None,
         heads: Sequence[int],
