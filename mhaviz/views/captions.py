@@ -81,15 +81,15 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
 
 
-def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False) -> str:
-    """ "self-attention: i wonder what …", in at most ``width`` cells."""
+def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False, with_layer: bool = False) -> str:
+    """ "self-attention: i wonder what …", in at most ``width`` cells; "self-attention, layer 3: …" ``with_layer``."""
     return pair_title(
         attention_map.kind,
         attention_map.queries,
         attention_map.keys,
         width,
         ascii_only,
-        part=part_text(attention_map),
+        part=f", layer {attention_map.layer}" * with_layer + part_text(attention_map),
     )
 
 

@@ -1,12 +1,12 @@
 """Attention weights as a figure: a mosaic of heads for every sentence, one scale for all that can share one."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import part_text, reading_text
+from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic
 from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
@@ -22,6 +22,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
+from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import LEAST_DPI, Look
 from mhaviz.views.panels import Scale, head_panels, scale_group, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
@@ -37,7 +38,7 @@ _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers a
 
 
 def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
-    """Draw every map of the record, with its title and its summary, on one sheet.
+    """Draw every map of the record, with its title and its summary, on one sheet; layers of one attention together.
 
     Raises:
         ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
@@ -52,9 +53,10 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     y = MARGIN
     for block in blocks:
         m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
-        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
+        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=block.stack.part)
         y += _TITLE_HEIGHT
         panels = head_panels(m if m.cells is None else pool_map(m, layout.q_cells, layout.k_cells), scale)
+        panels = [replace(panel, title=title) for panel, title in zip(panels, block.stack.titles, strict=True)]
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         _, top = layout.tile(0)
         scale_height = min(max(layout.tile_height, 0.6), 2.5)
@@ -76,9 +78,14 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
 class _Block:
     """A map, its mosaic, and the table beside a single head or under several."""
 
-    map: AttentionMap
+    stack: LayerStack
     layout: MosaicLayout
     table: SummaryTable | None
+
+    @property
+    def map(self) -> AttentionMap:
+        """All that is drawn."""
+        return self.stack.map
 
     @property
     def width(self) -> float:
@@ -127,12 +134,13 @@ def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
 
 def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[list[_Block], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
-    maps, footnote, dpi = attention.maps, attention.source.footnote, look.dpi
-    title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in maps)
+    stacks, footnote, dpi = stack_layers(attention.maps), attention.source.footnote, look.dpi
+    maps = [stack.map for stack in stacks]
+    title = max(title_width(s.map.kind, s.map.queries, s.map.keys, lettering, s.part) for s in stacks)
     tables = [decide_summary(m, lettering) for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
-        layouts = [_layout(m, lettering, look, dpi, len(maps)) for m in maps]
-        blocks = [_Block(*parts) for parts in zip(maps, layouts, tables, strict=True)]
+        layouts = [_layout(stack, lettering, look, dpi, len(stacks)) for stack in stacks]
+        blocks = [_Block(*parts) for parts in zip(stacks, layouts, tables, strict=True)]
         remark = _remark(attention, blocks)
         width = 2 * MARGIN + max(
             max(block.width for block in blocks),
@@ -152,10 +160,11 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
     )
 
 
-def _layout(m: AttentionMap, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
+def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
+    m, columns = stack.map, look.columns or stack.columns
     if m.cells is None:
         decide = partial(decide_mosaic, stacked=stacked, numbers=look.numbers)
-        return decide(len(m.heads), m.queries, m.keys, lettering, dpi, look.columns)
+        return decide(len(m.heads), m.queries, m.keys, lettering, dpi, columns)
     numbers = look.numbers and float(m.weights.max()) >= _LEAST_NUMBER
     room = MOST_WIDTH - 2 * MARGIN - 0.15 - _SCALE_WIDTH
-    return decide_long_mosaic(m, lettering, dpi, look.columns, room, stacked, numbers)
+    return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers)

@@ -32,11 +32,15 @@ class HeatmapView:
         else:
             scale = self.look.weight_scale(self.attention.maps)
             for attention_map in self.attention.maps:
-                yield grid_title(attention_map, options.max_width, ascii_only)
+                yield grid_title(attention_map, options.max_width, ascii_only, self._several_layers)
                 yield token_grid(attention_map, scale)
                 yield Segment.line()
             yield ScaleBar(scale, reading_text(self.attention))
         yield footnote(self.attention.source.footnote, ascii_only)
+
+    @property
+    def _several_layers(self) -> bool:
+        return len({m.layer for m in self.attention.maps}) > 1
 
     def _parts(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         """Maps of cells: what a cell is depends on the screen, so that each map says it beside its own scale."""
@@ -47,7 +51,7 @@ class HeatmapView:
             alike = [i for i, m in enumerate(maps) if scale_group(m) == scale_group(attention_map)]
             log = any(maps[i].is_pooled for i in alike) if self.look.log is None else self.look.log
             scale = replace(self.look, log=log).weight_scale(grids[i].drawn for i in alike)
-            yield grid_title(attention_map, options.max_width, not abilities.unicode)
+            yield grid_title(attention_map, options.max_width, not abilities.unicode, self._several_layers)
             yield grid.coloured(scale)
             drawn = grid.drawn
             beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)

@@ -37,11 +37,11 @@ class MapGrid:
         return LongGrid(self.drawn, scale, self.layout) if self.layout else token_grid(self.drawn, scale)
 
 
-def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool) -> Text:
-    """The kind of attention and the sentence, over a grid."""
+def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, with_layer: bool = False) -> Text:
+    """The kind of attention and the sentence, over a grid; ``with_layer``: where there are several."""
     if attention_map.cells is None:
-        return Text(map_title(attention_map, width, ascii_only), BOLD, no_wrap=True)
-    return Text(map_title(attention_map, max(width, _TITLE), ascii_only), BOLD)
+        return Text(map_title(attention_map, width, ascii_only, with_layer), BOLD, no_wrap=True)
+    return Text(map_title(attention_map, max(width, _TITLE), ascii_only, with_layer), BOLD)
 
 
 def token_grid(attention_map: AttentionMap, scale: Scale) -> HeatGrid:
