@@ -181,8 +181,7 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, np.ndarray) and value.ndim > 1:
         value = list(value)
     if isinstance(value, np.ndarray):
-        numbers = value.tolist()
-        yield json.dumps(numbers if np.isfinite(value).all() else [n if math.isfinite(n) else None for n in numbers])
+        yield _row(value)
     elif isinstance(value, dict):
         yield "{"
         for i, (key, item) in enumerate(value.items()):
@@ -197,6 +196,15 @@ def _pieces(value: Any) -> Iterator[str]:
         yield "]"
     else:
         yield json.dumps(None if isinstance(value, float) and not math.isfinite(value) else value)
+
+
+def _row(numbers: NDArray[Any]) -> str:
+    """Numbers in as few digits as tell them from all others of their precision: 0.1, not 0.10000000149011612."""
+    if not np.isfinite(numbers).all():
+        return json.dumps([number if math.isfinite(number) else None for number in numbers.tolist()])
+    if numbers.dtype == np.float32:
+        return f"[{', '.join(numbers.astype(str).tolist())}]"
+    return json.dumps(numbers.tolist())
 
 
 def safetensors_bytes(attention: Attention) -> bytes:

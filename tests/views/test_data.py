@@ -1,5 +1,6 @@
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +45,18 @@ def test_one_map(random_attention):
     assert set(only) == {"layer", "kind", "queries", "keys", "weights"}
     assert (only["layer"], only["kind"], only["queries"], only["keys"]) == (0, "cross", ["a", "b"], ["x", "y", "z"])
     assert np.array_equal(np.array(only["weights"], np.float32), attention.maps[0].weights)
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=9))
+def test_weights_have_the_digits_that_they_need(weights):
+    numbers = np.array(weights, np.float32)
+    m = AttentionMap(("a",), tuple("abcdefghi"[: len(weights)]), numbers[None, None], "cross")
+    stream = io.StringIO()
+    write_json(document(Attention(Source("test"), (m,))), stream)
+    text = stream.getvalue()
+    assert np.array_equal(np.array(json.loads(text)["maps"][0]["weights"], np.float32), m.weights)
+    written = re.search(r'"weights": \[\[\[(.*?)\]', text)[1].split(", ")
+    assert all(len(digits.replace("0.", "").split("e")[0].lstrip("0")) <= 10 for digits in written)
 
 
 def test_several_sentences_and_chosen_heads(random_map):
