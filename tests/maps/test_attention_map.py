@@ -204,6 +204,27 @@ def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, keeps, mem
     assert workers * shape.queries * shape.kept <= max(2**23, 32 * workers * shape.kept)
 
 
+def test_what_is_kept_is_bounded_however_much_memory_there_is():
+    for workers in (1, 2, 16):
+        shape = choose_tile_shape(torch.device("cpu"), 65_536, 64, 512, 3, True, 2**50, workers)
+        assert workers * shape.queries * shape.kept <= max(2**23, 32 * workers * shape.kept)
+        assert shape.queries >= 32
+
+
+def test_an_error_in_one_thread_stops_the_others():
+    query, key = draw(n_heads=4, q_length=20_000, k_length=8, d_key=4)
+    told = []
+
+    def fail_once(done):
+        told.append(done)
+        if len(told) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attention_map(query, key, rows=2000, told=fail_once, memory=1)
+    assert len(told) < 600, "of 2,500 blocks"
+
+
 def test_an_interrupt_stops_all_threads():
     query, key = draw(n_heads=4, q_length=1000, d_key=8)
     told = []

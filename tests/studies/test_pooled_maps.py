@@ -136,6 +136,11 @@ def test_the_summary_is_that_of_all_weights(kind, window):
         )
 
 
+def test_keys_that_nobody_sees_are_no_sinks():
+    (found,) = pooled_maps(of(inputs(30, kind="masked")), Pooling(10, window=(0, 2, 0, 30))).maps
+    assert [len(head.sinks) for head in found.summary.heads] == [2, 2, 2]
+
+
 def test_without_strong_links_and_without_distances():
     (even,) = pooled_maps(of(inputs(100, sharpness=0.01)), Pooling(10)).maps
     assert all(head.farthest is None for head in even.summary.heads)
