@@ -165,13 +165,18 @@ def check_heads(d_model: int, n_heads: int) -> None:
         )
 
 
-def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
+def check_mask_axes(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
+    """Raise ArgumentError unless the mask broadcasts to (batch_size, n_heads, q_length, k_length)."""
     names = ("batch_size", "n_heads", "q_length", "k_length")
     if mask.ndim > 4:
         raise ArgumentError(f"mask: expected at most 4 axes, ({', '.join(names)}), got {mask.ndim}")
     for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
         if got not in (1, expected):
             raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
+    check_mask_axes(mask, shape)
     if _looks_additive(mask):
         raise ArgumentError(
             "mask: expected 0 (hide) and 1 (show), got negative or NaN; if it is one that is added to the scores, "

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError
+from mhaviz.layer.attention import check_mask_axes
 from mhaviz.maps.blocks import Rule, Wanted
 from mhaviz.maps.pooled_map import PooledMap, empty_map
 from mhaviz.maps.walk import Walk
@@ -93,7 +94,7 @@ def attention_map(
             raise ArgumentError(f"{name}: expected a finite number, got {value}")
     if softcap is not None and softcap <= 0:
         raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
-    mask = None if mask is None else _check_mask(mask, (*query.shape[:3], k_length))
+    mask = None if mask is None else _check_mask(mask, (*query.shape[:2], q_length, k_length))
     if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     _check_finite("query", query)
@@ -139,14 +140,9 @@ def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
         raise ArgumentError(f"key_mask: expected (batch_size, k_length), which is {shape}, got {tuple(key_mask.shape)}")
 
 
-def _check_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
     """The mask with four axes. Raises ArgumentError if it does not broadcast to the shape, or is NaN or +∞."""
-    names = ("batch_size", "n_heads", "q_length", "k_length")
-    if mask.ndim > 4:
-        raise ArgumentError(f"mask: expected at most 4 axes, ({', '.join(names)}), got {mask.ndim}")
-    for name, expected, got in zip(reversed(names), reversed(shape), reversed(mask.shape), strict=False):
-        if got not in (1, expected):
-            raise ArgumentError(f"mask: expected axis {name} to be {expected} or 1, got {got}")
+    check_mask_axes(mask, shape)
     if mask.dtype != torch.bool:
         if not mask.is_floating_point():
             raise ArgumentError(f"mask: expected bool, or numbers that are added to the scores, got {mask.dtype}")

@@ -125,12 +125,15 @@ def pair_title(
     """
     arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
     sides = [queries] if kind != "cross" and queries == keys else [queries, keys]
-    # Of a long text only the beginning and the end can be seen; the rest need not be made.
-    sides = [[*side[:200], *side[-200:]] if len(side) > 400 else side for side in sides]
-    texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in side] for side in sides]
+    texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in title_tokens(side)] for side in sides]
     head = f"{KINDS[kind]}{part}: "
     room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
     return cut(head + arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts), width, ellipsis)
+
+
+def title_tokens(tokens: Sequence[str]) -> Sequence[str]:
+    """Those that a title may have room for: of a long text the beginning and the end."""
+    return [*tokens[:200], *tokens[-200:]] if len(tokens) > 400 else tokens
 
 
 def training_text(training: Training) -> str:

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
 from mhaviz.views.captions import cells_text
 from mhaviz.views.colours import DIVERGING
-from mhaviz.views.labels import cut, visible
+from mhaviz.views.labels import visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
+from mhaviz.views.positions import position_text
 
 HEADING = "B − A, the change of every weight"
+RANKING_HEADING = "the heads that changed most"
 
 _BOUND = math.log(2)
-_LONGEST = 16  # cells of a token
 _LEAST, _MOST = 2, 6  # decimals
 _MANY = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
@@ -141,4 +142,4 @@ def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, sho
     last = int(edges[cell + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"
-    return f"{position:,} {cut(shown(tokens[position - int(edges[0])]), _LONGEST)}"
+    return position_text(position, tokens[position - int(edges[0])], shown)

@@ -1,5 +1,17 @@
 """Positions along the axis of a long map."""
 
+from collections.abc import Callable
+
+from mhaviz.views.labels import cut
+
+TOKEN_CELLS = 16
+"""A token beside its position is cut to so many cells."""
+
+
+def position_text(position: int, token: str, shown: Callable[[str], str]) -> str:
+    """12,345 and "whale" → "12,345 whale"; ``shown`` makes a token fit to be shown."""
+    return f"{position:,} {cut(shown(token), TOKEN_CELLS)}"
+
 
 def round_positions(start: int, end: int, most: int) -> list[int]:
     """Round numbers inside the run of positions from ``start`` to before ``end``: at most so many, at equal distances.

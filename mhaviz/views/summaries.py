@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from mhaviz.records import AttentionMap, HeadSummary, MapSummary
-from mhaviz.views.labels import cut, visible
-
-_LONGEST = 16  # cells of a token
+from mhaviz.views.labels import visible
+from mhaviz.views.positions import position_text
 
 
 def summary_headings(summary: MapSummary) -> tuple[str, ...]:
@@ -44,12 +43,13 @@ def _row(
     summary: MapSummary, number: str, head: HeadSummary, shown: Callable[[str], str], stacked: bool
 ) -> tuple[str, ...]:
     sinks = ("\n" if stacked else ", ").join(
-        f"{_token(sink.key, sink.token, shown)} ({_share(sink.received / summary.queries)})" for sink in head.sinks[:2]
+        f"{position_text(sink.key, sink.token, shown)} ({_share(sink.received / summary.queries)})"
+        for sink in head.sinks[:2]
     )
     between = "\n" if stacked else " "
     links = [
-        f"{_token(link.query, link.query_token, shown)}{between}→ "
-        f"{_token(link.key, link.key_token, shown)} ({link.weight:.2g})"
+        f"{position_text(link.query, link.query_token, shown)}{between}→ "
+        f"{position_text(link.key, link.key_token, shown)} ({link.weight:.2g})"
         if link
         else "none"
         for link in (head.strongest, head.farthest)
@@ -57,11 +57,6 @@ def _row(
     ratio = f" ({head.entropy / head.uniform_entropy:.0%})" if head.uniform_entropy else ""
     local = "–" if head.local is None else _share(head.local)
     return (number, f"{head.entropy:.2f}{ratio}", local, sinks, *(links if head.local is not None else [links[0], "–"]))
-
-
-def _token(position: int, token: str, shown: Callable[[str], str]) -> str:
-    """12,345 and "whale" → "12,345 whale"."""
-    return f"{position:,} {cut(shown(token), _LONGEST)}"
 
 
 def _share(share: float) -> str:

@@ -1,6 +1,5 @@
 """What has changed between two attentions, as a figure: B − A of every head on one scale, the heads' table beside."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
@@ -9,6 +8,7 @@ from mhaviz.views.captions import part_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
+    RANKING_HEADING,
     cell_text,
     change_scale,
     more_text,
@@ -18,8 +18,8 @@ from mhaviz.views.differences import (
     reading_text,
 )
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic
-from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
+from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
 from mhaviz.views.figure.sheet import (
     BODY,
     MARGIN,
@@ -35,7 +35,7 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, head_panels, values_beyond
+from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
 
 _SCALE_WIDTH = 0.75  # inches, the numbers beside the bar included
@@ -43,7 +43,6 @@ _TITLE, _BETWEEN = 0.3, 0.3
 _CELL_LINE = 0.2  # of the words under a map that say what a cell is
 _MOST_ROWS = 24  # of the table
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
-_TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def difference_figure(difference: Difference, look: Look | None = None) -> Sheet
 
 
 def _difference_sheet(d: Difference, look: Look) -> Sheet:
-    lettering = Lettering.covering(text for m in d.maps for text in _texts(m.change))
+    lettering = Lettering.covering(text for m in d.maps for text in written_tokens(m.change))
     changes = [m.change for m in d.maps]
     text_length = max(panel.text_length for m in changes for panel in head_panels(m, change_scale(changes, look)))
     blocks = [_block(m, lettering, look, len(changes), text_length) for m in changes]
@@ -85,7 +84,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     table = _table(d, lettering)
     remark = reading_text(scale)
 
-    mosaics = max(block.layout.width for block in blocks) + 0.15 + _SCALE_WIDTH
+    mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
     title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in changes)
     texts = max(text_width(text, SMALL) for text in (d.source.footnote, remark, *(block.text for block in blocks)))
     width = 2 * MARGIN + max(mosaics + _BETWEEN + table.width, min(title, _WIDEST_TITLE), texts)
@@ -110,12 +109,12 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
         m = block.map
         sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
         draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, panels)
-        _draw_scale(sheet, y + _TITLE, block.layout, scale, beyond)
+        draw_scale_beside(sheet, MARGIN, y + _TITLE, block.layout, scale, "change", beyond)
         if block.text:
             under = y + _TITLE + block.layout.height + _CELL_LINE / 2
             sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
         y += block.height + _BETWEEN
-    sheet.write(beside, top - 0.12, "the heads that changed most", SMALL, bold=True)
+    sheet.write(beside, top - 0.12, RANKING_HEADING, SMALL, bold=True)
     draw_summary(sheet, table, beside, top, width - MARGIN - beside)
     sheet.foot(d.source.footnote, remark)
     return sheet
@@ -136,16 +135,11 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
         q_length, k_length = m.weights.shape[1:]
         is_pooled = layout.q_cells < q_length or layout.k_cells < k_length
         return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)) if is_pooled else "")
-    room = MOST_WIDTH - 2 * MARGIN - 0.15 - _SCALE_WIDTH
+    room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
     layout = decide_long_mosaic(
         m, lettering, look.dpi, look.columns, room, stacked, numbers=look.numbers, text_length=text_length
     )
     return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
-
-
-def _draw_scale(sheet: Sheet, y: float, layout: MosaicLayout, scale: Scale, beyond: tuple[bool, bool]) -> None:
-    height = min(max(layout.tile_height, 0.6), 2.5)
-    draw_scale(sheet, MARGIN + layout.width + 0.15, y + layout.tile(0)[1], height, scale, "change", beyond)
 
 
 def _table(d: Difference, lettering: Lettering) -> SummaryTable:
@@ -153,12 +147,3 @@ def _table(d: Difference, lettering: Lettering) -> SummaryTable:
     rows = [headings, *ranking_rows(d, _MOST_ROWS, lettering.shown)]
     right = tuple(heading not in ("map", "where") for heading in headings)
     return measured_table(rows, right, more_text(d, _MOST_ROWS), ranking_notes(d), lettering)
-
-
-def _texts(m: AttentionMap) -> Iterator[str]:
-    """What is written of a map: of a long one it is not all tokens."""
-    for side in (m.queries, m.keys):
-        if m.cells is None or len(side) <= 2 * _TITLE_TOKENS:
-            yield from set(side)
-        else:
-            yield from {*side[:_TITLE_TOKENS], *side[-_TITLE_TOKENS:]}

@@ -8,9 +8,10 @@ from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic
-from mhaviz.views.figure.mosaic import MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
+from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
 from mhaviz.views.figure.sheet import (
+    DRAWN_WIDER,
     MARGIN,
     MOST_PIXELS,
     SMALL,
@@ -31,9 +32,7 @@ from mhaviz.views.summaries import summary_rows
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
 _OVER_TABLE = 0.2
-_DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
-_TITLE_TOKENS = 200  # from each end of a sentence; a title has room for fewer
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 
 
@@ -58,15 +57,12 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         panels = head_panels(m if m.cells is None else pool_map(m, layout.q_cells, layout.k_cells), scale)
         panels = [replace(panel, title=title) for panel, title in zip(panels, block.stack.titles, strict=True)]
         draw_mosaic(sheet, MARGIN, y, layout, panels)
-        _, top = layout.tile(0)
-        scale_height = min(max(layout.tile_height, 0.6), 2.5)
         name = "weight, log" if scale.log else "weight"
-        x = MARGIN + layout.width + 0.15
         beyond = values_beyond(panels, scale) if m.cells is not None else (False, False)
-        draw_scale(sheet, x, y + top, scale_height, scale, name, beyond)
+        x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
-                draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, y + top, block.table.width)
+                draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, top, block.table.width)
             else:
                 draw_summary(sheet, block.table, MARGIN, y + layout.height + _OVER_TABLE, block.width)
         y += block.height + _BETWEEN
@@ -90,7 +86,7 @@ class _Block:
     @property
     def width(self) -> float:
         """In inches, the scale included."""
-        mosaic = self.layout.width + 0.15 + _SCALE_WIDTH
+        mosaic = self.layout.width + BESIDE + _SCALE_WIDTH
         if self.table is None:
             return mosaic
         if self.table.card:
@@ -115,11 +111,7 @@ def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
 
 def _texts(m: AttentionMap) -> Iterator[str]:
     """What is written of a map: of a long one it is not all tokens."""
-    for side in (m.queries, m.keys):
-        if m.cells is None or len(side) <= 2 * _TITLE_TOKENS:
-            yield from set(side)
-        else:
-            yield from {*side[:_TITLE_TOKENS], *side[-_TITLE_TOKENS:]}
+    yield from written_tokens(m)
     if m.summary:
         yield from (text for row in summary_rows(m, m.summary, str) for text in row)
 
@@ -145,8 +137,8 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
         width = 2 * MARGIN + max(
             max(block.width for block in blocks),
             min(title, _WIDEST_TITLE),
-            text_width(footnote, SMALL) * _DRAWN_WIDER,
-            text_width(remark, SMALL) * _DRAWN_WIDER,
+            text_width(footnote, SMALL) * DRAWN_WIDER,
+            text_width(remark, SMALL) * DRAWN_WIDER,
         )
         height = sum(_TITLE_HEIGHT + block.height + _BETWEEN for block in blocks)
         height += foot_height(width, footnote, remark) + 2 * MARGIN
@@ -166,5 +158,5 @@ def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stack
         decide = partial(decide_mosaic, stacked=stacked, numbers=look.numbers)
         return decide(len(m.heads), m.queries, m.keys, lettering, dpi, columns)
     numbers = look.numbers and float(m.weights.max()) >= _LEAST_NUMBER
-    room = MOST_WIDTH - 2 * MARGIN - 0.15 - _SCALE_WIDTH
+    room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
     return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap
+from mhaviz.views.captions import title_tokens
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import (
     GAP,
@@ -55,6 +56,12 @@ class _Side:
         """Of a cell: as many as on the other side, unless this one would be too short to be seen."""
         least = _LEAST_PITCH * cells if self.is_labelled else min(_LEAST_TILE, _LARGEST_CELL * cells)
         return max(common, math.ceil(least * dpi / cells))
+
+
+def written_tokens(m: AttentionMap) -> set[str]:
+    """The tokens that may stand in a picture of the map: of a long one it is not all of them."""
+    sides = [side if m.cells is None else title_tokens(side) for side in (m.queries, m.keys)]
+    return {token for side in sides for token in side}
 
 
 def decide_long_mosaic(

@@ -22,6 +22,7 @@ VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybod
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
+BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 
 
@@ -235,6 +236,21 @@ def draw_scale(
     for place, vertical, text in labels:
         sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
+
+
+def draw_scale_beside(
+    sheet: Sheet,
+    x: float,
+    y: float,
+    layout: MosaicLayout,
+    scale: Scale,
+    name: str,
+    open_ends: tuple[bool, bool] = (False, False),
+) -> tuple[float, float]:
+    """``draw_scale`` right of the first row of a mosaic whose top left corner is at (x, y); the corner of the bar."""
+    left, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
+    draw_scale(sheet, left, top, min(max(layout.tile_height, 0.6), 2.5), scale, name, open_ends)
+    return left, top
 
 
 def _between(scale: Scale, height: float) -> list[float]:

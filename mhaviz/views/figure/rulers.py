@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import INK, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import cut
-from mhaviz.views.positions import round_positions
+from mhaviz.views.positions import TOKEN_CELLS, round_positions
 
 Side = Literal["left", "under", "turned"]
 Align = Literal["left", "center", "right"]
@@ -21,7 +21,6 @@ _TEXT = 0.07  # inches between the cells and the text
 _APART = 0.08  # between two texts of a line, at least
 _LEAST_STEP = 0.45  # between two round positions, on both axes alike
 _MOST = 9  # round positions on an axis; more are clutter
-_LONGEST = 16  # cells of a token
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def decide_ruler(
     """
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     ends = [first] if first == last else [first, last]
-    shown = [cut(lettering.shown(tokens[position - first]), _LONGEST) for position in ends]
+    shown = [cut(lettering.shown(tokens[position - first]), TOKEN_CELLS) for position in ends]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
     side: Side = "left"
     if not upright:

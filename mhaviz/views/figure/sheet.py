@@ -43,6 +43,7 @@ HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
 _FRAME = 0.5  # points
+DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
 

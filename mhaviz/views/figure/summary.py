@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from mhaviz.records import AttentionMap
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.sheet import INK, QUIET, SMALL, Sheet, text_width, wrap
+from mhaviz.views.figure.sheet import DRAWN_WIDER, INK, QUIET, SMALL, Sheet, text_width, wrap
 from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
 
 MOST_HEADS = 32  # rows; a longer table is no picture any more
 _LINE = 0.15  # inches
 _GAP = 0.22  # between columns
-_DRAWN_WIDER = 1.05
 _CARD_NOTES = 3.2  # inches; the notes of a single head are a narrow column
 
 
@@ -51,7 +50,7 @@ class SummaryTable:
 
     def note_lines(self, width: float) -> list[str]:
         """The notes as lines of at most so many inches."""
-        return wrap(self.notes, (self.full_width if self.card else width) / _DRAWN_WIDER, SMALL)
+        return wrap(self.notes, (self.full_width if self.card else width) / DRAWN_WIDER, SMALL)
 
 
 def decide_summary(attention_map: AttentionMap, lettering: Lettering) -> SummaryTable | None:
@@ -89,7 +88,7 @@ def measured_table(
 
 def _room(texts: Sequence[str], lettering: Lettering) -> float:
     """Small letters are drawn wider than they measure, as they begin at whole pixels."""
-    return max(text_width(text, SMALL, lettering.families) for text in texts) * _DRAWN_WIDER
+    return max(text_width(text, SMALL, lettering.families) for text in texts) * DRAWN_WIDER
 
 
 def draw_summary(sheet: Sheet, table: SummaryTable, x: float, y: float, width: float) -> None:

@@ -10,6 +10,7 @@ from mhaviz.records import Difference
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
+    RANKING_HEADING,
     cell_text,
     change_scale,
     more_text,
@@ -18,13 +19,12 @@ from mhaviz.views.differences import (
     ranking_rows,
     reading_text,
 )
-from mhaviz.views.labels import in_ascii, visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.map_grids import MapGrid, grid_title
-from mhaviz.views.terminal.tables import fitting_tables
+from mhaviz.views.terminal.tables import fitting_or_stacked
 
 _ROWS = 16  # of the table; more heads scroll the pictures away
 
@@ -54,19 +54,14 @@ class DifferenceView:
         yield Text(plain(reading_text(scale, abilities.colour)), DIM)
         yield Segment.line()
 
-        def shown(token: str) -> str:
-            return visible(token) if abilities.unicode else in_ascii(visible(token))
+        def rows(stacked: bool) -> list[tuple[str, ...]]:
+            return [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, abilities.shown, stacked)]
 
-        yield Text("the heads that changed most", BOLD)
+        yield Text(RANKING_HEADING, BOLD)
         headings = ranking_headings(d)
         keys = headings.index("head") + 1
         left = [place for place, heading in enumerate(headings) if heading in ("map", "where")]
-        for stacked in (False, True):
-            rows = [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, shown, stacked)]
-            tables = fitting_tables(headings, rows, console, options, keys, left)
-            if len(tables) == 1:
-                break
-        yield from tables
+        yield from fitting_or_stacked(headings, rows, console, options, keys, left)
         for text in filter(None, [more_text(d, _ROWS), ranking_notes(d)]):
             yield Text(plain(text), DIM)
         yield footnote(d.source.footnote, not abilities.unicode)

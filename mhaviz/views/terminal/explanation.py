@@ -26,7 +26,7 @@ from mhaviz.views.explaining import (
     strongest_text,
     visible_products,
 )
-from mhaviz.views.labels import in_ascii, token_labels, visible
+from mhaviz.views.labels import token_labels
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
@@ -44,10 +44,7 @@ class ExplanationView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         e, width = self.explanation, options.max_width
         abilities = Abilities.of(console, options)
-        in_unicode, plain = abilities.unicode, abilities.plain
-
-        def shown(token: str) -> str:
-            return visible(token) if in_unicode else in_ascii(visible(token))
+        in_unicode, plain, shown = abilities.unicode, abilities.plain, abilities.shown
 
         def fits(table: Table) -> bool:
             return Measurement.get(console, options.update(max_width=1000), table).maximum <= width

@@ -14,7 +14,7 @@ from rich.style import Style
 from mhaviz.records.cells import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
-from mhaviz.views.labels import cut, every, mathematics_in_ascii, position_suffixes, token_labels, visible
+from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import pool_strongest
 
@@ -45,6 +45,10 @@ class Abilities:
     def plain(self, text: str) -> str:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
         return text if self.unicode else mathematics_in_ascii(text)
+
+    def shown(self, token: str) -> str:
+        """A user's text, as this terminal can show it."""
+        return visible(token) if self.unicode else in_ascii(visible(token))
 
 
 @dataclass(frozen=True)

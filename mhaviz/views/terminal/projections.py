@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mhaviz.records import ProjectionComparison
 from mhaviz.views.captions import READING, pair_title
-from mhaviz.views.labels import cut, in_ascii, visible
+from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 from mhaviz.views.stages import (
     SCORE_REMARK,
@@ -48,8 +48,7 @@ class ProjectionsView:
         room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
 
         def shown(token: str) -> str:
-            label = in_ascii(visible(token)) if ascii_only else visible(token)
-            return cut(label, room, "..." if ascii_only else "…")
+            return cut(abilities.shown(token), room, "..." if ascii_only else "…")
 
         yield Text(pair_title("self", c.tokens, c.tokens, options.max_width, ascii_only), BOLD, no_wrap=True)
         *with_maps, last = stage_texts(c, shown)

@@ -1,6 +1,6 @@
 """Tables of numbers that are split where the terminal is too narrow for them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions
@@ -42,6 +42,19 @@ def fitting_tables(
         else:
             parts.append([column])
     return [_table([*range(keys), *part], headings, rows, left) for part in parts]
+
+
+def fitting_or_stacked(
+    headings: Sequence[str],
+    rows_of: Callable[[bool], Sequence[Row | None]],
+    console: Console,
+    options: ConsoleOptions,
+    keys: int = 1,
+    left: Sequence[int] = (),
+) -> list[Table]:
+    """``fitting_tables`` of ``rows_of(False)``, or of the rows stacked, ``rows_of(True)``, if one table is too wide."""
+    tables = fitting_tables(headings, rows_of(False), console, options, keys, left)
+    return tables if len(tables) == 1 else fitting_tables(headings, rows_of(True), console, options, keys, left)
 
 
 def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row | None], left: Sequence[int]) -> Table:
