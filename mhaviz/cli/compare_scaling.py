@@ -78,7 +78,7 @@ def compare_scaling(
         delivery.deliver(swept, draw_sweep, view_sweep)
         return
 
-    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
 

@@ -67,7 +67,7 @@ def explain(
     from mhaviz.views.look import Look
 
     look = Look(dpi=dpi)
-    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")

@@ -79,7 +79,7 @@ def heatmap(
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
-    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     pooling = long.plan(longest, len(texts), len(chosen))
     if pooling is None:

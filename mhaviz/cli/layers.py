@@ -11,28 +11,22 @@ if TYPE_CHECKING:
     from mhaviz.sources.attention_source import AttentionSource
 
 
-def choose_layer(
-    context: typer.Context,
-    checkpoint: str | None,
-    kind: options.AttentionKind | None,
-    d_model: int,
-    heads: int,
-    seed: int,
-    device: str,
-    mask: options.Mask,
-) -> "AttentionSource":
-    """The layer that the options ask for.
+def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: int | None = None) -> "AttentionSource":
+    """The layer that the command's options ask for; ``d_model``, ``n_heads``: in place of those that it has by default.
 
     Raises:
         ArgumentError: sizes that cannot be, options that a checkpoint has settled, a kind without a checkpoint.
         MhavizError: a checkpoint that cannot be read, a device that is not there.
     """
-    if checkpoint is None:
-        if kind is not None:
+    asked = context.params
+    if asked["checkpoint"] is None:
+        if asked["kind"] is not None:
             raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint")
         from mhaviz.sources.random_layer import RandomLayer
 
-        return RandomLayer(d_model, heads, seed, device, mask is options.Mask.causal)
+        is_causal = asked["mask"] is options.Mask.causal
+        sizes = d_model or asked["d_model"], n_heads or asked["heads"]
+        return RandomLayer(*sizes, asked["seed"], asked["device"], is_causal)
 
     settled = options.given(context, ("d_model", "heads", "seed", "mask"))
     if settled:
@@ -40,4 +34,5 @@ def choose_layer(
     from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 
-    return TrainedModel(load_checkpoint(checkpoint), device, kind.value if kind else None)
+    kind = asked["kind"].value if asked["kind"] else None
+    return TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)

@@ -97,12 +97,11 @@ class LongInputs:
         from mhaviz.devices import require_memory
         from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
 
-        said = [_becoming(cells) for one in inputs.inputs if (cells := cells_of(one, pooling))]
+        said = [_becoming(cells) for one in inputs.outlines if (cells := cells_of(one, pooling))]
         for line in dict.fromkeys(said) if not self.quiet else ():
             print(f"mhaviz: {line}", file=sys.stderr)
         needed = bytes_needed(inputs, pooling)
-        held = sum(one.query.nbytes + one.key.nbytes for one in inputs.inputs)
-        require_memory(needed - held, pooling.device, "the map")
+        require_memory(needed, pooling.device, "the map")
         if self.quiet or scores_needed(inputs, pooling) < _FEW_SCORES:
             return
         seconds = readable_seconds(seconds_needed(inputs, pooling), 2)

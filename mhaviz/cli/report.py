@@ -55,7 +55,7 @@ def report(
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
-    layer = choose_layer(context, checkpoint, kind, d_model, heads, seed, device, mask)
+    layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")

@@ -78,14 +78,7 @@ def trace_shapes(
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = Look(dpi=dpi)
     layer = choose_layer(
-        context,
-        checkpoint,
-        kind,
-        usual_d_model if d_model is None else d_model,
-        usual_heads if heads is None else heads,
-        seed,
-        device,
-        mask,
+        context, usual_d_model if d_model is None else d_model, usual_heads if heads is None else heads
     )
     trace: ShapeTrace
     if seq_length is not None and isinstance(layer, RandomLayer):

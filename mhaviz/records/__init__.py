@@ -9,7 +9,7 @@ from mhaviz.records.implementations import Implementation, ImplementationCompari
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.records.scores import HeadInputs, LayerInputs, MapInputs, QueriesAndKeys
+from mhaviz.records.scores import HeadInputs, LayerInputs, MapInputs, MapOutline, QueriesAndKeys
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
@@ -41,6 +41,7 @@ __all__ = [
     "LongestInput",
     "MapDifference",
     "MapInputs",
+    "MapOutline",
     "MapSummary",
     "Part",
     "ProjectionComparison",

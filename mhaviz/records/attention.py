@@ -26,13 +26,19 @@ class AttentionMap:
         queries: the tokens of the rows.
         keys: the tokens of the columns.
         weights: float32, (n_heads, rows, columns): of all tokens, so that each row sums to 1, or to 0 where a query
-            sees no key; or of ``cells``.
+            sees no key, or to less than 1 with a ``sink``; or of ``cells``.
         kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence.
         layer: counted from 0.
         heads: the numbers of the heads in ``weights``, in order.
         sentence: which of several sentences, counted from 0; None if there is one.
         cells: where the rows and columns begin, if it is a part or pooled; None: a row a query, a column a key.
         summary: of each head, if it was asked for.
+        special_queries, special_keys: which of ``queries`` and ``keys`` are not of the text, as [CLS] is not; counted
+            from 0, in order.
+        reach: a query sees no key that is more positions away than this (a sliding window); None: all.
+        sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
+        rollout: whether these are no weights of heads, but what they come to through this layer and all before it
+            (Abnar and Zuidema 2020, arXiv 2005.00928, section 3); n_heads is 1.
     """
 
     queries: tuple[str, ...]
@@ -44,6 +50,11 @@ class AttentionMap:
     sentence: int | None = None
     cells: Cells | None = None
     summary: MapSummary | None = None
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
+    reach: int | None = None
+    sink: bool = False
+    rollout: bool = False
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -71,6 +82,15 @@ class AttentionMap:
             object.__setattr__(self, "heads", tuple(range(n_heads)))
         if len(self.heads) != n_heads:
             raise ArgumentError(f"weights: expected axis n_heads to be {len(self.heads)}, got {n_heads}")
+        for side, names, special in (
+            ("queries", self.queries, self.special_queries),
+            ("keys", self.keys, self.special_keys),
+        ):
+            if any(not 0 <= i < len(names) for i in special):
+                raise ArgumentError(
+                    f"special_{side}: expected positions from 0 to {len(names) - 1}, got {min(special)} to "
+                    f"{max(special)}"
+                )
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
         """The same map with only these heads, in this order.
@@ -100,14 +120,22 @@ class AttentionMap:
 
     @property
     def hidden(self) -> NDArray[np.bool_] | None:
-        """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask."""
-        if self.kind != "masked":
+        """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
+
+        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache.
+        """
+        if (self.kind != "masked" and self.reach is None) or self.rollout:
             return None
-        if self.cells is None:
-            q_length, k_length = self.weights.shape[1:]
-            return ~np.tri(q_length, k_length, k_length - q_length, dtype=np.bool_)
-        first_keys, last_queries = self.cells.key_edges[:-1], self.cells.query_edges[1:] - 1
-        hidden: NDArray[np.bool_] = first_keys > last_queries[:, None]
+        query_edges, key_edges = self.edges.query_edges, self.edges.key_edges
+        if self.kind == "masked" and self.cells is None:
+            query_edges = query_edges + len(self.keys) - len(self.queries)
+        first_queries, last_queries = query_edges[:-1, None], query_edges[1:, None] - 1
+        first_keys, last_keys = key_edges[:-1], key_edges[1:] - 1
+        hidden = np.zeros((len(first_queries), len(first_keys)), np.bool_)
+        if self.kind == "masked":
+            hidden |= first_keys > last_queries
+        if self.reach is not None:
+            hidden |= (first_keys - last_queries > self.reach) | (first_queries - last_keys > self.reach)
         return hidden
 
     def _row(self, head: int) -> int:

@@ -33,7 +33,7 @@ def restore_source(document: Mapping[str, Any]) -> Source:
 def describe(m: AttentionMap) -> dict[str, Any]:
     """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
 
-    ``queries`` and ``keys`` are all tokens from the first edge to the last.
+    ``queries`` and ``keys`` are all tokens from the first edge to the last. What few maps have stands there if they do.
     """
     description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
     if m.sentence is not None:
@@ -45,6 +45,14 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         description["reduction"] = m.cells.reduction
     if m.summary is not None:
         description["summary"] = asdict(m.summary)
+    rare = {
+        "special_queries": list(m.special_queries),
+        "special_keys": list(m.special_keys),
+        "reach": m.reach,
+        "sink": m.sink,
+        "rollout": m.rollout,
+    }
+    description |= {name: value for name, value in rare.items() if value not in ([], None, False)}
     return description
 
 
@@ -77,6 +85,11 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         None if sentence is None else _position(description, "sentence"),
         _cells(description),
         summary and _summary(summary),
+        special_queries=_positions(description, "special_queries"),
+        special_keys=_positions(description, "special_keys"),
+        reach=None if description.get("reach") is None else _position(description, "reach"),
+        sink=_field({"sink": False, **description}, "sink", bool),
+        rollout=_field({"rollout": False, **description}, "rollout", bool),
     )
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
@@ -161,6 +174,11 @@ def _position(description: Mapping[str, Any], name: str) -> int:
     return int(number)
 
 
+def _positions(description: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """None where nothing is said of them."""
+    return tuple(_numbers(description, name).tolist()) if name in description else ()
+
+
 def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
     value = description.get(name)
     try:
@@ -176,7 +194,7 @@ def _field(description: Mapping[str, Any], name: str, expected: type) -> Any:
     if name not in description:
         raise ValueError(f"there is no {name}")
     if not isinstance(description[name], expected):
-        names = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+        names = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
         raise ValueError(f"{name}: expected {names[expected]}, got {description[name]!r:.40}")
     return description[name]
 

@@ -1,5 +1,6 @@
 """What scores, maps and outputs are made of: the queries, keys and values of each head."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,12 +45,17 @@ class LayerInputs:
 class QueriesAndKeys:
     """What a map of any length is made of: the queries and keys of some heads, for one sentence or one pair.
 
+    The weights are the softmax of scale · QKᵀ, soft-capped, masked, or with what the mask adds. Keys beyond those that
+    ``kind`` and ``mask`` let a query see are hidden.
+
     Attributes:
         query_tokens, key_tokens: the tokens of the rows and columns of the map.
         query: float32, (n_heads, q_length, d_key).
-        key: float32, (n_heads, k_length, d_key).
+        key: float32, (n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads.
         heads: the numbers of these heads.
-        kind, sentence: as in ``AttentionMap``.
+        kind, sentence, layer, special_queries, special_keys, reach: as in ``AttentionMap``.
+        scale: of the scores; None: 1/√d_key.
+        mask, softcap, sinks: as in ``attention_map``; the mask is (n_heads or 1, q_length or 1, k_length or 1).
     """
 
     query_tokens: tuple[str, ...]
@@ -59,11 +65,59 @@ class QueriesAndKeys:
     heads: tuple[int, ...]
     kind: Kind = "self"
     sentence: int | None = None
+    layer: int = 0
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
+    reach: int | None = None
+    scale: float | None = None
+    mask: NDArray[np.bool_] | NDArray[np.float32] | None = None
+    softcap: float | None = None
+    sinks: NDArray[np.float32] | None = None
+
+    @property
+    def outline(self) -> "MapOutline":
+        """What is known of them before they are there."""
+        n_heads, q_length, d_key = self.query.shape
+        return MapOutline(self.kind, n_heads, q_length, self.key.shape[1], d_key, self.sentence)
+
+
+@dataclass(frozen=True)
+class MapOutline:
+    """How large a map will be: what it takes can be told before its queries and keys are there.
+
+    Attributes:
+        kind, sentence: as in ``AttentionMap``.
+        n_heads, q_length, k_length, d_key: sizes.
+    """
+
+    kind: Kind
+    n_heads: int
+    q_length: int
+    k_length: int
+    d_key: int
+    sentence: int | None = None
 
 
 @dataclass(frozen=True)
 class MapInputs:
-    """The queries and keys of some sentences, and where they come from."""
+    """The queries and keys of some sentences, which come one after the other, so that they need not be held together.
+
+    Attributes:
+        source: where they come from.
+        outlines: of each, in order.
+        visit: calls the given function with each, in order; what it is called with is gone when it returns.
+    """
 
     source: Source
-    inputs: tuple[QueriesAndKeys, ...]
+    outlines: tuple[MapOutline, ...]
+    visit: Callable[[Callable[[QueriesAndKeys], None]], None]
+
+    @classmethod
+    def of(cls, source: Source, inputs: Sequence[QueriesAndKeys]) -> "MapInputs":
+        """Those that are there already."""
+
+        def visit(seen: Callable[[QueriesAndKeys], None]) -> None:
+            for one in inputs:
+                seen(one)
+
+        return cls(source, tuple(one.outline for one in inputs), visit)

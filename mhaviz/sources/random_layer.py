@@ -1,6 +1,6 @@
 """The layer with random weights: the whole path from sentences to attention, seeded and untrained."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from mhaviz.records import (
     HeadInputs,
     LayerInputs,
     MapInputs,
+    MapOutline,
     ProjectionInputs,
     QueriesAndKeys,
     ShapeTrace,
@@ -129,23 +130,29 @@ class RandomLayer:
         batch = Batch(sentences, target, self.causal)
         chosen = tuple(range(self.n_heads)) if heads is None else tuple(heads)
         require_memory(self._bytes_of_queries_and_keys(batch, len(chosen)), self._device, "the input")
-        with torch.no_grad():
-            with seeded(self.seed):  # of the table of positions nothing is needed: they are worked out piece by piece
-                model = Model(len(batch.vocabulary), self.d_model, self.n_heads, max_length=1).eval().to(self._device)
-            Wq, Wk = model.attention.Wq, model.attention.Wk
-            inputs = []
+        with seeded(self.seed):  # of the table of positions nothing is needed: they are worked out piece by piece
+            model = Model(len(batch.vocabulary), self.d_model, self.n_heads, max_length=1).eval().to(self._device)
+        Wq, Wk = model.attention.Wq, model.attention.Wk
+
+        def visit(seen: Callable[[QueriesAndKeys], None]) -> None:
             for i, (queries, keys) in enumerate(batch.pairs):
                 query_ids, key_ids = (
                     torch.tensor(batch.vocabulary.ids(side)).to(self._device) for side in (queries, keys)
                 )
-                if target is None:
-                    Q, K = model.project_in_pieces((Wq, Wk), key_ids, chosen)
-                else:
-                    (K,) = model.project_in_pieces((Wk,), key_ids, chosen)
-                    (Q,) = model.project_in_pieces((Wq,), query_ids, chosen)
-                number = batch.number(i)
-                inputs.append(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, number))
-        return MapInputs(self._source(batch), tuple(inputs))
+                with torch.no_grad():
+                    if target is None:
+                        Q, K = model.project_in_pieces((Wq, Wk), key_ids, chosen)
+                    else:
+                        (K,) = model.project_in_pieces((Wk,), key_ids, chosen)
+                        (Q,) = model.project_in_pieces((Wq,), query_ids, chosen)
+                seen(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, batch.number(i)))
+
+        d_key = self.d_model // self.n_heads
+        outlines = tuple(
+            MapOutline(batch.kind, len(chosen), len(queries), len(keys), d_key, batch.number(i))
+            for i, (queries, keys) in enumerate(batch.pairs)
+        )
+        return MapInputs(self._source(batch), outlines, visit)
 
     def projection_inputs(self, sentence: str) -> ProjectionInputs:
         """The embeddings of a sentence and their three projections, for studies of each. Raises as ``attend`` does.
@@ -234,9 +241,9 @@ class RandomLayer:
     def _bytes_of_queries_and_keys(self, batch: Batch, heads: int) -> int:
         float32 = 4
         parameters = 4 * self.d_model * (self.d_model + 1) + len(batch.vocabulary) * self.d_model
-        lengths = sum(len(queries) + len(keys) for queries, keys in batch.pairs)
+        longest = max(len(queries) + len(keys) for queries, keys in batch.pairs)
         piece = 12 * min(PIECE, batch.max_length) * self.d_model  # with positions in float64
-        return float32 * (parameters + piece + lengths * heads * self.d_model // self.n_heads)
+        return float32 * (parameters + piece + longest * heads * self.d_model // self.n_heads)
 
     def _source(self, batch: Batch) -> Source:
         footnote = f"random weights, seed {self.seed}, {self._size_text}, {self._device}"

@@ -160,7 +160,7 @@ class TrainedModel:
                 K = found[kind, "K heads"][i, :, : len(keys)].contiguous().numpy()
                 sentence = i if len(pairs) > 1 else None
                 inputs.append(QueriesAndKeys(queries, keys, Q, K, chosen, kind, sentence))
-        return MapInputs(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(inputs))
+        return MapInputs.of(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), inputs)
 
     def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``RandomLayer.trace``."""

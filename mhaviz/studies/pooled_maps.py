@@ -21,6 +21,7 @@ from mhaviz.records import (
     HeadSummary,
     Link,
     MapInputs,
+    MapOutline,
     MapSummary,
     QueriesAndKeys,
     Reduction,
@@ -69,11 +70,15 @@ class Pooling:
         return attention_map(
             query,
             key,
-            rows=self.rows_of(inputs),
-            columns=self.columns_of(inputs),
+            rows=self.rows_of(inputs.outline),
+            columns=self.columns_of(inputs.outline),
             reduce=self.reduce,
             causal=inputs.kind == "masked",
-            window=self.window_of(inputs),
+            scale=inputs.scale,
+            mask=None if inputs.mask is None else torch.from_numpy(inputs.mask)[None].to(self.device),
+            softcap=inputs.softcap,
+            sinks=None if inputs.sinks is None else torch.from_numpy(inputs.sinks).to(self.device),
+            window=self.window_of(inputs.outline),
             entropy=self.summary,
             top_keys=int(self.summary),
             received=self.summary,
@@ -82,26 +87,26 @@ class Pooling:
             told=told,
         )
 
-    def rows_of(self, inputs: QueriesAndKeys) -> int:
+    def rows_of(self, outline: MapOutline) -> int:
         """Of cells."""
-        q0, q1, *_ = self.window_of(inputs)
+        q0, q1, *_ = self.window_of(outline)
         return even_cells(q1 - q0, self.size)
 
-    def columns_of(self, inputs: QueriesAndKeys) -> int:
+    def columns_of(self, outline: MapOutline) -> int:
         """Of cells."""
-        *_, k0, k1 = self.window_of(inputs)
+        *_, k0, k1 = self.window_of(outline)
         return even_cells(k1 - k0, self.size)
 
-    def window_of(self, inputs: QueriesAndKeys) -> Window:
+    def window_of(self, outline: MapOutline) -> Window:
         """The window, or all there is. Raises ArgumentError if it is not inside the map."""
         q0, q1, k0, k1 = self.window or (None, None, None, None)
-        q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
+        q_length, k_length = outline.q_length, outline.k_length
         window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
         try:
             return check_window(window, q_length, k_length)
         except ArgumentError as error:
-            of = "" if inputs.sentence is None else f", in sentence {inputs.sentence + 1}"
-            raise ArgumentError(f"{error} ({inputs.kind} attention{of})") from None
+            of = "" if outline.sentence is None else f", in sentence {outline.sentence + 1}"
+            raise ArgumentError(f"{error} ({outline.kind} attention{of})") from None
 
 
 def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], None] = lambda done: None) -> Attention:
@@ -111,35 +116,41 @@ def pooled_maps(inputs: MapInputs, pooling: Pooling, told: Callable[[float], Non
         ArgumentError: a window outside a map, a size that cannot be.
     """
     maps: list[AttentionMap] = []
-    costs = [_pairs(one, pooling) for one in inputs.inputs]
-    done = 0
-    for one, cost in zip(inputs.inputs, costs, strict=True):
-        pooled = pooling.run(one, lambda share, done=done, cost=cost: told((done + share * cost) / sum(costs)))  # type: ignore[misc]
+    whole, done = scores_needed(inputs, pooling), 0
+
+    def seen(one: QueriesAndKeys) -> None:
+        nonlocal done
+        cost = _pairs(one.outline, pooling)
+        pooled = pooling.run(one, lambda share: told((done + share * cost) / whole))
         done += cost
-        maps += _records(one, pooling, pooled)
+        maps.extend(_records(one, pooling, pooled))
+
+    inputs.visit(seen)
     return Attention(inputs.source, tuple(maps))
 
 
 def seconds_needed(inputs: MapInputs, pooling: Pooling) -> float:
-    """About how long ``pooled_maps`` will take, from what some queries of one head take."""
-    largest = max(inputs.inputs, key=lambda one: _pairs(one, pooling))
+    """About how long ``pooled_maps`` will take, from what some queries of one head take, whatever their numbers."""
+    largest = max(inputs.outlines, key=lambda one: _pairs(one, pooling))
     q0, q1, k0, k1 = pooling.window_of(largest)
     middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
     sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
-    one_head = replace(largest, query=largest.query[:1], key=largest.key[:1], heads=largest.heads[:1])
+    query, key = (np.zeros((1, n, largest.d_key), np.float32) for n in (largest.q_length, largest.k_length))
+    queries, keys = ("",) * largest.q_length, ("",) * largest.k_length
+    one_head = QueriesAndKeys(queries, keys, query, key, (0,), largest.kind)
     warm_up = replace(sample, window=(middle, middle + 1, k0, k1))
     float(warm_up.run(one_head).weights.sum())
     start = time.perf_counter()
     float(sample.run(one_head).weights.sum())  # which waits for a GPU
     taken = time.perf_counter() - start
-    return taken * scores_needed(inputs, pooling) / _pairs(one_head, sample)
+    return taken * scores_needed(inputs, pooling) / _pairs(one_head.outline, sample)
 
 
-def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
+def cells_of(outline: MapOutline, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
-    q0, q1, k0, k1 = pooling.window_of(inputs)
-    query_edges = cell_edges(q1 - q0, pooling.rows_of(inputs)) + q0
-    key_edges = cell_edges(k1 - k0, pooling.columns_of(inputs)) + k0
+    q0, q1, k0, k1 = pooling.window_of(outline)
+    query_edges = cell_edges(q1 - q0, pooling.rows_of(outline)) + q0
+    key_edges = cell_edges(k1 - k0, pooling.columns_of(outline)) + k0
     cells = Cells(query_edges, key_edges)
     reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
     return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
@@ -147,31 +158,36 @@ def cells_of(inputs: QueriesAndKeys, pooling: Pooling) -> tuple[Cells, ...]:
 
 def scores_needed(inputs: MapInputs, pooling: Pooling) -> int:
     """How many scores ``pooled_maps`` computes, or skips as hidden."""
-    return sum(_pairs(one, pooling) for one in inputs.inputs)
+    return sum(_pairs(one, pooling) for one in inputs.outlines)
 
 
 def bytes_needed(inputs: MapInputs, pooling: Pooling) -> int:
-    """At the peak: the inputs, the maps, and the blocks in which they are computed."""
+    """At the peak: the maps, the largest of the inputs, and the blocks in which it is computed."""
     float32 = 4
     total = 0
-    for one in inputs.inputs:
+    for one in inputs.outlines:
         cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
-        of_each_query = 6 * (one.query.shape[1] + one.key.shape[1]) * pooling.summary
-        total += one.query.nbytes + one.key.nbytes + float32 * len(one.heads) * (cells + of_each_query)
-    _, k_length, d_key = max((one.key.shape for one in inputs.inputs), key=lambda shape: shape[1])
+        of_each_query = 6 * (one.q_length + one.k_length) * pooling.summary
+        total += float32 * one.n_heads * (cells + of_each_query)
+    largest = max(inputs.outlines, key=_bytes_of_inputs)
     wanted = pooling.summary, pooling.summary, pooling.memory
-    return total + blocks_bytes(pooling.device, k_length, d_key, pooling.size, *wanted)
+    blocks = blocks_bytes(pooling.device, largest.k_length, largest.d_key, pooling.size, *wanted)
+    return total + _bytes_of_inputs(largest) + blocks
 
 
-def _pairs(inputs: QueriesAndKeys, pooling: Pooling) -> int:
+def _bytes_of_inputs(outline: MapOutline) -> int:
+    float32 = 4
+    return float32 * outline.n_heads * (outline.q_length + outline.k_length) * outline.d_key
+
+
+def _pairs(outline: MapOutline, pooling: Pooling) -> int:
     """How many scores a map has: what it costs."""
-    q0, q1, *_ = pooling.window_of(inputs)
-    k_length: int = inputs.key.shape[1]
-    return (q1 - q0) * k_length * len(inputs.heads)
+    q0, q1, *_ = pooling.window_of(outline)
+    return (q1 - q0) * outline.k_length * outline.n_heads
 
 
 def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
-    q0, q1, k0, k1 = pooling.window_of(inputs)
+    q0, q1, k0, k1 = pooling.window_of(inputs.outline)
     cells = Cells(pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy())
     if pooling.reduce == "max" and not cells.are_tokens:
         cells = replace(cells, reduction="max")
@@ -181,10 +197,15 @@ def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> lis
         inputs.key_tokens[k0:k1],
         weights,
         inputs.kind,
-        heads=inputs.heads,
-        sentence=inputs.sentence,
+        inputs.layer,
+        inputs.heads,
+        inputs.sentence,
         cells=cells if pooling.window or not cells.are_tokens else None,
         summary=_summary(inputs, pooling, pooled) if pooling.summary else None,
+        special_queries=tuple(i - q0 for i in inputs.special_queries if q0 <= i < q1),
+        special_keys=tuple(i - k0 for i in inputs.special_keys if k0 <= i < k1),
+        reach=inputs.reach,
+        sink=inputs.sinks is not None,
     )
     if pooled.largest is None or cells.are_tokens:
         return [whole]
@@ -197,11 +218,9 @@ def _summary(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> Map
     assert pooled.received is not None
     assert pooled.top_keys is not None
     assert pooled.top_weights is not None
-    q0, q1, *_ = pooling.window_of(inputs)
-    q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
+    q0, q1, *_ = pooling.window_of(inputs.outline)
     queries = np.arange(q0, q1)
-    seen = np.clip(queries + k_length - q_length + 1, 0, k_length) if inputs.kind == "masked" else k_length
-    seen = np.broadcast_to(seen, queries.shape)
+    seen = _keys_seen(inputs, queries)
     entropy, received, keys, weights = (
         x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
     )
@@ -228,6 +247,19 @@ def _summary(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> Map
         for h in range(len(inputs.heads))
     )
     return MapSummary(heads, int((seen > 0).sum()), NEAR, STRONG)
+
+
+def _keys_seen(inputs: QueriesAndKeys, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By each of these queries."""
+    q_length, k_length = inputs.query.shape[1], inputs.key.shape[1]
+    position, end = queries, np.full(queries.shape, k_length)
+    if inputs.kind == "masked":
+        position = queries + k_length - q_length
+        end = np.clip(position + 1, 0, k_length)
+    if inputs.reach is None:
+        return end
+    first, end = np.maximum(position - inputs.reach, 0), np.minimum(end, position + inputs.reach + 1)
+    return np.asarray(np.maximum(end - first, 0))
 
 
 def _sinks(received: NDArray[np.float32], tokens: tuple[str, ...]) -> tuple[Sink, ...]:

@@ -176,14 +176,22 @@ def test_the_worked_example():
     assert [len(m.queries) for m in RandomLayer(8, 4).attend(WORKED_EXAMPLE).maps] == [6, 6, 6]
 
 
+def visited(inputs):
+    """All that is visited, which must be what was told of it before."""
+    some = []
+    inputs.visit(some.append)
+    assert inputs.outlines == tuple(one.outline for one in some)
+    return some
+
+
 @pytest.mark.parametrize("piece", [1, 3, 100])
 @pytest.mark.parametrize("causal", [False, True])
 def test_queries_and_keys_in_pieces_give_the_weights_of_the_layer(monkeypatch, piece, causal):
     monkeypatch.setattr(random_layer, "PIECE", piece)
     sentences = ["the cat sat", "the cat sat on the mat again and again"]
     layer = RandomLayer(64, 4, causal=causal)
-    found = layer.queries_and_keys(sentences, heads=(3, 1))
-    for one, whole in zip(found.inputs, layer.attend(sentences).maps, strict=True):
+    found = visited(layer.queries_and_keys(sentences, heads=(3, 1)))
+    for one, whole in zip(found, layer.attend(sentences).maps, strict=True):
         scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
         if causal:
             scores[:, ~torch.ones(scores.shape[1:], dtype=torch.bool).tril()] = -torch.inf
@@ -195,7 +203,7 @@ def test_queries_and_keys_in_pieces_give_the_weights_of_the_layer(monkeypatch, p
 
 def test_queries_and_keys_of_a_target():
     layer = RandomLayer(64, 4)
-    (one,) = layer.queries_and_keys(["the cat sat"], "le chat").inputs
+    (one,) = visited(layer.queries_and_keys(["the cat sat"], "le chat"))
     scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
     (whole,) = layer.attend(["the cat sat"], "le chat").maps
     np.testing.assert_allclose(torch.softmax(scores, dim=-1), whole.weights, atol=1e-6)

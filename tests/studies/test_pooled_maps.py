@@ -30,7 +30,7 @@ def inputs(length=100, n_heads=3, kind="self", k_length=None, seed=0, sharpness=
 
 
 def of(*some):
-    return MapInputs(Source("made by a test"), some)
+    return MapInputs.of(Source("made by a test"), some)
 
 
 def all_weights(one):
@@ -71,7 +71,7 @@ def test_what_is_not_pooled_is_the_weights(reduce):
     np.testing.assert_allclose(found.weights, all_weights(one), atol=1e-6)
     assert found.cells is None
     assert found.summary
-    assert cells_of(one, Pooling(20, reduce)) == ()
+    assert cells_of(one.outline, Pooling(20, reduce)) == ()
 
 
 def test_a_window_with_open_ends():
@@ -86,7 +86,10 @@ def test_a_window_with_open_ends():
 @pytest.mark.parametrize("window", [(0, 31, 0, 5), (5, 5, 0, 5), (9, 5, 0, 5), (0, 5, 60, None)])
 def test_a_window_outside_the_map(window):
     one = inputs(30)
-    for ask in (lambda: pooled_maps(of(one), Pooling(window=window)), lambda: cells_of(one, Pooling(window=window))):
+    for ask in (
+        lambda: pooled_maps(of(one), Pooling(window=window)),
+        lambda: cells_of(one.outline, Pooling(window=window)),
+    ):
         with pytest.raises(ArgumentError, match=r"window: expected (query|key) positions that go up.*self attention"):
             ask()
 
@@ -94,7 +97,7 @@ def test_a_window_outside_the_map(window):
 def test_announced_cells_are_those_of_the_map():
     one = inputs(103, k_length=77, kind="cross")
     pooling = Pooling(10, "both", (3, 99, None, None))
-    for announced, found in zip(cells_of(one, pooling), pooled_maps(of(one), pooling).maps, strict=True):
+    for announced, found in zip(cells_of(one.outline, pooling), pooled_maps(of(one), pooling).maps, strict=True):
         assert announced.query_edges.tolist() == found.cells.query_edges.tolist()
         assert announced.key_edges.tolist() == found.cells.key_edges.tolist()
         assert announced.reduction == found.cells.reduction
