@@ -9,8 +9,10 @@ from mhaviz.records import (
     AttentionMap,
     Cells,
     Evaluation,
+    Explanation,
     FollowedElement,
     Kind,
+    ScalingComparison,
     ScoreStatistics,
     ShapeTrace,
     TraceStep,
@@ -20,6 +22,8 @@ from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import cut, cut_words, in_ascii, visible
 
 T = TypeVar("T")
+
+_RULE = 8  # characters, such as those of / √1024
 
 KINDS: dict[Kind, str] = {
     "self": "self-attention",
@@ -175,6 +179,11 @@ def evaluation_text(evaluation: Evaluation) -> str:
     """What the model gets right, in a line."""
     number = f"{evaluation.sentences:,}{' held-out' * evaluation.held_out} sentence{'s' * (evaluation.sentences != 1)}"
     return f"{number}: {evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
+
+
+def rule_text(record: Explanation | ScalingComparison) -> str:
+    """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
+    return record.rule if len(record.rule) <= _RULE else "scaled"
 
 
 def shape_text(sizes: Sequence[int]) -> str:

@@ -18,7 +18,8 @@ def heading(e: Explanation, shown: Callable[[str], str] = visible) -> str:
 
 def scores_heading(e: Explanation) -> str:
     """Over the scores."""
-    return f"scores: q·k, the sum of {_features(e)}; divided by √{e.d_key}; softmax"
+    rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
+    return f"scores: q·k, the sum of {_features(e)}; {rule}; softmax"
 
 
 def output_heading(e: Explanation) -> str:

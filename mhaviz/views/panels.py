@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, ScalingComparison
+from mhaviz.views.captions import rule_text
 from mhaviz.views.colours import BONE, DIVERGING, colours
+from mhaviz.views.labels import mathematics_in_ascii
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,13 @@ def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
 
 
 def scaling_panels(
-    c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "", times: str = "·", root: str = "√"
+    c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "", ascii_only: bool = False
 ) -> list[Panel]:
     """Scores and weights of the i-th head, unscaled and scaled; ``head`` stands before the titles of the scores."""
-    product, scaled = f"q{times}k", f"q{times}k / {root}{c.d_key}"
+    product, rule = "q·k", rule_text(c)
+    scaled = f"{product} {rule}" if rule.startswith(("/", "·")) else f"{product}, {rule}"
+    if ascii_only:
+        product, scaled = mathematics_in_ascii(product), mathematics_in_ascii(scaled)
     hidden = np.isnan(c.unscaled.scores[i])
     return [
         Panel(head + product, c.unscaled.scores[i], scores),

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from mhaviz.records import Explanation
-from mhaviz.views.captions import pooled_text
+from mhaviz.views.captions import pooled_text, rule_text
 from mhaviz.views.explaining import (
     MOST_KEYS,
     heading,
@@ -133,7 +133,7 @@ class _Drawing:
     def _draw_scores(self, top: float) -> None:
         e, layout, sheet = self._e, self._layout, self._sheet
         query, products = Scale.around_zero(e.query), Scale.around_zero(e.products[e.visible])
-        y = self._head(top, scores_heading(e), ("", "q·k", f"/ √{e.d_key}", "weight"))
+        y = self._head(top, scores_heading(e), ("", "q·k", rule_text(e), "weight"))
         first = y
         self._row(y, "", "q", e.query, query)
         y += _ROW * 1.2
