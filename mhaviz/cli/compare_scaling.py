@@ -25,6 +25,11 @@ def compare_scaling(
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -45,14 +50,14 @@ def compare_scaling(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
+    texts = read_sentences(sentence, file, any_text=model is not None)
     require_one("compare-scaling", texts)
     require_words("--target", target)
     if target and not texts:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
     if sweep:
         _check_sweep(context)
-    elif checkpoint:
+    elif checkpoint or model:
         require_some(texts)
 
     from mhaviz.layer.tokens import tokenize
@@ -78,9 +83,9 @@ def compare_scaling(
         delivery.deliver(swept, draw_sweep, view_sweep)
         return
 
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
-    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
+    (comparison,) = scaling.compare_scaling(source.head_inputs([text], target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure
@@ -95,9 +100,15 @@ def compare_scaling(
     delivery.deliver(comparison, draw, view)
 
 
+_UNHEEDED = (
+    *("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"),
+    *("model", "revision", "dtype", "layer", "generate"),
+)
+
+
 def _check_sweep(context: typer.Context) -> None:
     """Raise ArgumentError for options that a sweep would not heed: it goes through d_key with one head of its own."""
-    unheeded = options.given(context, ("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"))
+    unheeded = options.given(context, _UNHEEDED)
     if unheeded:
         raise ArgumentError(
             f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"

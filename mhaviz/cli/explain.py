@@ -34,6 +34,11 @@ def explain(
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -55,24 +60,26 @@ def explain(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
+    texts = read_sentences(sentence, file, any_text=model is not None)
     require_some(texts)
     require_one("explain", texts)
     require_words("--target", target)
 
-    if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
+    if (
+        checkpoint is None and model is None
+    ):  # the tokens are known before anything heavy is loaded, and so is a mistake
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
     from mhaviz.views.look import Look
 
     look = Look(dpi=dpi)
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
-    inputs = layer.head_inputs(texts, target, 1)
+    inputs = source.head_inputs(texts, target, 1)
     (studied,) = inputs.inputs
     position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))
     explained = explanation.explain(inputs, position, chosen[0])

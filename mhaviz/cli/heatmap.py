@@ -7,13 +7,15 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
+from mhaviz.cli.model_checks import rolled_out, verification_text, verified
 from mhaviz.cli.sentences import (
     lines_notice,
     quotes_notice,
     read_sentences,
     require_at_most,
+    require_length,
     require_some,
     require_words,
 )
@@ -33,6 +35,14 @@ def heatmap(
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "all",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.Layers = None,
+    hide_special: options.HideSpecial = False,
+    generate: options.Generate = 0,
+    verify: options.Verify = False,
+    rollout: options.Rollout = False,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -58,6 +68,10 @@ def heatmap(
 
     Each row of a map is a query, each column a key, each cell the weight that the query gives to the key.
 
+    With --model: every layer of a checkpoint of transformers, a row of heads a layer, as it is: whatever attention
+    kernel it runs, whatever rules it has for its scores. A decoder's map may go on with what it writes (--generate); a
+    rollout follows the tokens through the layers.
+
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
 
@@ -71,23 +85,33 @@ def heatmap(
     long = LongInputs(
         pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
     )
-    texts = read_sentences(sentences, file, whole)
+    texts = read_sentences(sentences, file, whole, any_text=model is not None)
     require_some(texts)
-    require_words("--target", target)
-    longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
+    if model is None:
+        require_words("--target", target)
+        longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
-    pooling = long.plan(longest, len(texts), len(chosen))
-    if pooling is None:
-        attention = layer.attend(texts, target).select(chosen)
+    source = choose_layer(context)
+    delivery.tell(pretrained_notices(source))
+    chosen = options.parse_heads(head, source.n_heads)
+    if model is not None:
+        longest = require_length(max_tokens, source.longest(texts, target))
+    pooling = long.plan(longest, len(texts) * source.attentions, len(chosen))
+    if rollout:
+        attention = rolled_out(context, source, texts, target)
+    elif pooling is None:
+        attention = source.attend(texts, target).select(chosen)
     else:
-        attention = long.map(layer, texts, target, chosen, pooling)
+        attention = long.map(source, texts, target, chosen, pooling)
         if any(m.cells is not None for m in attention.maps) and not options.given(context, ["vmax"]):
             look = replace(look, vmax=None)
+
+    if verify:
+        attention = verified(attention, source, texts, target, chosen)
+        delivery.tell([verification_text(attention)])
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

@@ -25,6 +25,11 @@ def report(
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -45,7 +50,7 @@ def report(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
+    texts = read_sentences(sentence, file, any_text=model is not None)
     require_some(texts)
     require_one("report", texts)
     require_words("--target", target)
@@ -55,14 +60,14 @@ def report(
     from mhaviz.views.look import Look
 
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
-    (comparison,) = compare_scaling(layer.head_inputs(texts, target, 1), chosen)
-    attention = layer.attend(texts, target)
+    (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
+    attention = source.attend(texts, target)
     studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
-    page = Report(studied, layer.trace(texts, target), comparison)
+    page = Report(studied, source.trace(texts, target), comparison)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.report import report_figure

@@ -15,6 +15,7 @@ from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
+from mhaviz.records.verification import Deviation
 
 __all__ = [
     "ROUNDING",
@@ -25,6 +26,7 @@ __all__ = [
     "Change",
     "Complexity",
     "CostTerm",
+    "Deviation",
     "Difference",
     "Evaluation",
     "Explanation",

@@ -73,6 +73,15 @@ class RandomLayer:
     def _device(self) -> torch.device:
         return resolve_device(self.device)
 
+    @property
+    def attentions(self) -> int:
+        """How many maps ``attend`` gives of each sentence."""
+        return 1
+
+    def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
+        """Tokens of the longest input."""
+        return Batch(sentences, target, self.causal).max_length
+
     def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
         """The attention weights of each sentence to itself, or of ``target`` to the one sentence there is.
 

@@ -73,6 +73,15 @@ class TrainedModel:
         """Of each attention."""
         return self.checkpoint.sizes.n_heads
 
+    @property
+    def attentions(self) -> int:
+        """How many maps ``attend`` gives of each sentence."""
+        return len(KINDS[self.checkpoint.task]) if self.kind is None else 1
+
+    def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
+        """Words of the longest of the inputs that are given."""
+        return max(len(words_of(text)) for text in (*sentences, *([target] if target else [])))
+
     def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
         """The weights of every attention of the model, or of the one kind, for each sentence.
 

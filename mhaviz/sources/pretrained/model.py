@@ -99,7 +99,7 @@ class PretrainedModel:
 
     @property
     def attentions(self) -> int:
-        """How many maps there are of each sentence."""
+        """How many maps ``attend`` gives of each sentence."""
         return len(self._chosen)
 
     def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
