@@ -61,7 +61,10 @@ class AttentionCall:
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
         """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
-        S = self.scores(start, end)
+        return self.weigh(self.scores(start, end))
+
+    def weigh(self, S: Tensor) -> Tensor:
+        """The weights of scores that are there."""
         if self.sinks is None:
             A = torch.softmax(S, dim=-1)
         else:
@@ -72,8 +75,11 @@ class AttentionCall:
     def output(self) -> Tensor:
         """H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""
         blocks = range(0, self.query.shape[2], BLOCK)
-        V = self._exact(self.value)
-        return torch.cat([_by_group(self.weights(i, i + BLOCK), V) for i in blocks], dim=2).to(self.value.dtype)
+        return torch.cat([self.mix(self.weights(i, i + BLOCK)) for i in blocks], dim=2).to(self.value.dtype)
+
+    def mix(self, A: Tensor) -> Tensor:
+        """The values that weights of some queries make one of, (batch_size, n_heads, queries, d_value)."""
+        return _by_group(A, self._exact(self.value))
 
     def visible(self) -> Tensor | None:
         """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length): False hides; None if nothing is hidden."""

@@ -225,8 +225,7 @@ class PretrainedModel:
         texts = self._texts(sentences, target)
         (slot,) = self._chosen
         recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
-        with recorder:
-            trace_attention(self.loaded, self.slots.index(slot), *self._batch(texts), recorder)
+        trace_attention(self.loaded, self.slots.index(slot), *self._batch(texts), recorder)
         tokens = tuple(text.sides(slot.kind)[0].tokens for text in texts)
         return ShapeTrace(self._source(texts), tuple(recorder.steps), tokens)
 
@@ -407,9 +406,12 @@ class PretrainedModel:
     def _source(self, texts: Sequence[Text]) -> Source:
         loaded, chosen = self.loaded, self._chosen
         layers = len({(slot.kind != "self", slot.layer) for slot in self.slots if slot.kind != "cross"})
+        of_layers = f"{layers} layer{'s' * (layers != 1)}"
+        if len(chosen) == 1 and layers > 1:
+            of_layers = f"layer {chosen[0].layer} of {layers}"
         dtype = str(loaded.model.dtype).removeprefix("torch.")
         parts = [f"{loaded.name.rstrip('/').rsplit('/')[-1]}: {type(loaded.model).__name__}"]
-        parts += [f"{layers} layer{'s' * (layers != 1)} of {chosen[0].n_heads} head{'s' * (chosen[0].n_heads != 1)}"]
+        parts += [f"{of_layers}, {self.n_heads} head{'s' * (self.n_heads != 1)} each"]
         parts += [dtype, str(loaded.device)]
         details: dict[str, object] = {
             "kind": "checkpoint",
