@@ -86,6 +86,15 @@ class AttentionCall:
         hides = [m if m.dtype == torch.bool else m > torch.finfo(m.dtype).min / 2 for m in self._masks(0, None)]
         return reduce(torch.logical_and, hides) if hides else None
 
+    def added(self, start: int = 0, end: int | None = None) -> Tensor | None:
+        """What is added to the scores of these queries; the least number there is where a key is hidden."""
+        least = torch.finfo(self.query.dtype).min
+        numbers = [
+            torch.zeros(m.shape, device=m.device).masked_fill_(~m, least) if m.dtype == torch.bool else m
+            for m in self._masks(start, end)
+        ]
+        return reduce(torch.add, numbers).clamp(min=least) if numbers else None
+
     def _exact(self, x: Tensor) -> Tensor:
         return x.to(torch.promote_types(self.query.dtype, torch.float32))
 

@@ -3,9 +3,10 @@
 transformers lets a name stand for an attention function (``AttentionInterface``) and for the way masks are made for it
 (``AttentionMaskInterface``; without that, padding masks silently vanish). Ours computes what ``sdpa`` does, with the
 same masks, and shows the inputs to whoever listens. Layers whose scores are capped or have a sink, which SDPA cannot
-compute, get the rule itself.
+compute, run by the model's own eager function, a block of queries at a time.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +18,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.attention_call import BLOCK, AttentionCall
 
 NAME = "mhaviz"
 """What the attention function is called; for ``set_attn_implementation``."""
@@ -88,11 +89,25 @@ def attend(
             **others,
         )
     else:
-        output = call.output().transpose(1, 2).contiguous()
+        output = _by_own_rule(module, call, scaling=scaling, softcap=softcap, s_aux=s_aux, **others)
     listener = _listener.get()
     if listener is not None:
         listener(module, call, output.transpose(1, 2))
     return output, None
+
+
+def _by_own_rule(module: nn.Module, call: AttentionCall, **others: Any) -> Tensor:
+    """What the model's own eager function gives, a block of queries at a time: it never holds all weights."""
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        return call.output().transpose(1, 2).contiguous()
+    blocks = []
+    for start in range(0, call.query.shape[2], BLOCK):
+        query, end = call.query[:, :, start : start + BLOCK], start + BLOCK
+        mask = call.added(start, end)
+        output, _ = eager(module, query, call.key, call.value, None if mask is None else mask.to(query.dtype), **others)
+        blocks.append(output)
+    return torch.cat(blocks, dim=1)
 
 
 def _joined(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.records import ROUNDING
 
 
 def eager_calls(outputs: object) -> Iterator[AttentionCall]:
@@ -23,10 +24,15 @@ def eager_calls(outputs: object) -> Iterator[AttentionCall]:
 
 
 def call_of_weights(weights: Tensor) -> AttentionCall:
-    """An attention that has these weights, (batch_size, n_heads, q_length, k_length): softmax(log A) = A."""
+    """An attention that has these weights, (batch_size, n_heads, q_length, k_length).
+
+    A = softmax(log A). Where rows sum to less than 1, the rest r goes to a sink of score 0: A = softmax(log A − log r).
+    """
     batch_size, n_heads, q_length, k_length = weights.shape
-    nothing = weights.new_zeros(batch_size, n_heads, max(q_length, k_length), 1, dtype=torch.float32)
-    logarithms = weights.float().log()
-    return AttentionCall(
-        nothing[:, :, :q_length], nothing[:, :, :k_length], nothing[:, :, :k_length], 1.0, False, logarithms
-    )
+    A = weights.float()
+    sums = A.sum(dim=-1, keepdim=True)
+    has_sink = bool(((sums < 1 - ROUNDING) & (sums > 0)).any())
+    S = A.log() - (1 - sums).clamp(min=torch.finfo(A.dtype).eps).log() * has_sink
+    nothing = A.new_zeros(batch_size, n_heads, max(q_length, k_length), 1)
+    Q, K = nothing[:, :, :q_length], nothing[:, :, :k_length]
+    return AttentionCall(Q, K, K, 1.0, mask=S, sinks=A.new_zeros(n_heads) if has_sink else None)

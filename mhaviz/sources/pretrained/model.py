@@ -405,10 +405,10 @@ class PretrainedModel:
 
     def _source(self, texts: Sequence[Text]) -> Source:
         loaded, chosen = self.loaded, self._chosen
-        layers = len({(slot.kind != "self", slot.layer) for slot in self.slots if slot.kind != "cross"})
-        of_layers = f"{layers} layer{'s' * (layers != 1)}"
-        if len(chosen) == 1 and layers > 1:
-            of_layers = f"layer {chosen[0].layer} of {layers}"
+        layers = [sum(slot.kind == kind for slot in self.slots) for kind in ("self", "masked")]
+        of_layers = " + ".join(str(number) for number in layers if number) + f" layer{'s' * (sum(layers) != 1)}"
+        if len(chosen) == 1 and sum(layers) > 1:
+            of_layers = f"layer {chosen[0].layer} of {of_layers.removesuffix(' layers')}"
         dtype = str(loaded.model.dtype).removeprefix("torch.")
         parts = [f"{loaded.name.rstrip('/').rsplit('/')[-1]}: {type(loaded.model).__name__}"]
         parts += [f"{of_layers}, {self.n_heads} head{'s' * (self.n_heads != 1)} each"]
@@ -417,7 +417,7 @@ class PretrainedModel:
             "kind": "checkpoint",
             "model": loaded.name,
             "class": type(loaded.model).__name__,
-            "n_layers": layers,
+            "n_layers": sum(layers),
             "n_heads": self.n_heads,
             "dtype": dtype,
             "device": str(loaded.device),

@@ -93,7 +93,8 @@ def _spans(text: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
     previous_end = 0
     for (start, end), group in groupby(offsets):
         tokens = list(group)
-        if start == end:
+        if start == end:  # a token that is not of the text, or a blank that is cut off its own offsets
+            previous_end = max(previous_end, end)
             shown += [""] * len(tokens)
             continue
         piece = text[start:end]

@@ -101,15 +101,15 @@ def _tell(call: AttentionCall, output: Tensor, projections: list[Projection], st
 
     kv_heads = "n_heads" if call.group == 1 else "n_kv_heads"
     d_value = "d_key" if call.value.shape[-1] == call.query.shape[-1] else "d_value"
-    for role, heads, axes in (
+    for role, x, axes in (
         ("Q", call.query, "batch_size n_heads q_length d_key"),
         ("K", call.key, f"batch_size {kv_heads} k_length d_key"),
         ("V", call.value, f"batch_size {kv_heads} k_length {d_value}"),
     ):
         of, made = next(((p.role, p.made) for p in reversed(inward) if p.role in (role, "QKV")), ("X", inward[0].read))
         step.note(made)
-        is_view = heads.untyped_storage()._cdata == made.untyped_storage()._cdata
-        step(f"{role} heads = {of} as heads" + ", with positions" * (role != "V" and not is_view), heads, axes)
+        is_view = x.untyped_storage()._cdata == made.untyped_storage()._cdata
+        step(f"{role} heads = {of} as heads" + ", with positions" * (role != "V" and not is_view), x, axes)
 
     scores = "batch_size n_heads q_length k_length"
     S = step("S = scaled Q Kᵀ, −∞ where hidden", call.scores(), scores)
