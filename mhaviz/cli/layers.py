@@ -9,6 +9,7 @@ from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.sources.attention_source import AttentionSource
+    from mhaviz.sources.corpus_source import CorpusSource
 
 
 def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: int | None = None) -> "AttentionSource":
@@ -36,3 +37,12 @@ def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: in
 
     kind = asked["kind"].value if asked["kind"] else None
     return TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)
+
+
+def choose_corpus_source(context: typer.Context) -> "CorpusSource":
+    """The model that is to read many sentences.
+
+    Raises:
+        ArgumentError: none is named.
+    """
+    raise ArgumentError("heads needs a model; add --model")

@@ -62,8 +62,8 @@ class HeadAverages:
             have one; Clark et al., section 3.2.
         copies: Σ_j a(i, j) over j < i with t(j) = t(i), neither special, of the queries that have such an earlier copy:
             what the duplicate token heads of Wang et al. 2022 (arXiv 2211.00593) look at.
-        induction: Σ_j a(i, j + 1) over the same j, of the same queries: the weight on what followed an earlier copy, the
-            prefix matching of Olsson et al. 2022 (arXiv 2209.11895). What followed a copy just before is the query.
+        induction: Σ_j a(i, j + 1) over the same j, of the same queries: the weight on what followed an earlier copy,
+            the prefix matching of Olsson et al. 2022 (arXiv 2209.11895). What followed a copy just before is the query.
     """
 
     kind: Kind

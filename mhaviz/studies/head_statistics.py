@@ -136,9 +136,13 @@ def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
     """−Σ a ln a over the keys of all queries, (batch_size, n_heads)."""
     heads = max(_BLOCK // visible.numel(), 1)
     parts = []
-    for a in weights.split(heads, dim=1):
-        a = a if visible.all() else a.masked_fill(~visible[:, None], 0.0)
-        logarithms = a.clamp(min=_TINY).log_()  # several times as fast as entr, which asks of each weight whether it is 0
+    for first in range(0, weights.shape[1], heads):
+        a = weights[:, first : first + heads]
+        if not visible.all():
+            a = a.masked_fill(~visible[:, None], 0.0)
+        logarithms = a.clamp(
+            min=_TINY
+        ).log_()  # several times as fast as entr, which asks of each weight whether it is 0
         parts.append(-logarithms.mul_(a).sum(dim=(-2, -1)))
     return torch.cat(parts, dim=1)
 
