@@ -159,17 +159,24 @@ def reading_text(statistics: HeadStatistics) -> str:
     return "rows are layers, columns heads" + "; grey: no such head" * lacking
 
 
-def counts_text(kind: HeadAverages) -> str:
-    """Of what a part of the numbers are; empty where there are no such numbers."""
-    average = kind.copies
-    if kind.kind == "cross":
+def counts_text(statistics: HeadStatistics) -> str:
+    """Of how many tokens copies and induction are; empty where they have no meaning."""
+    counts = {kind.kind: _count(kind) for kind in statistics.kinds if kind.kind != "cross"}
+    if not counts:
         return ""
-    if not average.queries:
-        return "no token has an earlier copy: nothing is known of copies and induction"
-    have = "has" if average.queries == 1 else "have"
+    if len(set(counts.values())) == 1:
+        (text,) = set(counts.values())
+        return f"copies, induction: {text}"
+    return "copies, induction: " + "; ".join(f"{kind}, {text}" for kind, text in counts.items())
+
+
+def _count(kind: HeadAverages) -> str:
+    if not kind.copies.queries:
+        return "no token has an earlier copy"
+    have = "has" if kind.copies.queries == 1 else "have"
     return (
-        f"copies, induction: of {_number(average.queries, 'token')} in {_number(average.sentences, 'sentence')} that "
-        f"{have} an earlier copy"
+        f"of {_number(kind.copies.queries, 'token')} in {_number(kind.copies.sentences, 'sentence')} that {have} an "
+        f"earlier copy"
     )
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from mhaviz.records import HeadAverages, HeadStatistics
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import BESIDE, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.mosaic import BESIDE, GAP, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
+    DRAWN_WIDER,
     MARGIN,
     QUIET,
     SMALL,
@@ -32,28 +33,26 @@ from mhaviz.views.head_statistics import (
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Panel
 
-_TITLE, _LINE, _BETWEEN = 0.3, 0.15, 0.25  # inches: over a block, of its notes, after it
+_TITLE, _LINE, _BETWEEN = 0.3, 0.15, 0.25  # inches: over a block, of the notes, after a block
 _SCALE_WIDTH = 0.85  # inches, the numbers and the name beside the bar included
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5
 _SCALE_NAME = 0.4  # inches, for the name over a bar and the gap to the one above
 _MOST_WIDTH, _LEAST_WIDTH = 15.0, 5.5  # inches; what is narrower has no room for the notes
 _COLUMNS = 5  # tiles side by side where several kinds are to have cells of one size
-_PITCH = 1.1 * max(text_width(column.name, SMALL, bold=True) for column in COLUMNS)  # inches, for titles over tiles
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A kind of attention: its panels, how they stand, and what is said of them."""
+    """A kind of attention: its panels, and how they stand."""
 
     title: str
-    note: str
     panels: list[Panel]
     layout: MosaicLayout
 
     @property
     def height(self) -> float:
-        """In inches, with its title and its note."""
-        return _TITLE + self.layout.height + 0.1 + _LINE * bool(self.note)
+        """In inches, with its title and what is between it and the next."""
+        return _TITLE + self.layout.height + _BETWEEN
 
 
 def head_statistics_figure(statistics: HeadStatistics, look: Look | None = None) -> Sheet:
@@ -66,28 +65,29 @@ def _sheet(s: HeadStatistics, look: Look) -> Sheet:
     bars = named_scales(s, look.cmap)
     remark = "; ".join(filter(None, [reading_text(s), left_out_text(s)]))
 
-    mosaics = max(block.layout.width for block in blocks)
-    texts = max(text_width(block.title, TITLE, bold=True) for block in blocks)
-    width = 2 * MARGIN + max(mosaics + BESIDE + _SCALE_WIDTH, texts, _LEAST_WIDTH)
-    lines = wrap(notes(known_columns(s.kinds)), width - 2 * MARGIN, SMALL)
-    blocks_height = sum(block.height + _BETWEEN for block in blocks)
-    bar = min(max(blocks_height / len(bars) - _SCALE_NAME, _LEAST_BAR), _MOST_BAR)
-    pictures = max(blocks_height, _TITLE + len(bars) * (bar + _SCALE_NAME))
+    titles = [text_width(block.title, TITLE, bold=True) for block in blocks]
+    beside = max([*(block.layout.width for block in blocks), *titles[1:]]) + BESIDE  # the first stands above the bars
+    width = 2 * MARGIN + max(beside + _SCALE_WIDTH, titles[0], _LEAST_WIDTH)
+    texts_below = filter(None, [counts_text(s), notes(known_columns(s.kinds))])
+    lines = [line for text in texts_below for line in wrap(text, width - 2 * MARGIN, SMALL)]
+    blocks_height = sum(block.height for block in blocks)
+    top = _TITLE + blocks[0].layout.tile(0)[1]
+    cells = blocks_height - _BETWEEN - blocks[-1].layout.bottom - top  # from the first row of cells to the last
+    bar = min(max((cells + _SCALE_NAME) / len(bars) - _SCALE_NAME, _LEAST_BAR), _MOST_BAR)
+    pictures = max(blocks_height, top + len(bars) * (bar + _SCALE_NAME))
     foot = foot_height(width, s.source.footnote, remark)
     height = 2 * MARGIN + pictures + _LINE * len(lines) + 0.1 + foot
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi)
 
-    y = MARGIN + _TITLE + blocks[0].layout.tile(0)[1]
+    y = MARGIN + top
     for name, scale in bars.items():
-        draw_scale(sheet, MARGIN + mosaics + BESIDE, y, bar, scale, name)
+        draw_scale(sheet, MARGIN + beside, y, bar, scale, name)
         y += bar + _SCALE_NAME
     y = MARGIN
     for block in blocks:
         sheet.write(MARGIN, y + 0.1, block.title, TITLE, bold=True)
         draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, block.panels)
-        if block.note:
-            sheet.write(MARGIN, y + block.height - _LINE / 2, block.note, SMALL, colour=QUIET)
-        y += block.height + _BETWEEN
+        y += block.height
     y = MARGIN + pictures
     for line in lines:
         sheet.write(MARGIN, y, line, SMALL, colour=QUIET)
@@ -98,14 +98,16 @@ def _sheet(s: HeadStatistics, look: Look) -> Sheet:
 
 def _block(s: HeadStatistics, kind: HeadAverages, look: Look) -> _Block:
     shown = panels(kind, known_columns(s.kinds), scales(s, look.cmap))
+    columns = None if len(s.kinds) == 1 else min(_COLUMNS, len(shown))
     layout = decide_mosaic(
         len(shown),
         [f"{layer}" for layer in kind.layers],
         [f"{head}" for head in range(kind.entropy.mean.shape[1])],
         Lettering(),
         look.dpi,
-        _COLUMNS if len(s.kinds) > 1 else None,
-        _MOST_WIDTH,
+        columns,
+        _MOST_WIDTH * (columns or _COLUMNS) / _COLUMNS,
         text_length=max(panel.text_length for panel in shown),
     )
-    return _Block(title(kind), counts_text(kind), shown, layout.spread(_PITCH))
+    longest = max(text_width(column.name, SMALL, bold=True) for column in COLUMNS)
+    return _Block(title(kind), shown, layout.spread(longest * DRAWN_WIDER + GAP))

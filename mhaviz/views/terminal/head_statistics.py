@@ -53,7 +53,7 @@ class HeadStatisticsView:
         yield Segment.line()
         yield Text(plain(ranking_heading(s, self.order)), BOLD)
         yield from self._table(console, options, plain)
-        for text in filter(None, [*map(counts_text, s.kinds), left_out_text(s)]):
+        for text in filter(None, [counts_text(s), left_out_text(s)]):
             yield Text(plain(text), DIM)
         yield footnote(s.source.footnote, not abilities.unicode)
 
