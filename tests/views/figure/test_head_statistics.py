@@ -64,7 +64,7 @@ def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
         assert any(text.startswith(f"{title}: 4 heads, means over 10 sentences, 50 tokens") for text in texts(sheet))
 
 
-@pytest.mark.parametrize("heads", [2, 12, 32])
+@pytest.mark.parametrize("heads", [2, 20])
 def test_kinds_have_cells_of_one_size(random_heads, heads):
     extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))]
     widths = [right - left for left, right, _, _ in extents]
@@ -93,8 +93,8 @@ def test_layers_by_their_numbers(random_heads):
     assert {"17", "23"} <= set(texts(head_statistics_figure(chosen)))
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 32), (32, 2), (12, 12), (24, 16), (32, 32)])
-@pytest.mark.parametrize("kinds", [("self",), ("masked",), ("cross",), KINDS])
+@pytest.mark.parametrize("size", [(1, 1), (1, 32), (32, 2), (12, 12), (32, 32)])
+@pytest.mark.parametrize("kinds", [("self",), ("cross",), KINDS])
 def test_any_size_is_clear(random_heads, size, kinds):
     clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Look(dpi=100)))
 

@@ -50,7 +50,7 @@ def test_one_table_at_160_and_at_80(show, random_heads):
     assert "0.94 ± 0.11" not in show(HeadStatisticsView(random_heads()), 80)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 2), (6, 12), (12, 12), (24, 16), (32, 32), (2, 100)])
+@pytest.mark.parametrize("size", [(1, 1), (12, 12), (32, 32), (2, 100)])
 @pytest.mark.parametrize("kinds", [("self",), KINDS])
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_any_size_fits(show, random_heads, size, kinds, width):
