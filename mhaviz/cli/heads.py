@@ -135,7 +135,7 @@ def _left_out(batches: "CorpusBatches", most: int | None) -> "Iterator[str]":
     """What is said of sentences that are in no batch."""
     if batches.too_long:
         were = "sentence was" if batches.too_long == 1 else "sentences were"
-        yield (f"{batches.too_long:,} {were} left out: expected at most {most:,} tokens, got up to {batches.longest:,}")
+        yield f"{batches.too_long:,} {were} left out: expected at most {most:,} tokens, got up to {batches.longest:,}"
     if batches.empty:
         were = "sentence was" if batches.empty == 1 else "sentences were"
         yield f"{batches.empty:,} {were} left out: the model's tokenizer finds no token"

@@ -1,5 +1,6 @@
 """Sentences one by one, from arguments and from a file that may be larger than memory."""
 
+import errno
 import os
 import stat
 import sys
@@ -48,10 +49,25 @@ def _standard_input() -> "Iterator[Sentence]":
 
 
 def _file(path: Path) -> "Iterator[Sentence]":
+    """Look whether it can be opened before a model is loaded; open it once, as a pipe cannot be opened again."""
+    name = visible(str(path))
     try:
-        return _lines(path.open("rb", buffering=_BLOCK), visible(str(path)))
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise _unreadable(visible(str(path)), error) from error
+        raise _unreadable(name, error) from error
+
+    def sentences() -> "Iterator[Sentence]":
+        try:
+            stream = path.open("rb", buffering=_BLOCK)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        with stream:
+            yield from _lines(stream, name)
+
+    return sentences()
 
 
 def _unreadable(name: str, error: OSError) -> MhavizError:
@@ -63,19 +79,18 @@ def _lines(stream: IO[bytes], name: str) -> "Iterator[Sentence]":
     from mhaviz.sources.corpus_batches import Sentence
 
     size, read, found = _size(stream), 0, False
-    with stream:
-        for number, line in enumerate(_readable(stream, name), start=1):
-            read += len(line)
-            try:
-                text = line.decode().removeprefix("\ufeff" * (number == 1)).strip()
-            except UnicodeDecodeError as error:
-                raise MhavizError(
-                    f"{name} is not UTF-8: byte 0x{line[error.start]:02x} in line {number}; convert it first, for "
-                    f"example with iconv"
-                ) from error
-            if text:
-                found = True
-                yield Sentence(text, min(read / size, 1.0) if size else 0.0)
+    for number, line in enumerate(_readable(stream, name), start=1):
+        read += len(line)
+        try:
+            text = line.decode().removeprefix("\ufeff" * (number == 1)).strip()
+        except UnicodeDecodeError as error:
+            raise MhavizError(
+                f"{name} is not UTF-8: byte 0x{line[error.start]:02x} in line {number}; convert it first, for "
+                f"example with iconv"
+            ) from error
+        if text:
+            found = True
+            yield Sentence(text, min(read / size, 1.0) if size else 0.0)
     if not found:
         raise MhavizError(f"{name} is empty: expected sentences, one a line")
 

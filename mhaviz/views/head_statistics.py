@@ -109,6 +109,8 @@ def ranking_heading(statistics: HeadStatistics, order: Order) -> str:
     """ "heads by entropy, lowest first: 16 of 144"."""
     heads = len(ranked(statistics, order))
     of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
+    if order.column not in (IN_MODEL_ORDER, *(column.name for column in known_columns(statistics.kinds))):
+        return f"heads in the order of the model, as no head has a number for {order.column}{of}"
     if order.column == IN_MODEL_ORDER:
         return f"heads in the order of the model, {'first' if order.low_first else 'last'} layer first{of}"
     return f"heads by {order.column}, {'lowest' if order.low_first else 'highest'} first{of}"

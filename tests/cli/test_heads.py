@@ -131,6 +131,12 @@ def test_standard_input(mhaviz, model, arguments):
     assert fake.batches == [("one two", "three")]
 
 
+def test_standard_input_can_be_read_once(mhaviz, model):
+    model()
+    result = mhaviz("heads", "-", "--file", "-", stdin=b"one two\n")
+    assert (result.status, result.err) == (1, "mhaviz: standard input is empty: expected sentences, one a line\n")
+
+
 def test_what_is_too_long_is_left_out_and_counted(mhaviz, model):
     fake = model(max_length=5)
     Path("t.txt").write_text("a b\n" + "x " * 50 + "\nc d e\n.\nx y z u v\n")
@@ -201,6 +207,7 @@ def test_a_blank_argument(mhaviz, model):
     assert mhaviz("heads", " ").status == 2
 
 
-def test_no_model(mhaviz):
-    result = mhaviz("heads", "a b")
+def test_no_model(mhaviz, tmp_path):
+    (tmp_path / "t.txt").write_text("a b")
+    result = mhaviz("heads", "--file", str(tmp_path / "t.txt"))
     assert (result.status, result.err) == (2, "mhaviz: heads needs a model; add --model\n")

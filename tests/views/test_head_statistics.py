@@ -59,6 +59,14 @@ def test_in_the_order_of_the_model(random_heads):
     assert places(ranked(statistics, Order("layer", reverse=True))) == everywhere[::-1]
 
 
+def test_a_number_that_no_head_has(random_heads):
+    statistics, order = random_heads(1, 2, ("masked",)), Order("next", most=1)
+    assert places(ranked(statistics, order)) == [("masked", 0, 0), ("masked", 0, 1)]
+    assert ranking_heading(statistics, order) == (
+        "heads in the order of the model, as no head has a number for next: 1 of 2"
+    )
+
+
 def test_rows(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     order = Order("first", most=3)
