@@ -10,6 +10,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.sources.attention_source import AttentionSource
+    from mhaviz.sources.corpus_source import CorpusSource
     from mhaviz.sources.pretrained.model import PretrainedModel
 
 _OF_PRETRAINED = ("revision", "dtype", "layer", "hide_special", "generate", "verify", "rollout")
@@ -80,7 +81,14 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
     return PretrainedModel(loaded, slots, layers, kind, asked.get("hide_special", False), generate)
 
 
-def pretrained_notices(layer: "AttentionSource") -> list[str]:
+def choose_corpus_source(context: typer.Context) -> "CorpusSource":
+    """The model that is to read many sentences. Raises as ``choose_pretrained`` does, and ArgumentError for none."""
+    if context.params["model"] is None:
+        raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
+    return choose_pretrained(context)
+
+
+def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:
     """What the user should know of how a model is looked at."""
     loaded = getattr(layer, "loaded", None)
     if loaded is None or loaded.captured:

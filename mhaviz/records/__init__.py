@@ -5,6 +5,7 @@ from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, HeadDifference, MapDifference
 from mhaviz.records.explanation import Explanation
+from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
@@ -19,9 +20,11 @@ from mhaviz.records.verification import Deviation
 
 __all__ = [
     "ROUNDING",
+    "STATISTICS",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
+    "Average",
     "Cells",
     "Change",
     "Complexity",
@@ -31,8 +34,10 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "FollowedElement",
+    "HeadAverages",
     "HeadDifference",
     "HeadInputs",
+    "HeadStatistics",
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",

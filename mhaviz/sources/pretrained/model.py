@@ -27,7 +27,7 @@ from mhaviz.records import (
     Source,
 )
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.reading import Reading, name_tokens, read
+from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names
 from mhaviz.sources.pretrained.slots import Slot, hear
 from mhaviz.sources.pretrained.tracing import trace_attention
 from mhaviz.sources.random_layer import VALUES_UP_TO
@@ -230,22 +230,37 @@ class PretrainedModel:
         return ShapeTrace(self._source(texts), tuple(recorder.steps), tokens)
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-        return [len(read(self.loaded.tokenizer, text)) for text in texts]
+        """Tokens of each text, special ones included; 0 if there are no others."""
+        return [len(reading) for reading in read_without_names(self.loaded.tokenizer, texts)]
 
     def weigh(self, texts: Sequence[str], seen: Callable[[WeighedBatch], None]) -> None:
-        """The weights of every chosen attention for a padded batch of texts, one attention after the other."""
-        batch = self._texts(texts, None)
-        ids, mask, target_ids = self._batch(batch)
+        """The weights of every chosen attention for a padded batch of texts, one attention after the other.
+
+        A decoder beside an encoder writes its targets itself, greedily.
+        """
+        readings = read_without_names(self.loaded.tokenizer, texts)
+        for reading in readings:
+            self._require_positions(len(reading))
+        batch = [Text(reading) for reading in readings]
+        source = _side(readings)
+        sides = {"self": (source, source), "masked": (source, source)}
+        if self.loaded.has_encoder:
+            written = self._written(readings, WRITTEN)
+            targets, produced = ([self._unnamed(ids[part]) for ids in written] for part in (slice(-1), slice(1, None)))
+            batch = [Text(*parts) for parts in zip(readings, targets, produced, strict=True)]
+            target = _side(targets)
+            sides |= {"masked": (target, target), "cross": (_side(produced), source)}
 
         def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
             slot = self.slots[i]
-            if slot not in self._chosen:
-                return
-            sides = [_side([text.sides(slot.kind)[k] for text in batch]) for k in (0, 1)]
-            seen(WeighedBatch(slot.kind, slot.layer, call.weights().float().cpu(), *sides))
+            if slot in self._chosen:
+                seen(WeighedBatch(slot.kind, slot.layer, call.weights().float().cpu(), *sides[slot.kind]))
 
-        hear(self.loaded, ids, mask, target_ids, heard)
+        hear(self.loaded, *self._batch(batch), heard)
+
+    def _unnamed(self, ids: Sequence[int]) -> Reading:
+        special = set(self.loaded.tokenizer.all_special_ids)
+        return Reading(tuple(ids), ("",) * len(ids), tuple(i for i, number in enumerate(ids) if number in special))
 
     @property
     def source(self) -> Source:
@@ -328,7 +343,7 @@ class PretrainedModel:
         start = self.loaded.config.decoder_start_token_id
         start = tokenizer.pad_token_id if start is None else start
         if target is None:
-            written = self._written(source, self.generate or WRITTEN)
+            (written,) = self._written([source], self.generate or WRITTEN)
             return Text(source, name_tokens(tokenizer, written[:-1]), name_tokens(tokenizer, written[1:]))
         produced = read(tokenizer, target)
         self._require_positions(len(produced))
@@ -346,29 +361,31 @@ class PretrainedModel:
         while len(ids) > 1 and len(ids) - 1 in prompt.special:
             ids.pop()
         kept = Reading(tuple(ids), prompt.tokens[: len(ids)], tuple(i for i in prompt.special if i < len(ids)))
-        written = name_tokens(self.loaded.tokenizer, self._written(kept, self.generate)[len(ids) :])
+        (continued,) = self._written([kept], self.generate)
+        written = name_tokens(self.loaded.tokenizer, continued[len(ids) :])
         return Reading(
             (*kept.ids, *written.ids),
             (*kept.tokens, *written.tokens),
             (*kept.special, *(i + len(ids) for i in written.special)),
         )
 
-    def _written(self, reading: Reading, most: int) -> list[int]:
-        """What the model writes, greedily, after its start token or the prompt, which is at the beginning."""
+    def _written(self, readings: Sequence[Reading], most: int) -> list[list[int]]:
+        """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
-        ids = torch.tensor([reading.ids], device=self.loaded.device)
+        ids, mask, _ = self._batch([Text(reading) for reading in readings])
         eos = model.generation_config.eos_token_id
-        pad = eos[0] if isinstance(eos, list) else eos
+        ends = set(eos if isinstance(eos, list) else [eos])
         with torch.no_grad():
             written: Tensor = model.generate(  # type: ignore[operator]
                 input_ids=ids,
-                attention_mask=torch.ones_like(ids),
+                attention_mask=torch.ones_like(ids) if mask is None else mask,
                 max_new_tokens=most,
                 do_sample=False,
                 num_beams=1,
-                pad_token_id=0 if pad is None else pad,
+                pad_token_id=next((number for number in ends if number is not None), 0),
             )
-        return [int(number) for number in written[0]]
+        begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
+        return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
 
     def _require_positions(self, length: int) -> None:
         most = self.max_length
@@ -432,6 +449,12 @@ class PretrainedModel:
         if any(slot.kind == "cross" for slot in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
         return Source(", ".join(parts), details, "; ".join(remarks))
+
+
+def _until(ids: list[int], start: int, ends: set[int | None]) -> list[int]:
+    """Those up to the first end after ``start``: what follows is padding."""
+    end = next((i for i in range(start, len(ids)) if ids[i] in ends), len(ids))
+    return ids[: end + 1]
 
 
 def _padded(readings: Sequence[Reading]) -> tuple[Tensor, Tensor]:

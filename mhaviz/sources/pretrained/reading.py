@@ -28,6 +28,9 @@ class Reading:
         return len(self.ids)
 
 
+_NOTHING = Reading((), (), ())
+
+
 def read(tokenizer: PreTrainedTokenizerBase, text: str) -> Reading:
     """A text, with the special tokens that the model expects around it. Raises ArgumentError if there is nothing."""
     encoded = tokenizer(text, return_special_tokens_mask=True, return_offsets_mapping=tokenizer.is_fast)
@@ -43,6 +46,16 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str) -> Reading:
         name if i in special or not span else span for i, (name, span) in enumerate(zip(names, spans, strict=True))
     )
     return Reading(tuple(ids), tuple(shown), tuple(special))
+
+
+def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Reading]:
+    """Many texts, whose tokens nobody will look at; nothing of one that has none."""
+    encoded = tokenizer(list(texts), return_special_tokens_mask=True)
+    readings = []
+    for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
+        special = tuple(i for i, is_special in enumerate(mask) if is_special)
+        readings.append(Reading(tuple(ids), ("",) * len(ids), special) if len(special) < len(ids) else _NOTHING)
+    return readings
 
 
 def name_tokens(
