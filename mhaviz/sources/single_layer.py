@@ -36,17 +36,21 @@ class SingleLayer(ABC):
     """What layers with weights of any origin have in common. A layer is made anew from its seed for each batch.
 
     Attributes:
-        d_model, n_heads: sizes.
+        n_heads: of the attention.
         seed: of all that is drawn. It is drawn on the CPU, the same for every device.
         device: see ``resolve_device``.
         causal: hide later keys from a query.
     """
 
-    d_model: int
     n_heads: int
     seed: int
     device: str
     causal: bool
+
+    @property
+    @abstractmethod
+    def d_model(self) -> int:
+        """Features of the queries and of the output."""
 
     @abstractmethod
     def _attention(self) -> MultiHeadAttention:
