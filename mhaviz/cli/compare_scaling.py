@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -25,6 +26,10 @@ def compare_scaling(
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -48,11 +53,11 @@ def compare_scaling(
     texts = read_sentences(sentence, file)
     require_one("compare-scaling", texts)
     require_words("--target", target)
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
     if sweep:
         _check_sweep(context)
-    elif checkpoint:
+    elif checkpoint or (weights and input is None):
         require_some(texts)
 
     from mhaviz.layer.tokens import tokenize
@@ -80,7 +85,10 @@ def compare_scaling(
 
     layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
-    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
+    if input is not None:
+        require_one_input("compare-scaling", layer)
+    given = texts if input is not None else [text]
+    (comparison,) = scaling.compare_scaling(layer.head_inputs(given, target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure
@@ -97,7 +105,8 @@ def compare_scaling(
 
 def _check_sweep(context: typer.Context) -> None:
     """Raise ArgumentError for options that a sweep would not heed: it goes through d_key with one head of its own."""
-    unheeded = options.given(context, ("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"))
+    layers = ("checkpoint", "kind", "weights", "prefix", "input", "input_name", "d_model", "heads", "device", "mask")
+    unheeded = options.given(context, ("target", "head", *layers))
     if unheeded:
         raise ArgumentError(
             f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"

@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.cli.token_choice import choose_token
 from mhaviz.errors import ArgumentError
@@ -34,6 +35,10 @@ def explain(
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -56,11 +61,14 @@ def explain(
     """
     delivery = Delivery(output or (), quiet, json)
     texts = read_sentences(sentence, file)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     require_one("explain", texts)
     require_words("--target", target)
 
-    if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
+    if (
+        checkpoint is None and input is None
+    ):  # the tokens are known before anything heavy is loaded, and so is a mistake
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
@@ -72,6 +80,8 @@ def explain(
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
+    if input is not None:
+        require_one_input("explain", layer)
     inputs = layer.head_inputs(texts, target, 1)
     (studied,) = inputs.inputs
     position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))

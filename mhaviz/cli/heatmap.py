@@ -9,6 +9,7 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
+from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
     lines_notice,
     quotes_notice,
@@ -33,6 +34,10 @@ def heatmap(
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "all",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -61,6 +66,8 @@ def heatmap(
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
 
+    With --weights: the attention of a file, on random embeddings of the sentence, or on --input.
+
     Maps of more than --size tokens are computed block by block, exactly, and pooled. Then, and in windows, the colours
     are those of the weights that there are, unless --vmax or --scale says otherwise.
 
@@ -72,7 +79,8 @@ def heatmap(
         pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
     )
     texts = read_sentences(sentences, file, whole)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     require_words("--target", target)
     longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
@@ -81,7 +89,8 @@ def heatmap(
     look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
     layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
-    pooling = long.plan(longest, len(texts), len(chosen))
+    n_sentences, longest = (len(texts), longest) if input is None else sizes_of_input(layer, max_tokens)
+    pooling = long.plan(longest, n_sentences, len(chosen))
     if pooling is None:
         attention = layer.attend(texts, target).select(chosen)
     else:

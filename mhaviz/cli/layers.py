@@ -1,10 +1,11 @@
-"""Which layer is looked at: one with random weights, or one of a model that has learnt something."""
+"""Which layer is looked at: one with random weights, or one of a model or a file."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
 from mhaviz.cli import options
+from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -16,9 +17,12 @@ def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: in
 
     Raises:
         ArgumentError: sizes that cannot be, options that a checkpoint has settled, a kind without a checkpoint.
-        MhavizError: a checkpoint that cannot be read, a device that is not there.
+        MhavizError: a checkpoint or weights that cannot be read, a device that is not there.
     """
     asked = context.params
+    if asked["weights"] is not None:
+        return choose_saved_layer(context)
+    require_weights(context)
     if asked["checkpoint"] is None:
         if asked["kind"] is not None:
             raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint")

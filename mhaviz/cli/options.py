@@ -14,7 +14,7 @@ from mhaviz.units import parse_bytes
 if TYPE_CHECKING:
     from mhaviz.studies.pooled_maps import OpenWindow
 
-_LAYER, _TRAINED, _LONG = "The layer", "A trained model", "Long inputs"
+_LAYER, _TRAINED, _SAVED, _LONG = "The layer", "A trained model", "Saved weights", "Long inputs"
 _ARRAY, _OUTPUT, _LOOK = "Arrays of other tools", "Output", "Looks"
 
 
@@ -79,6 +79,39 @@ Checkpoint = Annotated[
 KindOption = Annotated[
     AttentionKind | None,
     typer.Option("--kind", help="Which of a trained model's attentions.", rich_help_panel=_TRAINED),
+]
+WeightsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE",
+        help="A .safetensors or torch.save file with the parameters of a torch.nn.MultiheadAttention or of mhaviz's "
+        "layer, in place of random weights; --heads says how many heads it has.",
+        rich_help_panel=_SAVED,
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        metavar="NAME",
+        help="Which attention of a model's, such as encoder.layers.0.self_attn.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="What goes into the attention, (length, d_model) or (batch_size, length, d_model), in place of random "
+        "embeddings with positions; SENTENCE then labels it. Tensors query and key: source-target attention.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputName = Annotated[
+    str | None,
+    typer.Option("--input-name", help="Which tensor of --input, if it holds several.", rich_help_panel=_SAVED),
 ]
 Whole = Annotated[
     bool,

@@ -8,6 +8,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -25,6 +26,10 @@ def report(
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -46,7 +51,8 @@ def report(
     """
     delivery = Delivery(output or (), quiet, json)
     texts = read_sentences(sentence, file)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     require_one("report", texts)
     require_words("--target", target)
 
@@ -59,6 +65,8 @@ def report(
     chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
+    if input is not None:
+        require_one_input("report", layer)
     (comparison,) = compare_scaling(layer.head_inputs(texts, target, 1), chosen)
     attention = layer.attend(texts, target)
     studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))

@@ -31,6 +31,10 @@ def trace_shapes(
     ] = None,
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: Annotated[
         int | None,
         typer.Option("--d-model", help="Features of each token.  \\[default: 512; worked example: 8]"),
@@ -60,15 +64,16 @@ def trace_shapes(
     require_words("--target", target)
     element = _parse_element(follow)
     bare_sizes = batch_size is not None or seq_length is not None
-    if bare_sizes and (texts or target or values or checkpoint):
+    if bare_sizes and (texts or target or values or checkpoint or weights):
         raise ArgumentError(
-            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --checkpoint"
+            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values, --checkpoint "
+            "and --weights"
         )
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
-    if checkpoint:
+    if checkpoint or (weights and input is None):
         require_some(texts)
     worked_example = not texts and not bare_sizes
 
@@ -84,7 +89,7 @@ def trace_shapes(
     if seq_length is not None and isinstance(layer, RandomLayer):
         trace = layer.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = layer.trace(texts or WORKED_EXAMPLE, target, values)
+        trace = layer.trace(texts if input is not None else texts or WORKED_EXAMPLE, target, values)
 
     from mhaviz.studies.following import follow_element
     from mhaviz.views.data import document
