@@ -87,8 +87,8 @@ def compare_scaling(
     chosen = options.parse_heads(head, layer.n_heads)
     if input is not None:
         require_one_input("compare-scaling", layer)
-    given = texts if input is not None else [text]
-    (comparison,) = scaling.compare_scaling(layer.head_inputs(given, target, len(chosen)), chosen)
+    studied = [text] if input is None else texts
+    (comparison,) = scaling.compare_scaling(layer.head_inputs(studied, target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure

@@ -1,5 +1,6 @@
 """Weights and inputs from files: what the options ask for, and how large it is."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -37,6 +38,8 @@ def choose_saved_layer(context: typer.Context) -> "SavedLayer":
     saved = read_attention(asked["weights"], asked["prefix"])
     inputs = read_inputs(asked["input"], asked["input_name"]) if asked["input"] is not None else None
     n_heads = 8 if asked["heads"] is None else asked["heads"]
+    if not options.given(context, ["heads"]) and not asked["quiet"]:
+        print(f"mhaviz: weights do not tell how many heads they are for; took {n_heads}, see --heads", file=sys.stderr)
     is_causal = asked["mask"] is options.Mask.causal
     return SavedLayer(saved, n_heads, asked["seed"], asked["device"], is_causal, inputs)
 

@@ -33,6 +33,13 @@ class GivenInputs:
     name: str | None = None
 
     @property
+    def names(self) -> str:
+        """Of the tensors, in words."""
+        if self.name is not None:
+            return self.name
+        return "query and key" if self.value is self.key else "query, key and value"
+
+    @property
     def longest(self) -> int:
         """Tokens of the longer side."""
         return max(self.query.shape[1], self.key.shape[1])

@@ -85,9 +85,8 @@ class SavedLayer(SingleLayer):
             weights += f", prefix {_in_a_line(saved.prefix)}"
         if inputs is None:
             return f"{weights}; random embeddings, seed {self.seed}", details | {"seed": self.seed}
-        name = "query and key" if inputs.name is None else inputs.name
-        given = {"input": inputs.path.name, "input_name": name}
-        return f"{weights}; on {_in_a_line(name)} of {_in_a_line(inputs.path.name)}", details | given
+        details |= {"input": inputs.path.name, "input_name": inputs.names}
+        return f"{weights}; on {_in_a_line(inputs.names)} of {_in_a_line(inputs.path.name)}", details
 
 
 def _in_a_line(name: str) -> str:

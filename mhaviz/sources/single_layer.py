@@ -168,7 +168,7 @@ class SingleLayer(ABC):
         recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
         with torch.no_grad(), recorder:
             model(batch, device, recorder)
-        source = self._source(batch) if values else self._size_source(sentences=list(sentences), target=target)
+        source = self._source(batch) if values else self._size_source(sentences=list(sentences) or None, target=target)
         return ShapeTrace(source, tuple(recorder.steps), tokens)
 
     def _check_countable(self, batch_size: int, seq_length: int) -> None:
@@ -207,7 +207,7 @@ class SingleLayer(ABC):
         origin, details = self._origin()
         footnote = f"{origin}, {self._size_text}, {self._device}"
         details |= {"device": str(self._device)}
-        return Source(footnote, details | self._sizes(sentences=list(batch.sentences), target=batch.target))
+        return Source(footnote, details | self._sizes(sentences=list(batch.sentences) or None, target=batch.target))
 
     def _size_source(self, **given: object) -> Source:
         footnote = f"{self._shapes_origin()}, {self._size_text}; shapes only, nothing was computed"
