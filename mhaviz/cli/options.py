@@ -62,7 +62,7 @@ Target = Annotated[
 ]
 DModel = Annotated[int, typer.Option("--d-model", help="Features of each token.", rich_help_panel=_LAYER)]
 Heads = Annotated[int, typer.Option("--heads", help="Heads; they must divide d_model.", rich_help_panel=_LAYER)]
-Seed = Annotated[int, typer.Option(help="Seed of the random weights.", rich_help_panel=_LAYER)]
+Seed = Annotated[int, typer.Option(help="Seed of random weights and embeddings.", rich_help_panel=_LAYER)]
 Device = Annotated[
     str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the layer runs.", rich_help_panel=_LAYER)
 ]

@@ -54,6 +54,8 @@ class SavedAttention:
 def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
     """Read the parameters of a ``torch.nn.MultiheadAttention``, or of mhaviz's own layer, from a state dict.
 
+    What is in no state dict cannot be known: the number of heads, and add_zero_attn=True, which mhaviz does not have.
+
     Args:
         path: a .safetensors file, or one that torch.save has written.
         prefix: what their names in the state dict begin with, such as "encoder.layers.0.self_attn"; or a part of it,
@@ -72,7 +74,7 @@ def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
 def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     """The prefix of the wanted attention, with its dot; empty for an attention that was saved by itself."""
     known = re.compile(rf"((?:.*\.)?)(?:{_PACKED}|{_SEPARATE}|{re.escape(_OWN)})", re.DOTALL)
-    prefixes = sorted({match[1] for name in names if (match := known.fullmatch(name))}, key=_in_order)
+    prefixes = {match[1] for name in names if (match := known.fullmatch(name))}
     if not prefixes:
         held = listed(sorted(names, key=_in_order)) or "no tensors"
         raise MhavizError(

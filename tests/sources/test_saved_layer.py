@@ -118,7 +118,7 @@ def test_parameters_that_share_memory_are_two_in_the_layer(tmp_path):
     shared = torch.randn(D_MODEL, D_MODEL)
     torch.save({f"W{side}.weight": shared for side in "qkvo"}, tmp_path / "w.pt")
     layer = on_input(tmp_path / "w.pt", {"x": X})
-    assert sum(step.parameters for step in layer.trace([]).steps) == 4 * D_MODEL**2
+    assert sum(step.parameters for step in layer.trace([], values=True).steps) == 4 * D_MODEL**2
 
 
 MODELS = {
