@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -30,6 +31,10 @@ def compare_scaling(
     dtype: options.Dtype = "auto",
     layer: options.OneLayer = None,
     generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -53,11 +58,11 @@ def compare_scaling(
     texts = read_sentences(sentence, file, any_text=model is not None)
     require_one("compare-scaling", texts)
     require_words("--target", target)
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
     if sweep:
         _check_sweep(context)
-    elif checkpoint or model:
+    elif checkpoint or model or (weights and input is None):
         require_some(texts)
 
     from mhaviz.layer.tokens import tokenize
@@ -85,7 +90,10 @@ def compare_scaling(
 
     source = choose_layer(context)
     chosen = options.parse_heads(head, source.n_heads)
-    (comparison,) = scaling.compare_scaling(source.head_inputs([text], target, len(chosen)), chosen)
+    if input is not None:
+        require_one_input("compare-scaling", source)
+    studied = [text] if input is None else texts
+    (comparison,) = scaling.compare_scaling(source.head_inputs(studied, target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure
@@ -102,7 +110,7 @@ def compare_scaling(
 
 _UNHEEDED = (
     *("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"),
-    *("model", "revision", "dtype", "layer", "generate"),
+    *("model", "revision", "dtype", "layer", "generate", "weights", "prefix", "input", "input_name"),
 )
 
 

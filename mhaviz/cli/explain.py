@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.cli.token_choice import choose_token
 from mhaviz.errors import ArgumentError
@@ -39,6 +40,10 @@ def explain(
     dtype: options.Dtype = "auto",
     layer: options.OneLayer = None,
     generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -61,13 +66,12 @@ def explain(
     """
     delivery = Delivery(output or (), quiet, json)
     texts = read_sentences(sentence, file, any_text=model is not None)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     require_one("explain", texts)
     require_words("--target", target)
 
-    if (
-        checkpoint is None and model is None
-    ):  # the tokens are known before anything heavy is loaded, and so is a mistake
+    if not (checkpoint or model or input):  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
@@ -79,6 +83,8 @@ def explain(
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
+    if input is not None:
+        require_one_input("explain", source)
     inputs = source.head_inputs(texts, target, 1)
     (studied,) = inputs.inputs
     position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))

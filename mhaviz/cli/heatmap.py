@@ -10,6 +10,7 @@ from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
 from mhaviz.cli.model_checks import rolled_out, verification_text, verified
+from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
     lines_notice,
     quotes_notice,
@@ -43,6 +44,10 @@ def heatmap(
     generate: options.Generate = 0,
     verify: options.Verify = False,
     rollout: options.Rollout = False,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -75,6 +80,8 @@ def heatmap(
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
 
+    With --weights: the attention of a file, on random embeddings of the sentence, or on --input.
+
     Maps of more than --size tokens are computed block by block, exactly, and pooled. Then, and in windows, the colours
     are those of the weights that there are, unless --vmax or --scale says otherwise.
 
@@ -86,7 +93,8 @@ def heatmap(
         pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
     )
     texts = read_sentences(sentences, file, whole, any_text=model is not None)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     if model is None:
         require_words("--target", target)
         longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
@@ -97,9 +105,13 @@ def heatmap(
     source = choose_layer(context)
     delivery.tell(pretrained_notices(source))
     chosen = options.parse_heads(head, source.n_heads)
+    n_sentences = len(texts)
     if model is not None:
-        longest = require_length(max_tokens, source.longest(texts, target))
-    pooling = long.plan(longest, len(texts) * source.attentions, len(chosen))
+        longest = source.longest(texts, target)
+        require_length(longest, max_tokens)
+    elif input is not None:
+        n_sentences, longest = sizes_of_input(source, max_tokens)
+    pooling = long.plan(longest, n_sentences * source.attentions, len(chosen))
     if rollout:
         attention = rolled_out(context, source, texts, target)
     elif pooling is None:

@@ -1,4 +1,4 @@
-"""Which layer is looked at: one with random weights, or one of a model that has learnt something."""
+"""Which layer is looked at: one with random weights, or one of a model or a file."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mhaviz.cli import options
+from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
@@ -21,15 +22,22 @@ def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: in
     """The layer that the command's options ask for; ``d_model``, ``n_heads``: in place of those that it has by default.
 
     Raises:
-        ArgumentError: sizes that cannot be, options that a checkpoint has settled, a kind without a checkpoint.
-        MhavizError: a checkpoint that cannot be read, a device that is not there.
+        ArgumentError: sizes that cannot be, options that a model has settled or that go with another.
+        MhavizError: a checkpoint or weights that cannot be read, a device that is not there.
     """
     asked = context.params
+    several = options.given(context, ("model", "weights", "checkpoint"))
+    if len(several) > 1:
+        raise ArgumentError(f"{' and '.join(several)} are different models; leave {len(several) - 1} of them out")
+    if asked["weights"] is None:
+        require_weights(context)
     if asked["model"] is not None:
         return choose_pretrained(context)
     unheeded = options.given(context, [name for name in _OF_PRETRAINED if name in asked])
     if unheeded:
         raise ArgumentError(f"{', '.join(unheeded)} goes with a model of transformers; add --model")
+    if asked["weights"] is not None:
+        return choose_saved_layer(context)
     if asked["checkpoint"] is None:
         if asked["kind"] is not None:
             raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint or --model")
@@ -57,8 +65,6 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
         MhavizError: transformers is not installed, or the model cannot be read.
     """
     asked = context.params
-    if asked.get("checkpoint") is not None:
-        raise ArgumentError("--model and --checkpoint are two models; leave one of them out")
     _refuse_settled(context, "--model")
     if find_spec("transformers") is None:
         raise MhavizError('--model needs transformers; install it with pip install "mhaviz[hf]"')

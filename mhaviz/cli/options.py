@@ -14,7 +14,8 @@ from mhaviz.units import parse_bytes
 if TYPE_CHECKING:
     from mhaviz.studies.pooled_maps import OpenWindow
 
-_LAYER, _TRAINED, _PRETRAINED, _LONG = "The layer", "A trained model", "A model of transformers", "Long inputs"
+_LAYER, _TRAINED, _PRETRAINED, _SAVED = "The layer", "A trained model", "A model of transformers", "Saved weights"
+_LONG = "Long inputs"
 _ARRAY, _OUTPUT, _LOOK = "Arrays of other tools", "Output", "Looks"
 
 
@@ -62,7 +63,7 @@ Target = Annotated[
 ]
 DModel = Annotated[int, typer.Option("--d-model", help="Features of each token.", rich_help_panel=_LAYER)]
 Heads = Annotated[int, typer.Option("--heads", help="Heads; they must divide d_model.", rich_help_panel=_LAYER)]
-Seed = Annotated[int, typer.Option(help="Seed of the random weights.", rich_help_panel=_LAYER)]
+Seed = Annotated[int, typer.Option(help="Seed of random weights and embeddings.", rich_help_panel=_LAYER)]
 Device = Annotated[
     str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the layer runs.", rich_help_panel=_LAYER)
 ]
@@ -140,6 +141,39 @@ Rollout = Annotated[
         "Zuidema 2020).",
         rich_help_panel=_PRETRAINED,
     ),
+]
+WeightsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE",
+        help="A .safetensors or torch.save file with the parameters of a torch.nn.MultiheadAttention or of mhaviz's "
+        "layer, in place of random weights; --heads says how many heads it has.",
+        rich_help_panel=_SAVED,
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        metavar="NAME",
+        help="Which attention of a model's, such as encoder.layers.0.self_attn.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="What goes into the attention, (length, d_model) or (batch_size, length, d_model), in place of random "
+        "embeddings with positions; SENTENCE then labels it. Tensors query and key: source-target attention.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputName = Annotated[
+    str | None,
+    typer.Option("--input-name", help="Which tensor of --input, if it holds several.", rich_help_panel=_SAVED),
 ]
 Whole = Annotated[
     bool,

@@ -8,6 +8,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -30,6 +31,10 @@ def report(
     dtype: options.Dtype = "auto",
     layer: options.OneLayer = None,
     generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -51,7 +56,8 @@ def report(
     """
     delivery = Delivery(output or (), quiet, json)
     texts = read_sentences(sentence, file, any_text=model is not None)
-    require_some(texts)
+    if input is None:
+        require_some(texts)
     require_one("report", texts)
     require_words("--target", target)
 
@@ -64,6 +70,8 @@ def report(
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
+    if input is not None:
+        require_one_input("report", source)
     (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
     attention = source.attend(texts, target)
     studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))

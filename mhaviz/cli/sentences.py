@@ -82,27 +82,27 @@ def require_words(option: str, sentence: str | None) -> None:
 
 def require_at_most(max_tokens: int, texts: Iterable[str]) -> int:
     """The tokens of the longest text. Raises ArgumentError if they are more than ``max_tokens``."""
-    if max_tokens < 1:
-        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
+    require_length(0, max_tokens)
     longest = 0
     for text in texts:
         beginning = text[: 64 * max_tokens]  # of a text that is far too long, all need not be read
         length = len(tokenize(beginning))
         if length <= max_tokens and len(beginning) < len(text):
             beginning, length = text, len(tokenize(text))
-        require_length(max_tokens, length, f"{length:,}" if beginning is text else "more")
+        require_length(length, max_tokens, whole=beginning is text)
         longest = max(longest, length)
     return longest
 
 
-def require_length(max_tokens: int, length: int, shown: str | None = None) -> int:
-    """The length. Raises ArgumentError if it is more than ``max_tokens``; ``shown``: how to write it."""
+def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
+    """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
+    if max_tokens < 1:
+        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
     if length > max_tokens:
+        got = f"{length:,}" if whole else "more"
         raise ArgumentError(
-            f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {shown or f'{length:,}'}; cut it, "
-            f"or raise the limit"
+            f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
         )
-    return length
 
 
 def _sentences(content: bytes, name: str, whole: bool, any_text: bool) -> list[str]:

@@ -36,6 +36,10 @@ def trace_shapes(
     dtype: options.Dtype = "auto",
     layer: options.OneLayer = None,
     generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: Annotated[
         int | None,
         typer.Option("--d-model", help="Features of each token.  \\[default: 512; worked example: 8]"),
@@ -65,16 +69,16 @@ def trace_shapes(
     require_words("--target", target)
     element = _parse_element(follow)
     bare_sizes = batch_size is not None or seq_length is not None
-    if bare_sizes and (texts or target or values or checkpoint or model):
+    if bare_sizes and (texts or target or values or checkpoint or model or weights):
         raise ArgumentError(
-            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values, --checkpoint "
-            "and --model"
+            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values, --checkpoint, "
+            "--model and --weights"
         )
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
-    if checkpoint or model:
+    if checkpoint or model or (weights and input is None):
         require_some(texts)
     worked_example = not texts and not bare_sizes
 
@@ -90,7 +94,7 @@ def trace_shapes(
     if seq_length is not None and isinstance(source, RandomLayer):
         trace = source.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = source.trace(texts or WORKED_EXAMPLE, target, values)
+        trace = source.trace(texts if input is not None else texts or WORKED_EXAMPLE, target, values)
 
     from mhaviz.studies.following import follow_element
     from mhaviz.views.data import document

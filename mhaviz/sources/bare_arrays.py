@@ -3,10 +3,8 @@
 import io
 import json
 import struct
-import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources.reading import NEVER_RUN, listed, load_pt, told
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_LISTED = 12  # names that an error lists
-_PICKLED = "it holds Python objects, which mhaviz never runs; save the weights alone, as an array of numbers"
 
 
 def read_array(path: Path, name: str | None = None) -> NDArray[np.float32]:
@@ -62,7 +58,7 @@ def _npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(start)
     if dtype.hasobject:
-        raise ValueError(_PICKLED)
+        raise ValueError(NEVER_RUN)
     return shape, dtype
 
 
@@ -95,9 +91,7 @@ def _pt(path: Path, name: str | None) -> NDArray[np.float32]:
     """What torch.save has written: a tensor, or tensors in a dict, a list or a tuple."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about old formats
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    held = load_pt(path)
     if not isinstance(held, torch.Tensor):
         if not isinstance(held, (dict, list, tuple)):
             raise ValueError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
@@ -124,14 +118,13 @@ SUFFIXES = tuple(_READERS)
 def _choose(path: Path, names: Sequence[str], wanted: str | None) -> str:
     if not names:
         raise MhavizError(f"{path} holds no array")
-    listed = ", ".join(name[:60] for name in sorted(names)[:_LISTED])
-    listed += f", … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    there = listed(sorted(names))
     if wanted is None:
         if len(names) > 1:
-            raise ArgumentError(f"{path} holds {len(names)} arrays; choose one with --name: {listed}")
+            raise ArgumentError(f"{path} holds {len(names)} arrays; choose one with --name: {there}")
         return names[0]
     if wanted not in names:
-        raise ArgumentError(f"--name: there is no array {wanted[:60]} in {path}; it has {listed}")
+        raise ArgumentError(f"--name: there is no array {wanted[:60]} in {path}; it has {there}")
     return wanted
 
 
@@ -152,19 +145,3 @@ def _check(shape: Sequence[int], dtype: str, is_float: bool) -> None:
 def _float32(array: NDArray[Any]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # what is too large becomes infinity, which is no weight
         return np.ascontiguousarray(array, np.float32)
-
-
-@contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What a library or the operating system raises about the file, as one line that names it."""
-    try:
-        yield
-    except (MhavizError, MemoryError):
-        raise
-    except OSError as error:
-        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # a broken file may raise anything in the libraries that read it
-        text = str(error)
-        if any(sign in text for sign in ("pickle", "Pickle", "weights_only", "Python objects")):
-            text = _PICKLED
-        raise MhavizError(f"cannot read {path}: {text.splitlines()[0][:200] if text else 'it is cut off'}") from error

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_names
-from mhaviz.sources.bare_arrays import SUFFIXES, read_array, read_tensor, told
+from mhaviz.sources.bare_arrays import SUFFIXES, read_array, read_tensor
 from mhaviz.sources.json_rows import read_json
+from mhaviz.sources.reading import require_file, told
 
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
@@ -59,7 +60,7 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
         MhavizError: the file cannot be read, or is not understood, or its weights are none.
     """
     about = about or About()
-    _require_file(path)
+    require_file(path, (".json", *SUFFIXES))
     with told(path):
         attention = _own_maps(path)
     is_own = attention is not None
@@ -71,19 +72,6 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
     for m in attention.maps:
         _check_weights(m, path)
     return SavedMaps(attention, tuple(_sum_notice(attention.maps, path)), is_own)
-
-
-def _require_file(path: Path) -> None:
-    suffixes = ", ".join((".json", *SUFFIXES))
-    try:
-        if path.is_dir():
-            raise MhavizError(f"cannot read {path}: it is a folder; give a file in it, one of {suffixes}")
-        with path.open("rb"):
-            pass
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL
-        raise MhavizError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if path.suffix.lower() not in (".json", *SUFFIXES):
-        raise MhavizError(f"cannot tell the format of {path}: expected a name ending in {suffixes}")
 
 
 def _own_maps(path: Path) -> Attention | None:

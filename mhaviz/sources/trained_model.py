@@ -25,8 +25,8 @@ from mhaviz.records import (
 from mhaviz.sources.batch import visible_keys, words_of
 from mhaviz.sources.known_words import require_known
 from mhaviz.sources.learning import checkpoint_source
-from mhaviz.sources.random_layer import VALUES_UP_TO
 from mhaviz.sources.recorder import StepRecorder
+from mhaviz.sources.single_layer import VALUES_UP_TO
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair, Task

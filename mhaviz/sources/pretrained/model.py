@@ -30,8 +30,8 @@ from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names
 from mhaviz.sources.pretrained.slots import Slot, hear
 from mhaviz.sources.pretrained.tracing import trace_attention
-from mhaviz.sources.random_layer import VALUES_UP_TO
 from mhaviz.sources.recorder import StepRecorder
+from mhaviz.sources.single_layer import VALUES_UP_TO
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""
