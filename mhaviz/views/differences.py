@@ -88,7 +88,10 @@ def ranking_rows(
 def _short_names(d: Difference, between: str) -> dict[str, str]:
     """Of each map what tells it from the others: "sentence 1", "layer 2, cross"."""
     changes = [m.change for m in d.maps]
-    parts = [(f"sentence {m.sentence}", f"layer {m.layer}", m.kind, m.edges.reduction) for m in changes]
+    parts = [
+        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
+        for m in changes
+    ]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
     return {m.name: between.join(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
 
@@ -109,6 +112,8 @@ def ranking_notes(d: Difference) -> str:
         )
     if any(m.divergence is not None and m.change.cells is not None for m in d.maps):
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
+    if any(m.divergence is not None and m.change.sink for m in d.maps):
+        parts.append("a head's sink counts as one more key")
     if any(m.divergence is None and m.change.edges.reduction == "max" for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
     if any(m.divergence is None and m.change.edges.reduction != "max" for m in d.maps):

@@ -70,9 +70,9 @@ class Look:
 
 
 def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row of a masked map does not count if its one key, or cell, has it all."""
+    """The largest weight; the first row does not count if its one key, or cell, has it all, as a mask hides others."""
     weights, hidden = attention_map.weights, attention_map.hidden
-    if hidden is None or weights.shape[1] == 1 or (attention_map.cells is not None and not hidden[0, 1:].all()):
+    if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
         return float(weights.max())
     return float(weights[:, 1:].max())
 

@@ -85,7 +85,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     remark = reading_text(scale)
 
     mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
-    title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in changes)
+    title = max(title_width(m, lettering, part_text(m)) for m in changes)
     texts = max(text_width(text, SMALL) for text in (d.source.footnote, remark, *(block.text for block in blocks)))
     width = 2 * MARGIN + max(mosaics + _BETWEEN + table.width, min(title, _WIDEST_TITLE), texts)
     beside = MARGIN + mosaics + _BETWEEN
@@ -107,7 +107,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     beyond = values_beyond((panel for panels in mosaic_panels for panel in panels), scale)
     for block, panels in zip(blocks, mosaic_panels, strict=True):
         m = block.map
-        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
+        sheet.map_title(y + 0.1, m, part_text(m))
         draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, panels)
         draw_scale_beside(sheet, MARGIN, y + _TITLE, block.layout, scale, "change", beyond)
         if block.text:
@@ -131,6 +131,7 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
             look.columns,
             text_length=text_length,
             stacked=stacked,
+            special=(m.special_queries, m.special_keys),
         )
         q_length, k_length = m.weights.shape[1:]
         is_pooled = layout.q_cells < q_length or layout.k_cells < k_length
