@@ -43,7 +43,8 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
-    cells = [text] if (text := cells_texts(shown)) else []
+    names = set(map(number_name, attention.maps))
+    cells = [text] if (text := cells_texts(shown, names.pop() if len(names) == 1 else "weight")) else []
     parts = [_SIDES, *cells]
     sinks = [m.sink for m in attention.maps]
     if cells or any(m.cells is not None for m in attention.maps) or pooled:
@@ -60,6 +61,11 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps), attention.source.remark]))
 
 
+def number_name(attention_map: AttentionMap) -> str:
+    """What a number of the map is: what comes through several layers is a share of the row's token, no weight."""
+    return "share" if attention_map.rollout else "weight"
+
+
 def hidden_text(maps: Sequence[AttentionMap]) -> str:
     """What is grey in these maps; nothing if nothing is."""
     windows, others = [m for m in maps if _window_hides(m)], [m for m in maps if not _window_hides(m)]
@@ -73,8 +79,8 @@ def hidden_text(maps: Sequence[AttentionMap]) -> str:
         named = "some maps"
         if not {m.layer for m in others} & set(layers):
             named = layers_text(layers) if len(layers) <= _MOST_LAYERS else "some layers"
-        where = f"in {named} {where}"
-    return f"grey: hidden keys, {'later or ' * is_causal}{where}"
+        where = f"{where} in {named}"
+    return f"grey: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
 
 
 _MOST_LAYERS = 6  # that are named one by one
@@ -95,27 +101,27 @@ def _window_hides(m: AttentionMap) -> bool:
     return hidden is not None and m.reach is not None and bool((hidden if without is None else hidden & ~without).any())
 
 
-def cells_texts(several: Sequence[Cells]) -> str:
-    """What the cells of several maps are, each said once; nothing if all are weights."""
-    kinds = list(dict.fromkeys(filter(None, map(cells_text, several))))
+def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
+    """What the cells of several maps are, each said once; nothing if all are weights. ``name``: of a number."""
+    kinds = list(dict.fromkeys(filter(None, (cells_text(cells, name) for cells in several))))
     if any(cells.are_tokens for cells in several):
         kinds = [f"of long ones, {text}" for text in kinds]
     if len({cells.reduction for cells in several if not cells.are_tokens}) > 1:
-        first, other = "each cell is the largest of", "of largest weights, it is the largest of"
-        kinds = [text.replace(first, other).removesuffix(" weights") for text in kinds]
+        first, other = "each cell is the largest of", f"of largest {name}s, it is the largest of"
+        kinds = [text.replace(first, other).removesuffix(f" {name}s") for text in kinds]
     return "; ".join(kinds)
 
 
-def cells_text(cells: Cells) -> str:
-    """What a cell of a pooled map is; nothing if it is a weight."""
+def cells_text(cells: Cells, name: str = "weight") -> str:
+    """What a cell of a pooled map is; nothing if it is a weight. ``name``: of a number."""
     if cells.are_tokens:
         return ""
     if cells.reduction == "max":
-        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} weights"
+        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} {name}s"
     keys = f"up to {cells.widest:,} keys" if cells.widest > 1 else "a key"
     if cells.tallest == 1:
-        return f"each cell is a query's weight on {keys}"
-    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on {keys}"
+        return f"each cell is a query's {name} on {keys}"
+    return f"each cell is the mean over up to {cells.tallest:,} queries of their {name} on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -153,7 +159,7 @@ def part_text(attention_map: AttentionMap) -> str:
     where = f", {_run('query', 'queries', q0, q1)}, {_run('key', 'keys', k0, k1)}"
     if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
         where = f", {_run('token', 'tokens', q0, q1)}"
-    by = {"mass": "", "max": ", largest weights"}[cells.reduction]
+    by = {"mass": "", "max": f", largest {number_name(attention_map)}s"}[cells.reduction]
     return by + where
 
 

@@ -24,6 +24,12 @@ _MANY = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
 
 
+def layer_text(d: Difference, m: AttentionMap) -> str:
+    """Which layer the title of a picture names, where there are several; a rollout has it over its tile."""
+    several = len({one.change.layer for one in d.maps}) > 1
+    return f", layer {m.layer}" * (several and not m.rollout)
+
+
 def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:
     """The one scale of all changes, 0 in its middle, with as many decimals as the largest needs."""
     largest = look.vmax or max(_largest(m) for m in drawn) or 1.0

@@ -30,8 +30,8 @@ class Look:
         vmax: the weight that has the last colour; None: the largest weight that is drawn, or on a logarithmic scale of
             nearly equal weights a little more.
         numbers: whether a figure writes them into its cells where there is room.
-        log: whether equal factors are equal steps of colour; None: in pooled maps, whose weights differ by orders of
-            magnitude.
+        log: whether equal factors are equal steps of colour; None: of numbers that differ by orders of magnitude, as
+            those of pooled maps and of rollouts do.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
@@ -57,7 +57,7 @@ class Look:
         """The one scale of all these maps."""
         maps = tuple(maps)
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
-        if not (self.log or (self.log is None and any(m.is_pooled for m in maps))):
+        if not (self.log or (self.log is None and any(map(spans_magnitudes, maps)))):
             return Scale(self.cmap, 0.0, largest)
         weights = np.concatenate([_positive(m) for m in maps])
         share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
@@ -67,6 +67,11 @@ class Look:
             largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
+
+
+def spans_magnitudes(attention_map: AttentionMap) -> bool:
+    """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
+    return attention_map.is_pooled or attention_map.rollout
 
 
 def _largest(attention_map: AttentionMap) -> float:

@@ -96,14 +96,10 @@ def head_panels(attention_map: AttentionMap, scale: Scale, titles: Sequence[str]
     return [Panel(title, a, scale, hidden) for title, a in zip(titles, weights, strict=True)]
 
 
-def scale_name(attention_map: AttentionMap) -> str:
-    """Of its numbers: what comes through several layers is a share of a token, no weight."""
-    return "share" if attention_map.rollout else "weight"
-
-
 def scale_group(attention_map: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means and of largest weights differ."""
-    return attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
+    group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    return "rollout, " * attention_map.rollout + group
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import reading_text
+from mhaviz.views.captions import number_name, reading_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
 from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
@@ -24,7 +24,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, scale_group, scale_name, values_beyond
+from mhaviz.views.panels import Scale, scale_group, values_beyond
 from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows
 
@@ -55,7 +55,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         y += _TITLE_HEIGHT
         panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
-        name = scale_name(m) + ", log" * scale.log
+        name = number_name(m) + ", log" * scale.log
         beyond = values_beyond(panels, scale) if m.cells is not None else (False, False)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:

@@ -13,6 +13,7 @@ from mhaviz.views.differences import (
     RANKING_HEADING,
     cell_text,
     change_scale,
+    layer_text,
     more_text,
     ranking_headings,
     ranking_notes,
@@ -44,7 +45,7 @@ class DifferenceView:
 
         yield Text(plain(HEADING), BOLD)
         for m, grid in zip(d.maps, grids, strict=True):
-            yield grid_title(m.change, options.max_width, not abilities.unicode)
+            yield grid_title(m.change, options.max_width, not abilities.unicode, layer_text(d, m.change))
             yield grid.coloured(scale)
             if text := cell_text(m.change, grid.drawn.edges):
                 yield Text(plain(text), DIM)

@@ -250,8 +250,8 @@ def _lines(
     ellipsis = "…" if abilities.unicode else "..."
     titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
-    filled = [*header, Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)]
-    yield [margin, *beside([filled] * len(panels))]
+    rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
+    yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
     shown = [_Cells(panel, layout, abilities) for panel in panels]
     for label, rows in labels:

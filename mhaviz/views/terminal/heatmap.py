@@ -8,9 +8,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.records import Attention
-from mhaviz.views.captions import cells_text, layers_text, reading_text
+from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text
 from mhaviz.views.layer_stacks import LayerStack, stack_rollouts
-from mhaviz.views.look import Look
+from mhaviz.views.look import Look, spans_magnitudes
 from mhaviz.views.panels import head_panels, scale_group, values_beyond
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -27,7 +27,8 @@ class HeatmapView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
-        if any(m.cells is not None or m.summary is not None for m in self.attention.maps):
+        several_scales = len(set(map(scale_group, self.attention.maps))) > 1
+        if several_scales or any(m.cells is not None or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
             yield Text(reading_text(self.attention, drawn=()), DIM)
         else:
@@ -54,13 +55,13 @@ class HeatmapView:
         grids = [MapGrid.on_screen(stack.map, console, options, stack.titles) for stack in stacks]
         for stack, attention_map, grid in zip(stacks, maps, grids, strict=True):
             alike = [i for i, m in enumerate(maps) if scale_group(m) == scale_group(attention_map)]
-            log = any(maps[i].is_pooled for i in alike) if self.look.log is None else self.look.log
+            log = any(spans_magnitudes(maps[i]) for i in alike) if self.look.log is None else self.look.log
             scale = replace(self.look, log=log).weight_scale(grids[i].drawn for i in alike)
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._layers(stack))
             yield grid.coloured(scale)
             drawn = grid.drawn
             beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)
-            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
+            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges, number_name(drawn))), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
             yield Segment.line()
