@@ -52,7 +52,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "sink": m.sink,
         "rollout": m.rollout,
     }
-    description |= {name: value for name, value in rare.items() if value not in ([], None, False)}
+    description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
     return description
 
 

@@ -30,6 +30,7 @@ KINDS: dict[Kind, str] = {
 
 _SIDES = "rows are queries, columns keys"
 _SUM = "a row sums to 1"
+_ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
 READING = f"{_SIDES}; {_SUM}"
 """How to read a map of weights."""
 
@@ -55,9 +56,7 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
         parts.append(f"a row sums to {less} to the head's sink")
     else:
         parts.append(_SUM)
-    parts += ["rollout: through this layer and all before it (Abnar and Zuidema 2020)"] * any(
-        m.rollout for m in attention.maps
-    )
+    parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps), attention.source.remark]))
 
 
@@ -68,7 +67,10 @@ def number_name(attention_map: AttentionMap) -> str:
 
 def hidden_text(maps: Sequence[AttentionMap]) -> str:
     """What is grey in these maps; nothing if nothing is."""
-    windows, others = [m for m in maps if _window_hides(m)], [m for m in maps if not _window_hides(m)]
+    windows: list[AttentionMap] = []
+    others: list[AttentionMap] = []
+    for m in maps:
+        (windows if _window_hides(m) else others).append(m)
     is_causal = any(m.kind == "masked" for m in maps)
     if not windows:
         return "grey: later keys, hidden" * is_causal
@@ -97,8 +99,10 @@ def layers_text(layers: Sequence[int]) -> str:
 
 def _window_hides(m: AttentionMap) -> bool:
     """Whether some cell is hidden that would not be without the window."""
-    hidden, without = m.hidden, replace(m, reach=None).hidden
-    return hidden is not None and m.reach is not None and bool((hidden if without is None else hidden & ~without).any())
+    if m.reach is None or m.hidden is None:
+        return False
+    without = replace(m, reach=None).hidden
+    return bool((m.hidden if without is None else m.hidden & ~without).any())
 
 
 def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
