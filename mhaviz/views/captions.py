@@ -44,12 +44,11 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
-    names = set(map(number_name, attention.maps))
-    cells = [text] if (text := cells_texts(shown, names.pop() if len(names) == 1 else "weight")) else []
-    parts = [_SIDES, *cells]
+    name = "share" if all(m.rollout for m in attention.maps) else "weight"
     sinks = [m.sink for m in attention.maps]
-    if cells or any(m.cells is not None for m in attention.maps) or pooled:
-        parts += [f"{pooled} weights"] * bool(pooled and not cells)
+    parts = [_SIDES]
+    if pooled or any(m.cells is not None for m in attention.maps):
+        parts.append(cells_texts(shown, name) or (f"{pooled} {name}s" if pooled else ""))
         parts += ["what goes to no key goes to the head's sink"] * any(sinks)
     elif any(sinks):
         less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"

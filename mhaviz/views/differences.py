@@ -1,14 +1,14 @@
 """What has changed between two attentions, in words and colours: the same in the terminal and in figures."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
-from mhaviz.views.captions import cells_text
+from mhaviz.views.captions import cells_text, hidden_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.labels import visible
 from mhaviz.views.look import Look
@@ -47,10 +47,11 @@ def _largest(m: AttentionMap) -> float:
     return max(float(size.max()) for size in sizes)
 
 
-def reading_text(scale: Scale, in_colour: bool = True) -> str:
-    """How to read these pictures; the colours' names, if they are those that mhaviz has chosen."""
+def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionMap] = ()) -> str:
+    """How to read the pictures of these maps; the colours' names, if they are those that mhaviz has chosen."""
     less, more = ("blue", "red") if in_colour and scale.colormap == DIVERGING else ("below 0", "above 0")
-    return f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    text = f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    return "; ".join(filter(None, [text, hidden_text(maps)]))
 
 
 def cell_text(m: AttentionMap, drawn: Cells) -> str:

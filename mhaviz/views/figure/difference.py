@@ -83,7 +83,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     drawn = [block.drawn for block in blocks]
     scale = change_scale(drawn, look)
     table = _table(d, lettering)
-    remark = reading_text(scale)
+    remark = reading_text(scale, maps=changes)
 
     mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
     parts = [layer_text(d, m) + part_text(m) for m in changes]
