@@ -198,7 +198,8 @@ def _check_weights(m: AttentionMap, path: Path) -> None:
             f"row {query}, column {key}"
         )
     if (hidden := _seen_hidden(m)) is not None:
-        raise MhavizError(f"{path} is not understood: {m.name}: expected no weight on later keys, got {hidden}")
+        keys = "later keys" if m.reach is None else "hidden keys"
+        raise MhavizError(f"{path} is not understood: {m.name}: expected no weight on {keys}, got {hidden}")
 
 
 def _seen_hidden(m: AttentionMap) -> str | None:
@@ -214,7 +215,8 @@ def _seen_hidden(m: AttentionMap) -> str | None:
 def _sum_notice(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
     """What to say of rows that do not sum to 1: the one that is farthest from it.
 
-    Rows of zeros are those of queries that see no key. Largest weights have no sum; a window may leave some out.
+    Rows of zeros are those of queries that see no key. Largest weights have no sum; a part of a map may leave some out,
+    and a head's sink gets some.
     """
     worst, text = ROUNDING, ""
     for m in maps:
@@ -222,7 +224,7 @@ def _sum_notice(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
             continue
         sums = m.weights.sum(axis=-1, dtype=np.float64)  # n_heads rows
         away = np.where(sums == 0, 0.0, sums - 1)
-        away = np.abs(away) if m.cells is None else np.maximum(away, 0.0)
+        away = np.abs(away) if m.cells is None and not m.sink else np.maximum(away, 0.0)
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))

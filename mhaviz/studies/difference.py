@@ -45,9 +45,16 @@ def compare(before: Attention, after: Attention) -> Difference:
 
 def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     _require_alike(before, after)
-    change = replace(after, weights=after.weights - before.weights, summary=None)
+    reaches = [m.reach for m in (before, after) if m.reach is not None]
+    change = replace(
+        after,
+        weights=after.weights - before.weights,
+        summary=None,
+        reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
+        sink=before.sink or after.sink,
+    )
     per_head = list(zip(before.weights, after.weights, strict=True))
-    divergences = [_mean_divergence(after, a, b) for a, b in per_head]
+    divergences = [_mean_divergence(change, a, b) for a, b in per_head]
     known = [divergence for divergence in divergences if divergence is not None]
     return MapDifference(
         change,
@@ -59,7 +66,8 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
 def _mean_divergence(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> float | None:
     """The mean over the queries of JSD(A, B), in nats; a row of cells counts as many times as it has queries.
 
-    What a window leaves out counts as one more key: the divergence of all keys is at least that.
+    A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
+    least that.
     """
     if m.edges.reduction == "max":
         return None
@@ -68,7 +76,7 @@ def _mean_divergence(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.floa
     for start in range(0, len(A), step):
         pair = [weights[start : start + step].astype(np.float64) for weights in (A, B)]
         rests = [1 - rows.sum(axis=-1, keepdims=True) for rows in pair]
-        if m.cells is None:
+        if m.cells is None and not m.sink:
             if any((np.abs(rest[rest < 1]) > ROUNDING).any() for rest in rests):  # a row of zeros has a rest of 1
                 return None
         elif any((rest < -ROUNDING).any() for rest in rests):

@@ -1,6 +1,6 @@
 """One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,16 +83,25 @@ class Panel:
         return max(len(self.scale.text(float(end))) for end in ends)
 
 
-def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
-    """A panel for every head."""
+def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
+    """ "head 0" for every head; a rollout has none: "layer 5"."""
+    if attention_map.rollout:
+        return (f"layer {attention_map.layer}",) * len(attention_map.heads)
+    return tuple(f"head {head}" for head in attention_map.heads)
+
+
+def head_panels(attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None) -> list[Panel]:
+    """A panel for every head; ``titles``: others than ``tile_titles``."""
     hidden = attention_map.hidden
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
-    return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
+    titles = tile_titles(attention_map) if titles is None else titles
+    return [Panel(title, a, scale, hidden) for title, a in zip(titles, weights, strict=True)]
 
 
 def scale_group(attention_map: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means and of largest weights differ."""
-    return attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
+    group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    return "rollout, " * attention_map.rollout + group
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:

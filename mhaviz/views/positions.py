@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mhaviz.views.labels import cut
+from mhaviz.views.labels import bare, cut
 
 TOKEN_CELLS = 16
 """A token beside its position is cut to so many cells."""
@@ -10,7 +10,7 @@ TOKEN_CELLS = 16
 
 def position_text(position: int, token: str, shown: Callable[[str], str]) -> str:
     """12,345 and "whale" → "12,345 whale"; ``shown`` makes a token fit to be shown."""
-    return f"{position:,} {cut(shown(token), TOKEN_CELLS)}"
+    return f"{position:,} {cut(shown(bare(token)), TOKEN_CELLS)}"
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

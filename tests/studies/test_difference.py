@@ -51,6 +51,32 @@ def test_by_hand():
     assert pytest.approx(0.6931471805599453) == BOUND
 
 
+def test_a_sink_is_one_more_key():
+    before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0.5, 0.5]]
+    (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
+    expected = (jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) + jsd([0, 0, 1], [0.5, 0.5, 0])) / 2
+    np.testing.assert_allclose(m.divergence, [expected], atol=1e-7)
+    (m,) = compare(attention(one([before])), attention(one([after]))).maps
+    assert m.divergence is None, "without a sink such rows are no distributions"
+
+
+@pytest.mark.parametrize(
+    ("reaches", "reach"), [((None, None), None), ((0, None), None), ((None, 0), None), ((0, 1), 1), ((1, 0), 1)]
+)
+def test_what_one_of_them_sees_can_have_changed(reaches, reach):
+    before, after = (one([np.eye(3)], reach=r) for r in reaches)
+    (m,) = compare(attention(before), attention(after)).maps
+    assert m.change.reach == reach
+
+
+def test_a_rollout_is_compared_with_a_rollout():
+    weights, rollout = one([np.eye(2)]), one([np.full((2, 2), 0.5)], rollout=True)
+    difference = compare(attention(weights, rollout), attention(weights, rollout))
+    assert [m.change.name for m in difference.maps] == ["layer 0, self", "layer 0, self, rollout"]
+    with pytest.raises(MhavizError, match="no map is in both files"):
+        compare(attention(weights), attention(rollout))
+
+
 def test_nothing_has_changed(random_map):
     (m,) = compare(attention(random_map()), attention(random_map())).maps
     assert (m.divergence == 0).all()
