@@ -28,7 +28,7 @@ def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: in
     asked = context.params
     several = options.given(context, ("model", "weights", "checkpoint"))
     if len(several) > 1:
-        raise ArgumentError(f"{' and '.join(several)} are different models; leave {len(several) - 1} of them out")
+        raise ArgumentError(f"{' and '.join(several)} are models of their own; keep one of them")
     if asked["weights"] is None:
         require_weights(context)
     if asked["model"] is not None:
