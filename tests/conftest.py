@@ -136,3 +136,12 @@ def random_heads():
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    """The folder of a family's small model with random weights, made once."""
+    from families import save
+
+    root = tmp_path_factory.mktemp("models")
+    return lambda name: save(name, root)

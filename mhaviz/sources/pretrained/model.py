@@ -41,12 +41,14 @@ WRITTEN = 64
 class Text:
     """What a model reads for one sentence: ``source``, and for a decoder beside an encoder ``target`` and ``produced``.
 
-    ``produced`` is what the decoder should make of ``target``: the same, a token later.
+    ``produced`` is what the decoder should make of ``target``: the same, a token later. Where a decoder has gone on
+    writing, ``prompt`` is how many tokens it was given.
     """
 
     source: Reading
     target: Reading | None = None
     produced: Reading | None = None
+    prompt: int = 0
 
     def sides(self, kind: Kind) -> tuple[Reading, Reading]:
         """The rows and columns of an attention; those of cross attention are named after what is being produced."""
@@ -339,7 +341,7 @@ class PretrainedModel:
         source = read(tokenizer, sentence)
         self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
         if not self.loaded.has_encoder:
-            return Text(self._continued(source) if self.generate else source)
+            return self._continued(source) if self.generate else Text(source)
         start = self.loaded.config.decoder_start_token_id
         start = tokenizer.pad_token_id if start is None else start
         if target is None:
@@ -355,7 +357,7 @@ class PretrainedModel:
         )
         return Text(source, shifted, produced)
 
-    def _continued(self, prompt: Reading) -> Reading:
+    def _continued(self, prompt: Reading) -> Text:
         """The prompt and what the model writes after it. A text's last special token, such as </s>, would end it."""
         ids = list(prompt.ids)
         while len(ids) > 1 and len(ids) - 1 in prompt.special:
@@ -363,11 +365,12 @@ class PretrainedModel:
         kept = Reading(tuple(ids), prompt.tokens[: len(ids)], tuple(i for i in prompt.special if i < len(ids)))
         (continued,) = self._written([kept], self.generate)
         written = name_tokens(self.loaded.tokenizer, continued[len(ids) :])
-        return Reading(
+        whole = Reading(
             (*kept.ids, *written.ids),
             (*kept.tokens, *written.tokens),
             (*kept.special, *(i + len(ids) for i in written.special)),
         )
+        return Text(whole, prompt=len(ids))
 
     def _written(self, readings: Sequence[Reading], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
@@ -444,8 +447,9 @@ class PretrainedModel:
             remarks.append("special tokens left out, weights are shares of the other keys")
             details["hidden"] = "special tokens"
         if self.generate and not loaded.has_encoder:
-            details["generated"] = self.generate
-            parts.append(f"up to {self.generate} tokens written by the model")
+            details["prompt_lengths"] = [text.prompt for text in texts]
+            begins = f"{texts[0].prompt} on" if len(texts) == 1 else "the end of each prompt on"
+            remarks.append(f"tokens from {begins} are written by the model")
         if any(slot.kind == "cross" for slot in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
         return Source(", ".join(parts), details, "; ".join(remarks))

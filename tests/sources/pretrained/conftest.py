@@ -1,13 +1,5 @@
-import families
 import pytest
 import torch
-
-
-@pytest.fixture(scope="session")
-def model_folder(tmp_path_factory):
-    """The folder of a family's small model, made once."""
-    root = tmp_path_factory.mktemp("models")
-    return lambda name: families.save(name, root)
 
 
 @pytest.fixture(scope="session")
