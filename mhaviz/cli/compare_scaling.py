@@ -109,8 +109,8 @@ def compare_scaling(
 
 
 _UNHEEDED = (
-    *("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"),
-    *("model", "revision", "dtype", "layer", "generate", "weights", "prefix", "input", "input_name"),
+    *("target", "head", "checkpoint", "kind", "model", "revision", "dtype", "layer", "generate"),
+    *("weights", "prefix", "input", "input_name", "d_model", "heads", "device", "mask"),
 )
 
 

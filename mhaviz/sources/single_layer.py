@@ -108,7 +108,7 @@ class SingleLayer(ABC):
         ``studied_heads``: of how many heads a study will make scores, so that it fits into memory too.
         """
         batch = self._batch(sentences, target)
-        matrices = 10 * batch.q_length * batch.k_length * (studied_heads or self.n_heads)  # scores, weights, pictures
+        matrices = 8 * batch.q_length * batch.k_length * (studied_heads or self.n_heads)  # scores, weights, pictures
         require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
         with torch.no_grad():
             Q, K, V = (

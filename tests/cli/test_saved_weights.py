@@ -86,7 +86,7 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
     ("arguments", "status", "message"),
     [
         (["a", "--d-model", "16"], 2, "--weights brings its own weights and d_model; leave out --d-model"),
-        (["a", "--checkpoint", "translation"], 2, "--weights and --checkpoint are models of their own; keep one of them"),
+        (["a", "--checkpoint", "translation"], 2, "--weights and --checkpoint are models of their own"),
         (["a", "--kind", "self"], 2, "leave out --kind"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
         (["a", "--input-name", "x"], 2, "add --input"),

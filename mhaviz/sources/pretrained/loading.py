@@ -36,6 +36,8 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
 """Parts that read what the last layer has made: without their weights the attention is the same."""
 
+_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -99,7 +101,8 @@ def load_pretrained(
     wide = getattr(config, "dtype", None) in (None, torch.float32)
     require_memory(int(size * (1 if wide else bytes_a_number)), device, f"the model {name}")
     captured = bool(kind._can_set_attn_implementation())
-    model = _model(kind, folder, config, dtype, capture.NAME if captured else "eager", name)
+    model, missing = _model(kind, folder, config, dtype, capture.NAME if captured else "eager", name)
+    _require_weights(model, missing, name, writes)
     nn.Module.to(model, device)
     return Loaded(name, nn.Module.eval(model), tokenizer, device, captured)
 
@@ -135,9 +138,11 @@ def _config(folder: Path, name: str) -> PreTrainedConfig:
 
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     try:
+        if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
+            raise ValueError("it has no such files")
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        if not len(tokenizer):
-            raise ValueError("it has no tokens")
+        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+            raise ValueError("it has no tokens but special ones")
     except Exception as error:
         raise MhavizError(
             f"{name} has no tokenizer that can be read: expected tokenizer.json, or the files of its kind, beside its "
@@ -162,7 +167,8 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
 
 def _model(
     kind: type[PreTrainedModel], folder: Path, config: PreTrainedConfig, dtype: str, attention: str, name: str
-) -> PreTrainedModel:
+) -> tuple[PreTrainedModel, list[str]]:
+    """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
     try:
@@ -181,14 +187,21 @@ def _model(
         ) from error
     except Exception as error:
         raise MhavizError(f"{name} cannot be loaded ({_reason(error)})") from error
-    missing = sorted(key for key in loading["missing_keys"] if not set(key.split(".")) & set(_ADDED_ON_TOP))
-    if missing:
-        number = len(model.state_dict())
+    return model, sorted(loading["missing_keys"])
+
+
+def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
+    """Raise an error if parameters that matter are random; if they are those that write, say so."""
+    below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
+    if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
         raise MhavizError(
-            f"{name}: expected weights for all {number} parameters of a {kind.__name__}, got none for {len(missing)} "
-            f"of them, such as {missing[0]}; they would be random"
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of a {type(model).__name__}, got "
+            f"none for {len(below)} of them, such as {below[0]}; they would be random"
         )
-    return model
+    if writes and missing:
+        raise ArgumentError(
+            f"--generate: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
+        )
 
 
 def _version() -> str:
