@@ -6,6 +6,7 @@ not timed, so that both find fonts and caches ready. mhaviz should be at least 1
 """
 
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,12 +35,16 @@ def draw_with_mhaviz(attention: Attention, path: Path) -> None:
     save_all([path], attention, partial(heatmap_figure, attention))
 
 
-def draw_as_notebooks_do(attention_map: AttentionMap, path: Path, inches: tuple[float, float], dpi: float) -> None:
-    figure, grid = plt.subplots(SIDE, SIDE, figsize=inches)
-    for head, axes in enumerate(grid.flat):
-        axes.imshow(attention_map.weights[head], cmap="bone")
-        axes.set_xticks(range(LENGTH), attention_map.keys, rotation=90)
-        axes.set_yticks(range(LENGTH), attention_map.queries)
+def draw_as_notebooks_do(
+    maps: Sequence[AttentionMap], columns: int, path: Path, inches: tuple[float, float], dpi: float
+) -> None:
+    """A subplot a head, with all its tokens, so many side by side."""
+    heads = [(m, weights) for m in maps for weights in m.weights]
+    figure, grid = plt.subplots(len(heads) // columns, columns, figsize=inches)
+    for head, ((m, weights), axes) in enumerate(zip(heads, grid.flat, strict=True)):
+        axes.imshow(weights, cmap="bone")
+        axes.set_xticks(range(len(m.keys)), m.keys, rotation=90)
+        axes.set_yticks(range(len(m.queries)), m.queries)
         axes.set_title(f"head {head}")
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
@@ -55,7 +60,7 @@ def main() -> None:
         theirs = Path(folder) / "notebook.png"
         functions = [
             partial(draw_with_mhaviz, attention, ours),
-            partial(draw_as_notebooks_do, attention.maps[0], theirs, (sheet.width, sheet.height), sheet.dpi),
+            partial(draw_as_notebooks_do, attention.maps, SIDE, theirs, (sheet.width, sheet.height), sheet.dpi),
         ]
         mhaviz, peer = time_functions(functions, repeat)
         assert plt.imread(ours).shape == plt.imread(theirs).shape
