@@ -155,8 +155,9 @@ class HeatGrid:
         edges = self.first_key + cell_edges(len(self.keys), layout.columns)
         header = ""
         for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
-            if len(header) <= cell:
-                header = header.ljust(cell) + str(edges[cell]) + " "
+            label = str(edges[cell])
+            if len(header) <= cell and cell + len(label) <= layout.columns:
+                header = header.ljust(cell) + label + " "
         return header[: layout.columns].ljust(layout.columns)
 
     def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[tuple[str, range]]:
