@@ -76,9 +76,9 @@ def heatmap(
     require_words("--target", target)
     longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
-    from mhaviz.views.look import Look
-
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
+    look = options.choose_look(
+        cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
+    )
     layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     pooling = long.plan(longest, len(texts), len(chosen))

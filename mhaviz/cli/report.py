@@ -52,9 +52,8 @@ def report(
 
     from mhaviz.records import Report
     from mhaviz.studies.scaling import compare_scaling
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
+    look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     layer = choose_layer(context)
     chosen = options.parse_heads(head, layer.n_heads)
     if len(chosen) != 1:
