@@ -18,6 +18,7 @@ from mhaviz.records import (
 )
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import cut, cut_words, in_ascii, visible
+from mhaviz.views.row_sums import ONE, sums_text
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ KINDS: dict[Kind, str] = {
 
 
 _SIDES = "rows are queries, columns keys"
-READING = f"{_SIDES}; a row sums to 1"
+READING = f"{_SIDES}; {ONE}"
 """How to read a map of weights."""
 
 
@@ -46,7 +47,7 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
     if cells or any(m.cells is not None for m in attention.maps):
         parts = ["; ".join([_SIDES, *cells])]
     else:
-        parts = [f"{_SIDES}; {pooled} weights" if pooled else READING]
+        parts = [f"{_SIDES}; {pooled} weights" if pooled else f"{_SIDES}; {sums_text(attention.maps)}"]
     parts += ["grey: later keys, hidden"] if any(m.kind == "masked" for m in attention.maps) else []
     return "; ".join([*parts, attention.source.remark] if attention.source.remark else parts)
 

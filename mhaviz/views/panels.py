@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from mhaviz.records import AttentionMap, ScalingComparison
 from mhaviz.views.colours import BONE, DIVERGING, colours
 
+_ROUNDING = 2**-20  # of numbers in float32, relative to them
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -94,8 +96,9 @@ def scale_group(attention_map: AttentionMap) -> str:
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
-    """Whether values lie below the scale, and above it."""
-    ends = [(bool((p.values < scale.low).any()), bool((p.values > scale.high).any())) for p in panels]
+    """Whether values lie below the scale, and above it, by more than their rounding."""
+    least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
+    ends = [(bool((p.values < least).any()), bool((p.values > most).any())) for p in panels]
     return any(below for below, _ in ends), any(above for _, above in ends)
 
 

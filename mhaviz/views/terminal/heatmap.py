@@ -35,7 +35,8 @@ class HeatmapView:
                 yield grid_title(attention_map, options.max_width, ascii_only, self._several_layers)
                 yield token_grid(attention_map, scale)
                 yield Segment.line()
-            yield ScaleBar(scale, reading_text(self.attention))
+            panels = (panel for m in self.attention.maps for panel in head_panels(m, scale))
+            yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale))
         yield footnote(self.attention.source.footnote, ascii_only)
 
     @property
@@ -54,7 +55,7 @@ class HeatmapView:
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._several_layers)
             yield grid.coloured(scale)
             drawn = grid.drawn
-            beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)
+            beyond = values_beyond(head_panels(drawn, scale), scale)
             yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
