@@ -3,7 +3,7 @@
 from mhaviz.records.attention import ROUNDING, Attention, AttentionMap, Kind
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
-from mhaviz.records.difference import Change, Difference, HeadDifference, MapDifference
+from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
@@ -28,6 +28,7 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Explanation",
+    "Flaw",
     "FollowedElement",
     "HeadDifference",
     "HeadInputs",
@@ -50,6 +51,7 @@ __all__ = [
     "QueriesAndKeys",
     "Reduction",
     "Report",
+    "RowChange",
     "Scaling",
     "ScalingComparison",
     "ScalingSweep",

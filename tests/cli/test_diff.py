@@ -98,7 +98,10 @@ def test_nothing_that_a_limit_could_be_for(mhaviz, folder):
     assert mhaviz("diff", "m.json", "m.json", "-q").status == 0
     result = mhaviz("diff", "m.json", "m.json", "-q", "--fail-above", "0.1")
     assert result.status == 1
-    assert result.err == "mhaviz: --fail-above: no head has a divergence; compare maps by mass, whose rows sum to 1\n"
+    assert result.err == (
+        "mhaviz: cannot tell whether too much has changed: no head has a divergence; compare maps by mass, whose rows "
+        "sum to 1\n"
+    )
 
 
 def test_what_is_only_in_one_file(mhaviz, folder):
@@ -115,12 +118,18 @@ def test_arrays_of_another_tool(mhaviz, folder):
     result = mhaviz("diff", "a.npy", "b.npy")
     assert result.status == 0
     assert "rows that do not sum to 1 are no distribution" in " ".join(result.out.split())
-    assert result.err.startswith("mhaviz: b.npy: not all rows sum to 1")
+    assert result.err.splitlines() == [
+        "mhaviz: b.npy: not all rows sum to 1; farthest from it, row 0 of head 0 in layer 0, self sums to 1.1",
+        "mhaviz: b.npy: head 0 of layer 0, self has no divergence, as row 0 sums to 1.1",
+    ]
     Path("l.txt").write_text("one\ntwo\n")
     mhaviz("heatmap", "one two", *SMALL, "--head", "0", "-q", "-o", "c.json")
-    result = mhaviz("diff", "c.json", "a.npy", "--queries", "l.txt")
+    for pair in (("c.json", "a.npy"), ("a.npy", "c.json")):
+        assert mhaviz("diff", *pair, "--queries", "l.txt").status == 0, "labels are for the array"
+        assert "expected the same tokens" in mhaviz("diff", *pair).err
+    result = mhaviz("diff", "c.json", "c.json", "--queries", "l.txt", "--kind", "self")
     assert result.status == 2
-    assert "c.json brings its own tokens" in result.err
+    assert "c.json brings its own tokens and kinds; leave out --queries, --kind" in result.err
 
 
 BAD = [

@@ -84,12 +84,11 @@ def test_a_layer_of_a_list(tmp_path):
     ("array", "message"),
     [
         (WEIGHTS[0, 0], "got 1 axes: (3)"),
-        (WEIGHTS[None, None], "got 5 axes: (1, 1, 2, 4, 3)"),
-        (WEIGHTS[:, None], "got 4 axes: (2, 1, 4, 3)"),
+        (WEIGHTS[None, None, None], "got 6 axes: (1, 1, 1, 2, 4, 3)"),
+        (np.tile(WEIGHTS, (2, 3, 1, 1, 1)), "got (2, 3, 2, 4, 3); save one sequence of the batch, such as the first"),
         (WEIGHTS[:, :0], "expected at least one weight, got none: (2, 0, 3)"),
-        (np.eye(3, dtype=np.int64), "expected floating-point weights, got "),
-        (np.eye(3, dtype=bool), "expected floating-point weights, got "),
-        (np.eye(3, dtype=np.complex64), "expected floating-point weights, got "),
+        (2 * np.eye(3, dtype=np.int64), "expected floating-point weights, or zeros and ones, got 2 in an array of "),
+        (np.eye(3, dtype=np.complex64), "expected floating-point weights, or zeros and ones, got "),
         (WEIGHTS - 1, "expected a weight that is at least 0, got -"),
         (WEIGHTS * np.float32(np.nan), "expected a weight that is a finite number, got nan in head 0, row 0, column 0"),
         (WEIGHTS.astype(np.float64) * 1e300, "a finite number, got inf"),
@@ -109,7 +108,10 @@ def test_rows_that_do_not_sum_to_1(path):
     array = WEIGHTS.copy()
     array[1, 2] = (0.5, 0.25, 0)
     array[0, 0] = 0
-    (notice,) = read_maps(save(path, array)).notices
+    notice, zeros = read_maps(save(path, array)).notices
+    assert zeros.endswith(
+        "1 row has nothing but zeros, of 8, as if no key were seen: row 0 of head 0 in layer 0, cross"
+    )
     assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of head 1 in layer 0, "
                            "cross sums to 0.75")  # fmt: skip
 
@@ -123,9 +125,11 @@ def test_several_arrays_need_a_name(tmp_path, suffix):
     else:
         tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
         torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
-    assert "holds 2 arrays; choose one with --name: a\x1b[1m, b" in fails(path, error=ArgumentError)
+    assert "holds 2 arrays that could be weights; choose one with --name: a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(
+        path, error=ArgumentError
+    )
     assert "there is no array c in" in fails(path, About("c"), ArgumentError)
-    assert "it has a\x1b[1m, b" in fails(path, About("c"), ArgumentError)
+    assert "it has a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(path, About("c"), ArgumentError)
     assert len(read_maps(path, About("b")).attention.maps[0].heads) == 2
 
 
@@ -158,7 +162,7 @@ def test_nothing_pickled_is_run(tmp_path):
         pickle.dump(Evil(), stream)
     torch.save(Evil(), tmp_path / "y.pt")
     (tmp_path / "z.npy").write_bytes((tmp_path / "x.pt").read_bytes())
-    assert "magic string" in fails(tmp_path / "z.npy")
+    assert "it is no .npy file" in fails(tmp_path / "z.npy")
     for name in ("x.npy", "x.npz", "x.pt", "y.pt"):
         assert "Python objects, which mhaviz never runs" in fails(tmp_path / name), name
 

@@ -75,10 +75,10 @@ def pair(*maps_after):
 
 def test_rows_name_the_place():
     d = pair(AttentionMap(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
-    assert ranking_headings(d) == ("head", "divergence", "of ln 2", "change", "before", "after", "where")
+    assert ranking_headings(d) == ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
     assert ranking_rows(d, 9) == [
-        ("0", "0.6931", "100.0%", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
-        ("1", "0.0000", "0.0%", "0", "0.500", "0.500", "0 q\\x1b → 0 k"),
+        ("0", "0.6931", "100.0%", "0.6931 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
+        ("1", "0.0000", "0.0%", "–", "–", "–", "–", "–"),
     ]
     assert len(ranking_rows(d, 1)) == 1
     assert (more_text(d, 1), more_text(d, 2)) == ("and 1 head more; .json has all", "")
@@ -87,7 +87,7 @@ def test_rows_name_the_place():
 
 def test_small_numbers_do_not_become_nothing():
     d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
-    ((_, divergence, share, change, *_),) = ranking_rows(d, 1)
+    ((_, divergence, share, _, change, *_),) = ranking_rows(d, 1)
     assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
 
 
