@@ -67,8 +67,8 @@ def diff(
     """Show what has changed between two saved attentions of the same tokens: B − A.
 
     A and B are files that mhaviz show draws. Maps of the same sentence, layer and kind are compared; the heads are
-    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. Names, labels and kind
-    are those of arrays; where one file brings its own tokens, they are for the other.
+    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. --name, --queries,
+    --keys and --kind are about arrays: where one file brings its own tokens, they are about the other.
 
     Output: a .png, .svg, .pdf or .json file.
 

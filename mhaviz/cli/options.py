@@ -134,6 +134,7 @@ ArrayNames = Annotated[
     list[str] | None,
     typer.Option(
         "--name",
+        metavar="NAME",
         help="Which array of a file, where several could be weights; given twice: that of A, then that of B.",
         rich_help_panel=_ARRAY,
     ),
@@ -163,7 +164,7 @@ SavedHead = Annotated[str, typer.Option("--head", help="Heads to draw: 0,3-5 or 
 Layer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
 Layers = Annotated[
     list[int] | None,
-    typer.Option("--layer", help="Maps of this layer alone; given twice: that of A with that of B."),
+    typer.Option("--layer", metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
 ]
 Output = Annotated[
     list[Path] | None,

@@ -1,5 +1,6 @@
 """What a library or the operating system raises about a file, as one line that names it."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ def told(path: Path) -> Iterator[None]:
     except (MhavizError, MemoryError):
         raise
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a library has looked for what a broken file says is there
+            raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, str(error))}") from error
         raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
     except NoWeightsError as error:
         raise MhavizError(f"cannot read {path}: {error}") from error

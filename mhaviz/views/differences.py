@@ -167,10 +167,9 @@ def _signed(change: float) -> str:
 
 
 def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, shown: Callable[[str], str]) -> str:
-    """ "12,345 whale", or "12,340 to 12,349" of a cell; where positions are the labels, they stand once."""
+    """ "12,345 whale", or "12,340 to 12,349" of a cell."""
     cell = int(np.searchsorted(edges, position, side="right")) - 1
     last = int(edges[cell + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"
-    token = tokens[position - int(edges[0])]
-    return f"{position:,}" if token == str(position) else position_text(position, token, shown)
+    return position_text(position, tokens[position - int(edges[0])], shown)

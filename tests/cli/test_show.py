@@ -151,6 +151,35 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
     assert "\x1b" not in result.out + result.err
 
 
+def test_rows_that_sum_to_2(mhaviz, folder):
+    np.save("w.npy", np.array([[2, 0], [0.5, 0.48]]))
+    result = mhaviz("show", "w.npy")
+    assert "≥1   rows are queries, columns keys; rows sum to between 0.98 and 2.00" in " ".join(result.out.split("\n"))
+    assert "a row sums to 1" not in result.out
+
+
+def test_layers_of_an_array(mhaviz, folder):
+    np.save("w.npy", np.full((3, 2, 4, 4), 0.25))
+    assert mhaviz("show", "w.npy", "-o", "x.png").out.count("self-attention, layer ") == 3
+    (only,) = json.loads(mhaviz("show", "w.npy", "--layer", "2", "--json").out)["maps"]
+    assert only["layer"] == 2
+    assert "four axes is always taken for layers" in " ".join(mhaviz("show", "--help").out.split())
+
+
+def test_an_input_is_no_output(mhaviz, seed_file):
+    before = Path("a.json").read_bytes()
+    result = mhaviz("show", "a.json", "-o", "link.json")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "mhaviz: link.json is read, and cannot be written at the same time; give another name\n"
+    assert Path("a.json").read_bytes() == before
+
+
+@pytest.fixture
+def seed_file(mhaviz, folder):
+    mhaviz("heatmap", "one two", *SMALL, "-q", "-o", "a.json")
+    Path("link.json").symlink_to("a.json")
+
+
 BAD = [
     (["nothing.json"], 1, "cannot read nothing.json: No such file"),
     (["."], 1, "cannot read .: it is a folder"),

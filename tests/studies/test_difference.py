@@ -179,3 +179,39 @@ def test_lengths_and_cells_that_differ(random_map):
     )
     with pytest.raises(MhavizError, match="there are 2 and 1 along the keys"):
         compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(narrow))
+
+
+def test_the_worst_row():
+    before = one([[[1, 0], [1, 0], [0.5, 0.5]], [[1, 0]] * 3])
+    after = one([[[1, 0], [0, 1], [0, 1]], [[1, 0]] * 3])
+    difference = compare(attention(before), attention(after))
+    (m,) = difference.maps
+    assert (m.worst[0].query, m.worst[0].divergence) == (1, pytest.approx(math.log(2)))
+    assert m.divergence[0] == pytest.approx((math.log(2) + jsd((0.5, 0.5), (0, 1))) / 3)
+    assert (m.worst[1], m.largest[1]) == (None, None), "nothing has changed, in no place"
+    (pooled,) = compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(cells_of([[[1, 0], [0, 1]]]))).maps
+    assert (pooled.worst[0].query, pooled.worst[0].divergence) == (5, pytest.approx(math.log(2)))
+
+
+def test_a_bad_row_is_that_of_its_head_alone():
+    before = one([[[1, 0], [0, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]]])
+    after = one([[[0, 1], [0, 1]], [[1, 0], [0.5, 0.25]], [[1, 0], [0, 1]]])
+    for pair, is_second in (((before, after), True), ((after, before), False)):
+        difference = compare(*map(attention, pair))
+        (m,) = difference.maps
+        np.testing.assert_allclose(m.divergence, [math.log(2) / 2, np.nan, 0])
+        assert (m.flaws[0], m.flaws[2], m.worst[1]) == (None, None, None)
+        assert (m.flaws[1].query, m.flaws[1].sum, m.flaws[1].is_second) == (1, 0.75, is_second)
+        assert [head.head for head in difference.ranking] == [0, 2, 1]
+
+
+def test_heads_can_be_chosen_afterwards(random_map):
+    whole = compare(attention(random_map(4, seed=0)), attention(random_map(4, seed=1)))
+    chosen = whole.select((3, 1))
+    (m,), (of_all,) = chosen.maps, whole.maps
+    assert m.change.heads == (3, 1)
+    np.testing.assert_array_equal(m.change.weights, of_all.change.weights[[3, 1]])
+    np.testing.assert_array_equal(m.divergence, of_all.divergence[[3, 1]])
+    assert (m.worst, m.largest) == (of_all.worst[3::-2], of_all.largest[3::-2])
+    with pytest.raises(MhavizError, match="expected a head from 0 to 3, got 4"):
+        whole.select((4,))

@@ -7,10 +7,12 @@ import pytest
 
 from mhaviz.records import Attention, AttentionMap, Cells, Source
 from mhaviz.studies.difference import compare
+from mhaviz.views.data import document
 from mhaviz.views.differences import (
     cell_text,
     change_scale,
     more_text,
+    ranking_heading,
     ranking_headings,
     ranking_notes,
     ranking_rows,
@@ -140,3 +142,33 @@ def test_what_a_cell_is(random_map):
 def test_the_change_farthest_from_0_stays():
     m = changed(0.1, -0.4, 0.3, -0.2)
     np.testing.assert_allclose(pool_map(m, 1, 2).weights, [[[-0.4, 0.3]]])
+
+
+def test_nothing_differs():
+    m = AttentionMap(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
+    same = compare(*[Attention(Source("s"), (m,))] * 2)
+    assert ranking_heading(same) == "no weight differs"
+    assert ranking_rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
+    assert "change" not in ranking_notes(same).replace("changed", "")
+    assert "worst" not in ranking_notes(same)
+    assert document(same)["differences"][0]["largest"] == [None]
+
+
+def test_positions_are_written_once():
+    d = pair(AttentionMap(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
+    assert ranking_heading(d) == "the heads that changed most"
+    assert ranking_rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
+
+
+def test_rows_of_zeros_are_told():
+    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
+    assert "1 row that is zeros in both is left out of the mean" in ranking_notes(d)
+    assert ranking_rows(d, 1)[0][1] == "0.6931"
+    assert document(d)["differences"][0]["zero_rows"] == [1]
+
+
+def test_the_worst_row_in_json():
+    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
+    data = document(d)
+    assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
+    assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))

@@ -17,6 +17,7 @@ from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import pool_strongest
+from mhaviz.views.positions import are_positions
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -179,6 +180,8 @@ class HeatGrid:
             text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
             yield from wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
         for name, tokens, start in () if self.numbered else self._legends(layout):
+            if are_positions(tokens, start):
+                continue
             suffixes = position_suffixes(tokens, ascii_only, start)
             labels = zip(token_labels(tokens, 24, ascii_only, start), suffixes, strict=True)
             entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, start)]
