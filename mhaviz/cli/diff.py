@@ -91,7 +91,8 @@ def diff(
     for saved in files:
         delivery.tell(saved.notices)
     first, second = _of_layers([_named(*one) for one in zip(files, paths, strict=True)], layers)
-    heads = (find_heads(first, head), find_heads(second, head))[1]
+    find_heads(first, head)  # for its error
+    heads = find_heads(second, head)
     if heads is not None:
         first, second = _with_common_heads(first, second)
     whole = compare(first, second)

@@ -95,11 +95,14 @@ def scale_group(attention_map: AttentionMap) -> str:
     return attention_map.edges.reduction if attention_map.is_pooled else "weights"
 
 
-def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
-    """Whether values lie below the scale, and above it, by more than their rounding."""
+def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
+    """Whether values lie below the scale, and above it, by more than their rounding.
+
+    ``with_below``: whether it matters that some lie below; not where only the strongest of several are drawn.
+    """
     least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
     ends = [(bool((p.values < least).any()), bool((p.values > most).any())) for p in panels]
-    return any(below for below, _ in ends), any(above for _, above in ends)
+    return with_below and any(below for below, _ in ends), any(above for _, above in ends)
 
 
 def scaling_panels(

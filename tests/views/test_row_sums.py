@@ -6,6 +6,7 @@ import pytest
 from mhaviz.records import Attention, AttentionMap, Source
 from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.look import Look
 from mhaviz.views.row_sums import sums_text
 from mhaviz.views.terminal.heatmap import HeatmapView
 
@@ -32,6 +33,15 @@ def rows(*sums):
 def test_what_rows_sum_to(sums, text):
     assert sums_text([rows(*sums)]) == text
     assert reading_text(Attention(Source("s"), (rows(*sums),))).endswith(f"; {text}")
+
+
+def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
+    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 300, 75))
+    tokens = tuple(map(str, range(300)))
+    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights),))
+    look = Look(log=True, vmax=None, dpi=40)
+    assert "≤" not in show(HeatmapView(attention, look), 80)
+    assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
 
 
 def test_weights_above_the_scale(show):

@@ -58,7 +58,8 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         panels = [replace(panel, title=title) for panel, title in zip(panels, block.stack.titles, strict=True)]
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         name = "weight, log" if scale.log else "weight"
-        x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, values_beyond(panels, scale))
+        beyond = values_beyond(panels, scale, with_below=m.cells is not None)
+        x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
                 draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, top, block.table.width)

@@ -36,7 +36,7 @@ class HeatmapView:
                 yield token_grid(attention_map, scale)
                 yield Segment.line()
             panels = (panel for m in self.attention.maps for panel in head_panels(m, scale))
-            yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale))
+            yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale, with_below=False))
         yield footnote(self.attention.source.footnote, ascii_only)
 
     @property
@@ -55,7 +55,7 @@ class HeatmapView:
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._several_layers)
             yield grid.coloured(scale)
             drawn = grid.drawn
-            beyond = values_beyond(head_panels(drawn, scale), scale)
+            beyond = values_beyond(head_panels(drawn, scale), scale, with_below=drawn.cells is not None)
             yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
