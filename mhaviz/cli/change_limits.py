@@ -1,6 +1,7 @@
 """How much may have changed: mhaviz diff as a test that a machine runs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,29 +10,31 @@ from mhaviz.errors import MhavizError
 if TYPE_CHECKING:
     from mhaviz.records import Difference, HeadDifference
 
+Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
+"""Both files, each with the layer that was asked for."""
+
 _MOST_FLAWS = 3  # that are told one by one
 _UNKNOWN = "cannot tell whether too much has changed"
 
 
-def flaw_notices(difference: "Difference", paths: tuple[Path, Path]) -> Iterator[str]:
+def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
     """Which heads have no divergence, and why."""
     flawed = [head for head in difference.ranking if head.flaw]
     for head in flawed[:_MOST_FLAWS]:
-        yield _flaw_text(head, paths)
+        yield _flaw_text(head, sides)
     if len(flawed) > _MOST_FLAWS:
         yield f"{len(flawed) - _MOST_FLAWS:,} more heads have no divergence, as some of their rows do not sum to 1"
 
 
-def _flaw_text(head: "HeadDifference", paths: tuple[Path, Path]) -> str:
+def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
     flaw = head.flaw
     assert flaw is not None
-    return (
-        f"{paths[flaw.is_second]}: head {head.head} of {head.map.name} has no divergence, as row {flaw.query} sums to "
-        f"{flaw.sum:.4g}"
-    )
+    path, layer = sides[flaw.is_second]
+    m = head.map if layer is None else replace(head.map, layer=layer)
+    return f"{path}: head {head.head} of {m.name} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
 
 
-def require_at_most(mean: float | None, row: float | None, difference: "Difference", paths: tuple[Path, Path]) -> None:
+def require_at_most(mean: float | None, row: float | None, difference: "Difference", sides: Sides) -> None:
     """Raise MhavizError if a head's divergence, or a row's, is larger, or if there is none that could be."""
     known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
     flawed = [head for head in difference.ranking if head.flaw]
@@ -55,7 +58,7 @@ def require_at_most(mean: float | None, row: float | None, difference: "Differen
             f"of head {worst.head} of {worst.map.name}{others}"
         )
     if flawed:
-        raise MhavizError(f"{_UNKNOWN}: {_flaw_text(flawed[0], paths)}; expected rows that sum to 1")
+        raise MhavizError(f"{_UNKNOWN}: {_flaw_text(flawed[0], sides)}; expected rows that sum to 1")
 
 
 def _above(number: float, limit: float) -> str:

@@ -85,6 +85,7 @@ def diff(
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     paths, layers = (before, after), _of_each("--layer", layer)
+    sides = (before, layers[0]), (after, layers[1])
     abouts = [about_arrays(one, queries, keys, kind) for one in _of_each("--name", name)]
     files = [read_maps(path, about) for path, about in zip(paths, abouts, strict=True)]
     require_use(abouts[0], dict(zip(paths, files, strict=True)))
@@ -102,7 +103,7 @@ def diff(
         for path, names in ((before, difference.only_before), (after, difference.only_after))
         if names
     )
-    delivery.tell(flaw_notices(whole, paths))
+    delivery.tell(flaw_notices(whole, sides))
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.difference import difference_figure
@@ -116,7 +117,7 @@ def diff(
 
     delivery.deliver(difference, draw, view)
     if fail_above is not None or fail_above_row is not None:
-        require_at_most(fail_above, fail_above_row, whole, paths)
+        require_at_most(fail_above, fail_above_row, whole, sides)
 
 
 def _of_each(option: str, given: Sequence[_T] | None) -> tuple[_T | None, _T | None]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_MAGIC = b"\x93NUMPY"  # what a .npy file begins with
+_MOST_HEADER = 2**17  # bytes; a header has at most 64 KiB
+
+
 @dataclass(frozen=True)
 class Array:
     """An array in a file, as it is known before its numbers are read.
@@ -51,7 +55,7 @@ def arrays_in(path: Path) -> Held:
 
 def _npy(path: Path) -> Array:
     with path.open("rb") as stream:
-        shape, dtype = _npy_header(stream)
+        shape, dtype = _npy_header(stream.read(_MOST_HEADER))
     return Array(shape, str(dtype), _numbers(dtype), lambda: _float32(np.lib.format.open_memmap(path, mode="r")))
 
 
@@ -61,7 +65,10 @@ def _npz(path: Path) -> Mapping[str, Array]:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as stream:
-                shape, dtype = _npy_header(stream)
+                start = stream.read(_MOST_HEADER)
+            if not start.startswith(_MAGIC):
+                continue  # it is no array
+            shape, dtype = _npy_header(start)
             if int(np.prod(shape, dtype=np.float64)) * dtype.itemsize > member.file_size:
                 raise NoWeightsError(f"{name} is cut off")
             arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name))
@@ -73,8 +80,8 @@ def _read_npz(path: Path, name: str) -> NDArray[np.float32]:
         return _float32(arrays[name])
 
 
-def _npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    start = io.BytesIO(stream.read(2**17))  # a header has at most 64 KiB
+def _npy_header(content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    start = io.BytesIO(content)
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(start)

@@ -213,6 +213,10 @@ def test_a_name_and_a_layer_for_each_file(mhaviz, folder):
         assert only["change"] == [(second - first).tolist()]
     assert json.loads(named.out)["source"]["footnote"] == "A: x.npz, first; B: x.npz, second"
     assert json.loads(layers.out)["source"]["footnote"] == "A: layers.npy, layer 0; B: layers.npy, layer 1"
+    np.save("bad.npy", np.stack([first, second, 3 * first])[:, None])
+    assert "bad.npy: head 0 of layer 2, self has no divergence, as row 0 sums to 3\n" in (
+        mhaviz("diff", "bad.npy", "bad.npy", "--layer", "2", "--layer", "1").err
+    )
     same = mhaviz("diff", "x.npz", "x.npz", "--name", "first", "--json")
     assert not np.any(json.loads(same.out)["differences"][0]["change"])
     result = mhaviz("diff", "x.npz", "x.npz", *["--name", "first"] * 3)

@@ -295,6 +295,14 @@ def test_what_cannot_be_weights_is_passed_over(tmp_path, suffix):
     assert read_maps(path, About("mask")).attention.maps[0].weights.all()
 
 
+def test_what_is_no_array_at_all_is_passed_over(tmp_path):
+    np.savez(tmp_path / "x.npz", w=WEIGHTS)
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+        archive.writestr("readme.txt", "hello")
+        archive.writestr("empty", "")
+    np.testing.assert_array_equal(read_maps(tmp_path / "x.npz").attention.maps[0].weights, WEIGHTS)
+
+
 def test_nothing_that_could_be_weights(tmp_path):
     np.savez(tmp_path / "x.npz", ids=np.arange(10), names=np.array(["a"]))
     assert "none of its arrays could be weights; it has ids (10), names (1)" in fails(tmp_path / "x.npz")
