@@ -1,13 +1,17 @@
 import io
+import os
 import sys
 from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores get in one another's way
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from rich.console import Console
 
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import STATISTICS, Attention, AttentionMap, Average, HeadAverages, HeadStatistics, Source
 
 settings.register_profile(
     "mhaviz", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -100,3 +104,48 @@ def random_attention(random_map):
         return Attention(Source("made by a test", {"kind": "test"}), (random_map(*arguments, **options),))
 
     return make
+
+
+@pytest.fixture
+def random_heads():
+    """What heads look at, drawn at random, with NaN for what has no meaning; 10 sentences of 50 tokens together."""
+
+    def make(n_layers=2, n_heads=3, kinds=("self",), seed=0, sentences=10, **more):
+        random = np.random.default_rng(seed)
+
+        def average(kind, name):
+            shape = (n_layers, n_heads)
+            if (kind == "cross" and name not in ("entropy", "first", "separators")) or (kind, name) == (
+                "masked",
+                "next",
+            ):
+                return Average(np.full(shape, np.nan), np.full(shape, np.nan), 0, 0)
+            mean = random.uniform(size=shape) * {"entropy": 3, "distance": 12}.get(name, 1)
+            spread = random.uniform(size=shape) / 5 if sentences > 1 else np.full(shape, np.nan)
+            return Average(mean, spread, sentences, 5 * sentences)
+
+        return HeadStatistics(
+            Source("made by a test", {"kind": "test"}),
+            tuple(
+                HeadAverages(
+                    kind,
+                    tuple(range(n_layers)),
+                    sentences,
+                    5 * sentences,
+                    **{name: average(kind, name) for name in STATISTICS},
+                )
+                for kind in kinds
+            ),
+            **more,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    """The folder of a family's small model with random weights, made once."""
+    from families import save
+
+    root = tmp_path_factory.mktemp("models")
+    return lambda name: save(name, root)

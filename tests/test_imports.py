@@ -28,6 +28,8 @@ def loaded_after(code):
         ("from mhaviz.cli import main; main(['--help'])", {"torch", "matplotlib", "numpy"}),
         ("from mhaviz.cli import main; main(['--version'])", {"torch", "matplotlib", "numpy"}),
         ("from mhaviz.cli import main; main(['heatmap', '--help'])", {"torch", "matplotlib", "numpy"}),
+        ("from mhaviz.cli import main; main(['heads', '--help'])", {"torch", "matplotlib", "numpy"}),
+        ("import mhaviz.views.terminal.head_statistics, mhaviz.views.figure.head_statistics", {"torch"}),
         ("from mhaviz.cli import main; main(['explain', 'a b'])", {"torch", "matplotlib"}),
         ("import mhaviz.views.terminal.projections, mhaviz.views.figure.projections", {"torch"}),
         ("import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation", {"torch"}),

@@ -18,6 +18,7 @@ from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.complexity import complexity
 from mhaviz.cli.diff import diff
 from mhaviz.cli.explain import explain
+from mhaviz.cli.heads import heads
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.show import show
@@ -42,6 +43,7 @@ for command in (
     heatmap,
     trace_shapes,
     explain,
+    heads,
     compare_scaling,
     compare_projections,
     compare_implementations,

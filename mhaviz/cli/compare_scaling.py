@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -25,6 +26,15 @@ def compare_scaling(
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -45,14 +55,14 @@ def compare_scaling(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
+    texts = read_sentences(sentence, file, any_text=model is not None)
     require_one("compare-scaling", texts)
     require_words("--target", target)
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
     if sweep:
         _check_sweep(context)
-    elif checkpoint:
+    elif checkpoint or model or (weights and input is None):
         require_some(texts)
 
     from mhaviz.layer.tokens import tokenize
@@ -77,9 +87,12 @@ def compare_scaling(
         delivery.deliver(swept, draw_sweep, view_sweep)
         return
 
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
-    (comparison,) = scaling.compare_scaling(layer.head_inputs([text], target, len(chosen)), chosen)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
+    if input is not None:
+        require_one_input("compare-scaling", source)
+    studied = [text] if input is None else texts
+    (comparison,) = scaling.compare_scaling(source.head_inputs(studied, target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure
@@ -94,9 +107,15 @@ def compare_scaling(
     delivery.deliver(comparison, draw, view)
 
 
+_UNHEEDED = (
+    *("target", "head", "checkpoint", "kind", "model", "revision", "dtype", "layer", "generate"),
+    *("weights", "prefix", "input", "input_name", "d_model", "heads", "device", "mask"),
+)
+
+
 def _check_sweep(context: typer.Context) -> None:
     """Raise ArgumentError for options that a sweep would not heed: it goes through d_key with one head of its own."""
-    unheeded = options.given(context, ("target", "head", "checkpoint", "kind", "d_model", "heads", "device", "mask"))
+    unheeded = options.given(context, _UNHEEDED)
     if unheeded:
         raise ArgumentError(
             f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"

@@ -28,7 +28,7 @@ def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     head: options.SavedHead = "all",
-    layer: options.Layers = None,
+    layer: options.SavedLayers = None,
     fail_above: Annotated[
         float | None,
         typer.Option(

@@ -7,6 +7,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.cli.token_choice import choose_token
 from mhaviz.errors import ArgumentError
@@ -34,6 +35,15 @@ def explain(
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -55,23 +65,26 @@ def explain(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
-    require_some(texts)
+    texts = read_sentences(sentence, file, any_text=model is not None)
+    if input is None:
+        require_some(texts)
     require_one("explain", texts)
     require_words("--target", target)
 
-    if checkpoint is None:  # the tokens are known before anything heavy is loaded, and so is a mistake
+    if not (checkpoint or model or input):  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
 
     look = options.choose_look(dpi=dpi)
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
-    inputs = layer.head_inputs(texts, target, 1)
+    if input is not None:
+        require_one_input("explain", source)
+    inputs = source.head_inputs(texts, target, 1)
     (studied,) = inputs.inputs
     position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))
     explained = explanation.explain(inputs, position, chosen[0])

@@ -7,13 +7,16 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
+from mhaviz.cli.model_checks import rolled_out, verification_text, verified
+from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
     lines_notice,
     quotes_notice,
     read_sentences,
     require_at_most,
+    require_length,
     require_some,
     require_words,
 )
@@ -33,6 +36,18 @@ def heatmap(
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "all",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.Layers = None,
+    hide_special: options.HideSpecial = False,
+    generate: options.Generate = 0,
+    verify: options.Verify = False,
+    rollout: options.Rollout = False,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -58,8 +73,14 @@ def heatmap(
 
     Each row of a map is a query, each column a key, each cell the weight that the query gives to the key.
 
+    With --model: every layer of a checkpoint of transformers, a row of heads a layer, as it is: whatever attention
+    kernel it runs, whatever rules it has for its scores. A decoder's map may go on with what it writes (--generate); a
+    rollout follows the tokens through the layers.
+
     With --checkpoint: all attentions of a trained model. A translator writes the target itself, unless --target gives
     it; each row of its source-target attention is labelled with the word that is being produced.
+
+    With --weights: the attention of a file, on random embeddings of the sentence, or on --input.
 
     Maps of more than --size tokens are computed block by block, exactly, and pooled. Then, and in windows, the colours
     are those of the weights that there are, unless --vmax or --scale says otherwise.
@@ -71,23 +92,38 @@ def heatmap(
     long = LongInputs(
         pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
     )
-    texts = read_sentences(sentences, file, whole)
-    require_some(texts)
-    require_words("--target", target)
-    longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
+    texts = read_sentences(sentences, file, whole, any_text=model is not None)
+    if input is None:
+        require_some(texts)
+    if model is None:
+        require_words("--target", target)
+        longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
     look = options.choose_look(
         cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
     )
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
-    pooling = long.plan(longest, len(texts), len(chosen))
-    if pooling is None:
-        attention = layer.attend(texts, target).select(chosen)
+    source = choose_layer(context)
+    delivery.tell(pretrained_notices(source))
+    chosen = options.parse_heads(head, source.n_heads)
+    n_sentences = len(texts)
+    if model is not None:
+        longest = source.longest(texts, target)
+        require_length(longest, max_tokens)
+    elif input is not None:
+        n_sentences, longest = sizes_of_input(source, max_tokens)
+    pooling = long.plan(longest, n_sentences * source.attentions, len(chosen))
+    if rollout:
+        attention = rolled_out(context, source, texts, target)
+    elif pooling is None:
+        attention = source.attend(texts, target).select(chosen)
     else:
-        attention = long.map(layer, texts, target, chosen, pooling)
+        attention = long.map(source, texts, target, chosen, pooling)
         if any(m.cells is not None for m in attention.maps) and not options.given(context, ["vmax"]):
             look = replace(look, vmax=None)
+
+    if verify:
+        attention = verified(attention, source, texts, target, chosen)
+        delivery.tell([verification_text(attention)])
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

@@ -1,38 +1,111 @@
-"""Which layer is looked at: one with random weights, or one of a model that has learnt something."""
+"""Which layer is looked at: one with random weights, or one of a model or a file."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
 
 from mhaviz.cli import options
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
+from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.sources.attention_source import AttentionSource
+    from mhaviz.sources.corpus_source import CorpusSource
+    from mhaviz.sources.pretrained.model import PretrainedModel
+
+_OF_PRETRAINED = ("revision", "dtype", "layer", "hide_special", "generate", "verify", "rollout")
+_OF_ALL_LAYERS = ("heatmap", "heads")
 
 
 def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: int | None = None) -> "AttentionSource":
     """The layer that the command's options ask for; ``d_model``, ``n_heads``: in place of those that it has by default.
 
     Raises:
-        ArgumentError: sizes that cannot be, options that a checkpoint has settled, a kind without a checkpoint.
-        MhavizError: a checkpoint that cannot be read, a device that is not there.
+        ArgumentError: sizes that cannot be, options that a model has settled or that go with another.
+        MhavizError: a checkpoint or weights that cannot be read, a device that is not there.
     """
     asked = context.params
+    several = options.given(context, ("model", "weights", "checkpoint"))
+    if len(several) > 1:
+        raise ArgumentError(f"{' and '.join(several)} are models of their own; keep one of them")
+    if asked["weights"] is None:
+        require_weights(context)
+    if asked["model"] is not None:
+        return choose_pretrained(context)
+    unheeded = options.given(context, [name for name in _OF_PRETRAINED if name in asked])
+    if unheeded:
+        raise ArgumentError(f"{', '.join(unheeded)} goes with a model of transformers; add --model")
+    if asked["weights"] is not None:
+        return choose_saved_layer(context)
     if asked["checkpoint"] is None:
         if asked["kind"] is not None:
-            raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint")
+            raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint or --model")
         from mhaviz.sources.random_layer import RandomLayer
 
         is_causal = asked["mask"] is options.Mask.causal
         sizes = d_model or asked["d_model"], n_heads or asked["heads"]
         return RandomLayer(*sizes, asked["seed"], asked["device"], is_causal)
 
-    settled = options.given(context, ("d_model", "heads", "seed", "mask"))
-    if settled:
-        raise ArgumentError(f"--checkpoint brings its own sizes, weights and masks; leave out {', '.join(settled)}")
+    _refuse_settled(context, "--checkpoint")
     from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 
     kind = asked["kind"].value if asked["kind"] else None
     return TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)
+
+
+def choose_pretrained(context: typer.Context) -> "PretrainedModel":
+    """The checkpoint of transformers that ``--model`` names.
+
+    Where the command looks into one attention, that is in the first layer, and of an encoder–decoder the last kind.
+
+    Raises:
+        ArgumentError: options that the model has settled, layers or a kind that it does not have.
+        MhavizError: transformers is not installed, or the model cannot be read.
+    """
+    asked = context.params
+    _refuse_settled(context, "--model")
+    if find_spec("transformers") is None:
+        raise MhavizError('--model needs transformers; install it with pip install "mhaviz[hf]"')
+    from mhaviz.devices import resolve_device
+
+    device = resolve_device(asked["device"])
+    generate = asked.get("generate", 0)
+    from mhaviz.sources.pretrained.loading import load_pretrained
+    from mhaviz.sources.pretrained.model import PretrainedModel
+    from mhaviz.sources.pretrained.slots import find_slots
+
+    loaded = load_pretrained(asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0)
+    loaded, slots = find_slots(loaded)
+    there = sorted({slot.layer for slot in slots})
+    kinds = list(dict.fromkeys(slot.kind for slot in slots))
+    looks_into_one = context.command.name not in _OF_ALL_LAYERS
+    layer = asked["layer"] if asked["layer"] is not None else str(there[0]) if looks_into_one else "all"
+    kind = asked["kind"].value if asked["kind"] else kinds[-1] if looks_into_one else None
+    layers = options.parse_layers(layer, there)
+    return PretrainedModel(loaded, slots, layers, kind, asked.get("hide_special", False), generate)
+
+
+def choose_corpus_source(context: typer.Context) -> "CorpusSource":
+    """The model that is to read many sentences. Raises as ``choose_pretrained`` does, and ArgumentError for none."""
+    if context.params["model"] is None:
+        raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
+    return choose_pretrained(context)
+
+
+def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:
+    """What the user should know of how a model is looked at."""
+    loaded = getattr(layer, "loaded", None)
+    if loaded is None or loaded.captured:
+        return []
+    return [
+        f"a {loaded.config.model_type} does not show what its attention computes with: it runs eagerly, and the "
+        f"weights of all its layers are in memory at once"
+    ]
+
+
+def _refuse_settled(context: typer.Context, option: str) -> None:
+    settled = options.given(context, [name for name in ("d_model", "heads", "seed", "mask") if name in context.params])
+    if settled:
+        raise ArgumentError(f"{option} brings its own sizes, weights and masks; leave out {', '.join(settled)}")

@@ -1,7 +1,7 @@
 """The options that commands share."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mhaviz.studies.pooled_maps import OpenWindow
     from mhaviz.views.look import Look
 
-_LAYER, _TRAINED, _LONG = "The layer", "A trained model", "Long inputs"
+_LAYER, _TRAINED, _PRETRAINED, _SAVED = "The layer", "A trained model", "A model of transformers", "Saved weights"
+_LONG = "Long inputs"
 _ARRAY, _OUTPUT, _LOOK = "Arrays of other tools", "Output", "Looks"
 
 
@@ -63,7 +64,7 @@ Target = Annotated[
 ]
 DModel = Annotated[int, typer.Option("--d-model", help="Features of each token.", rich_help_panel=_LAYER)]
 Heads = Annotated[int, typer.Option("--heads", help="Heads; they must divide d_model.", rich_help_panel=_LAYER)]
-Seed = Annotated[int, typer.Option(help="Seed of the random weights.", rich_help_panel=_LAYER)]
+Seed = Annotated[int, typer.Option(help="Seed of random weights and embeddings.", rich_help_panel=_LAYER)]
 Device = Annotated[
     str, typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the layer runs.", rich_help_panel=_LAYER)
 ]
@@ -80,6 +81,100 @@ Checkpoint = Annotated[
 KindOption = Annotated[
     AttentionKind | None,
     typer.Option("--kind", help="Which of a trained model's attentions.", rich_help_panel=_TRAINED),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FOLDER|ID",
+        help="A checkpoint of Hugging Face's transformers, in place of random weights: a folder, or a hub id, which is "
+        "looked for in the local cache first.",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+Revision = Annotated[str | None, typer.Option(help="A branch, tag or commit of a hub id.", rich_help_panel=_PRETRAINED)]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|float32|bfloat16|float16",
+        help="Numbers that the model computes with; auto: those of the checkpoint.",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+Layers = Annotated[
+    str | None,
+    typer.Option("--layer", help="Layers to draw: 0,3-5 or all. \\[default: all]", rich_help_panel=_PRETRAINED),
+]
+OneLayer = Annotated[
+    str | None,
+    typer.Option("--layer", help="The layer that is looked into. \\[default: 0]", rich_help_panel=_PRETRAINED),
+]
+HideSpecial = Annotated[
+    bool,
+    typer.Option(
+        "--hide-special",
+        help="Leave out tokens that are not of the text, such as [CLS]; weights are then shares of the others.",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+Generate = Annotated[
+    int,
+    typer.Option(
+        "--generate",
+        metavar="N",
+        help="Let a decoder go on writing, greedily, for so many tokens, and draw prompt and continuation as one.",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Recompute each layer's output from the weights drawn, and say how far it is from the model's own.",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+Rollout = Annotated[
+    bool,
+    typer.Option(
+        "--rollout",
+        help="Draw what the weights of all layers up to each come to, residual connections included (Abnar and "
+        "Zuidema 2020).",
+        rich_help_panel=_PRETRAINED,
+    ),
+]
+WeightsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE",
+        help="A .safetensors or torch.save file with the parameters of a torch.nn.MultiheadAttention or of mhaviz's "
+        "layer, in place of random weights; --heads says how many heads it has.",
+        rich_help_panel=_SAVED,
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        metavar="NAME",
+        help="Which attention of a model's, such as encoder.layers.0.self_attn.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="What goes into the attention, (length, d_model) or (batch_size, length, d_model), in place of random "
+        "embeddings with positions; SENTENCE then labels it. Tensors query and key: source-target attention.",
+        rich_help_panel=_SAVED,
+    ),
+]
+InputName = Annotated[
+    str | None,
+    typer.Option("--input-name", help="Which tensor of --input, if it holds several.", rich_help_panel=_SAVED),
 ]
 Whole = Annotated[
     bool,
@@ -161,8 +256,8 @@ ArrayKind = Annotated[
     ),
 ]
 SavedHead = Annotated[str, typer.Option("--head", help="Heads to draw: 0,3-5 or all.")]
-Layer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
-Layers = Annotated[
+SavedLayer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
+SavedLayers = Annotated[
     list[int] | None,
     typer.Option("--layer", metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
 ]
@@ -250,21 +345,39 @@ def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
     Raises:
         ArgumentError: it cannot be read, or there is no such head.
     """
+    return _parse_numbers("head", text, range(n_heads), "the layer")
+
+
+def parse_layers(text: str, layers: Sequence[int]) -> tuple[int, ...]:
+    """The same of the layers of a model, which need not all have an attention."""
+    return _parse_numbers("layer", text, layers, "the model")
+
+
+def _parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tuple[int, ...]:
     if text.strip().lower() == "all":
-        return tuple(range(n_heads))
-    heads: list[int] = []
+        return tuple(there)
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(first) > 9 or len(last) > 9:
-            raise ArgumentError(f"--head: expected heads such as 0, 3-5 or all, got {text!r}")
+            raise ArgumentError(f"--{what}: expected {what}s such as 0, 3-5 or all, got {text!r}")
         low, high = int(first), int(last or first)
         if low > high:
-            raise ArgumentError(f"--head: expected a range that goes up, got {part.strip()!r}")
-        if high >= n_heads:
-            heads_there = "head 0 only" if n_heads == 1 else f"heads 0 to {n_heads - 1}"
-            raise ArgumentError(f"--head: there is no head {high}; the layer has {heads_there}")
-        heads += range(low, high + 1)
-    return tuple(dict.fromkeys(heads))
+            raise ArgumentError(f"--{what}: expected a range that goes up, got {part.strip()!r}")
+        missing = next((number for number in (high, *range(low, min(high, max(there)))) if number not in there), None)
+        if missing is not None:
+            raise ArgumentError(f"--{what}: there is no {what} {missing}; {owner} has {_listed(what, there)}")
+        numbers += range(low, high + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _listed(what: str, there: Sequence[int]) -> str:
+    """ "heads 0 to 7", "head 0 only", "layers 1, 3 and 5"."""
+    if len(there) == 1:
+        return f"{what} {there[0]} only"
+    if list(there) == list(range(there[0], there[-1] + 1)):
+        return f"{what}s {there[0]} to {there[-1]}"
+    return f"{what}s {', '.join(map(str, there[:-1]))} and {there[-1]}"
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
+from mhaviz.cli.saved_weights import require_one_input
 from mhaviz.cli.sentences import read_sentences, require_one, require_some, require_words
 from mhaviz.errors import ArgumentError
 
@@ -25,6 +26,15 @@ def report(
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: options.DModel = 512,
     heads: options.Heads = 8,
     seed: options.Seed = 0,
@@ -45,8 +55,9 @@ def report(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentence, file)
-    require_some(texts)
+    texts = read_sentences(sentence, file, any_text=model is not None)
+    if input is None:
+        require_some(texts)
     require_one("report", texts)
     require_words("--target", target)
 
@@ -54,14 +65,16 @@ def report(
     from mhaviz.studies.scaling import compare_scaling
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
-    layer = choose_layer(context)
-    chosen = options.parse_heads(head, layer.n_heads)
+    source = choose_layer(context)
+    chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
-    (comparison,) = compare_scaling(layer.head_inputs(texts, target, 1), chosen)
-    attention = layer.attend(texts, target)
+    if input is not None:
+        require_one_input("report", source)
+    (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
+    attention = source.attend(texts, target)
     studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
-    page = Report(studied, layer.trace(texts, target), comparison)
+    page = Report(studied, source.trace(texts, target), comparison)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.report import report_figure

@@ -11,8 +11,12 @@ from mhaviz.views.labels import cut, visible
 _MANY = 20  # sentences; few people want a picture of each
 
 
-def read_sentences(arguments: Sequence[str] | None, file: Path | None, whole: bool = False) -> list[str]:
+def read_sentences(
+    arguments: Sequence[str] | None, file: Path | None, whole: bool = False, any_text: bool = False
+) -> list[str]:
     """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
+
+    ``any_text``: they need not have words, for a model that makes tokens of anything.
 
     Raises:
         ArgumentError: an argument without words, or ``whole`` without a file or standard input.
@@ -25,8 +29,8 @@ def read_sentences(arguments: Sequence[str] | None, file: Path | None, whole: bo
         if argument == "-":
             if sys.stdin is None:
                 raise MhavizError("cannot read standard input: it is closed")
-            sentences += _sentences(sys.stdin.buffer.read(), "standard input", whole)
-        elif not tokenize(argument):
+            sentences += _sentences(sys.stdin.buffer.read(), "standard input", whole, any_text)
+        elif not (argument.strip() if any_text else tokenize(argument)):
             raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
         else:
             sentences.append(argument)
@@ -35,7 +39,7 @@ def read_sentences(arguments: Sequence[str] | None, file: Path | None, whole: bo
             content = file.read_bytes()
         except OSError as error:
             raise MhavizError(f"cannot read {visible(str(file))}: {error.strerror or error}") from error
-        sentences += _sentences(content, visible(str(file)), whole)
+        sentences += _sentences(content, visible(str(file)), whole, any_text)
     return sentences
 
 
@@ -78,25 +82,30 @@ def require_words(option: str, sentence: str | None) -> None:
 
 def require_at_most(max_tokens: int, texts: Iterable[str]) -> int:
     """The tokens of the longest text. Raises ArgumentError if they are more than ``max_tokens``."""
-    if max_tokens < 1:
-        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
+    require_length(0, max_tokens)
     longest = 0
     for text in texts:
         beginning = text[: 64 * max_tokens]  # of a text that is far too long, all need not be read
         length = len(tokenize(beginning))
         if length <= max_tokens and len(beginning) < len(text):
             beginning, length = text, len(tokenize(text))
-        if length > max_tokens:
-            got = f"{length:,}" if beginning is text else "more"
-            raise ArgumentError(
-                f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or "
-                f"raise the limit"
-            )
+        require_length(length, max_tokens, whole=beginning is text)
         longest = max(longest, length)
     return longest
 
 
-def _sentences(content: bytes, name: str, whole: bool) -> list[str]:
+def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
+    """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
+    if max_tokens < 1:
+        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
+    if length > max_tokens:
+        got = f"{length:,}" if whole else "more"
+        raise ArgumentError(
+            f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
+        )
+
+
+def _sentences(content: bytes, name: str, whole: bool, any_text: bool) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,14 +117,14 @@ def _sentences(content: bytes, name: str, whole: bool) -> list[str]:
     if whole:
         if not text.strip():
             raise MhavizError(f"{name} is empty: expected text")
-        if not any(tokenize(part) for part in text.split()):
+        if not any_text and not any(tokenize(part) for part in text.split()):
             raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
         return [text]
     numbered = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not numbered:
         raise MhavizError(f"{name} is empty: expected sentences, one a line")
     for number, line in numbered:
-        if not tokenize(line):
+        if not any_text and not tokenize(line):
             raise MhavizError(f"{name}, line {number}: expected at least one word, got {_quoted(line)}")
     return [line for _, line in numbered]
 

@@ -22,7 +22,7 @@ def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     head: options.SavedHead = "all",
-    layer: options.Layer = None,
+    layer: options.SavedLayer = None,
     name: options.ArrayName = None,
     queries: options.QueryLabels = None,
     keys: options.KeyLabels = None,

@@ -31,6 +31,15 @@ def trace_shapes(
     ] = None,
     checkpoint: options.Checkpoint = None,
     kind: options.KindOption = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = "auto",
+    layer: options.OneLayer = None,
+    generate: options.Generate = 0,
+    weights: options.WeightsFile = None,
+    prefix: options.Prefix = None,
+    input: options.InputFile = None,
+    input_name: options.InputName = None,
     d_model: Annotated[
         int | None,
         typer.Option("--d-model", help="Features of each token.  \\[default: 512; worked example: 8]"),
@@ -56,19 +65,20 @@ def trace_shapes(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery = Delivery(output or (), quiet, json)
-    texts = read_sentences(sentences, file)
+    texts = read_sentences(sentences, file, any_text=model is not None)
     require_words("--target", target)
     element = _parse_element(follow)
     bare_sizes = batch_size is not None or seq_length is not None
-    if bare_sizes and (texts or target or values or checkpoint):
+    if bare_sizes and (texts or target or values or checkpoint or model or weights):
         raise ArgumentError(
-            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --checkpoint"
+            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values, --checkpoint, "
+            "--model and --weights"
         )
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
-    if target and not texts:
+    if target and not texts and input is None:
         raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
-    if checkpoint:
+    if checkpoint or model or (weights and input is None):
         require_some(texts)
     worked_example = not texts and not bare_sizes
 
@@ -76,14 +86,14 @@ def trace_shapes(
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = options.choose_look(dpi=dpi)
-    layer = choose_layer(
+    source = choose_layer(
         context, usual_d_model if d_model is None else d_model, usual_heads if heads is None else heads
     )
     trace: ShapeTrace
-    if seq_length is not None and isinstance(layer, RandomLayer):
-        trace = layer.trace_sizes(1 if batch_size is None else batch_size, seq_length)
+    if seq_length is not None and isinstance(source, RandomLayer):
+        trace = source.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = layer.trace(texts or WORKED_EXAMPLE, target, values)
+        trace = source.trace(texts if input is not None else texts or WORKED_EXAMPLE, target, values)
 
     from mhaviz.studies.following import follow_element
     from mhaviz.views.data import document

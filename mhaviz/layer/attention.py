@@ -90,13 +90,14 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:2], self.n_heads, self.d_key)  # batch_size length n_heads d_key
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-        for name, x in (("query", query), ("key", key), ("value", value)):
+        inputs = (("query", query, self.Wq), ("key", key, self.Wk), ("value", value, self.Wv))
+        for name, x, projection in inputs:
             if x.ndim != 3:
                 raise ArgumentError(
                     f"{name}: expected 3 axes, (batch_size, length, d_model), got {x.ndim}: {tuple(x.shape)}"
                 )
-            if x.shape[2] != self.d_model:
-                raise ArgumentError(f"{name}: expected axis d_model to be {self.d_model}, got {x.shape[2]}")
+            if x.shape[2] != projection.in_features:
+                raise ArgumentError(f"{name}: expected axis d_model to be {projection.in_features}, got {x.shape[2]}")
             if x.shape[0] != query.shape[0]:
                 raise ArgumentError(f"{name}: expected axis batch_size to be {query.shape[0]}, got {x.shape[0]}")
         if value.shape[1] != key.shape[1]:
@@ -143,8 +144,11 @@ def _runs_as_it_is(tensor: Tensor) -> bool:
     return not torch._C._are_functorch_transforms_active()
 
 
-def check_heads(d_model: int, n_heads: int) -> None:
-    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do."""
+def check_heads(d_model: int, n_heads: int, settled: bool = False) -> None:
+    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do.
+
+    ``settled``: d_model is what it is, and only other numbers of heads are named.
+    """
     for name, size in (("d_model", d_model), ("n_heads", n_heads)):
         try:
             operator.index(size)
@@ -161,7 +165,7 @@ def check_heads(d_model: int, n_heads: int) -> None:
         heads = f"{fewer} or {more} heads" if more else f"{fewer} heads"
         raise ArgumentError(
             f"expected heads that divide d_model evenly, got d_model {d_model} and {n_heads} heads; "
-            f"try {models}, or {heads}"
+            f"try {heads if settled else f'{models}, or {heads}'}"
         )
 
 

@@ -5,6 +5,7 @@ from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.explanation import Explanation
+from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
@@ -15,23 +16,29 @@ from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
+from mhaviz.records.verification import Deviation
 
 __all__ = [
     "ROUNDING",
+    "STATISTICS",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
+    "Average",
     "Cells",
     "Change",
     "Complexity",
     "CostTerm",
+    "Deviation",
     "Difference",
     "Evaluation",
     "Explanation",
     "Flaw",
     "FollowedElement",
+    "HeadAverages",
     "HeadDifference",
     "HeadInputs",
+    "HeadStatistics",
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",

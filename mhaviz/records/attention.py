@@ -106,7 +106,8 @@ class AttentionMap:
     def name(self) -> str:
         """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
         sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
-        return f"{sentence}layer {self.layer}, {self.kind}" + ", max" * (self.edges.reduction == "max")
+        rollout, largest = ", rollout" * self.rollout, ", max" * (self.edges.reduction == "max")
+        return f"{sentence}layer {self.layer}, {self.kind}{rollout}{largest}"
 
     @property
     def is_pooled(self) -> bool:
@@ -127,9 +128,11 @@ class AttentionMap:
     def hidden(self) -> NDArray[np.bool_] | None:
         """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
 
-        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache.
+        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. What comes through
+        several layers reaches farther than the window of one: of a rollout only later keys are hidden.
         """
-        if (self.kind != "masked" and self.reach is None) or self.rollout:
+        reach = None if self.rollout else self.reach
+        if self.kind != "masked" and reach is None:
             return None
         query_edges, key_edges = self.edges.query_edges, self.edges.key_edges
         if self.kind == "masked" and self.cells is None:
@@ -139,8 +142,8 @@ class AttentionMap:
         hidden = np.zeros((len(first_queries), len(first_keys)), np.bool_)
         if self.kind == "masked":
             hidden |= first_keys > last_queries
-        if self.reach is not None:
-            hidden |= (first_keys - last_queries > self.reach) | (first_queries - last_keys > self.reach)
+        if reach is not None:
+            hidden |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
         return hidden
 
     def _row(self, head: int) -> int:

@@ -21,7 +21,7 @@ class Explanation:
         key: float32, (k_length, d_key): k of each key.
         products: float32, (k_length, d_key): q ∘ k, the products of their features; they sum to q·k.
         similarities: float32, (k_length,): q·k.
-        scores: float32, (k_length,): q·k / √d_key; NaN where the mask hides a key.
+        scores: float32, (k_length,): q·k / √d_key, or by the layer's own ``rule``; NaN where the mask hides a key.
         weights: float32, (k_length,): a, the softmax of the scores.
         value: float32, (k_length, d_key): v of each key.
         contributions: float32, (k_length, d_key): a v; they sum to the output.
@@ -30,6 +30,7 @@ class Explanation:
         output: float32, (d_key,): the head's output for this query, before heads are joined.
         visible: bool, (k_length,); False where the mask hides a key.
         kind: as in ``AttentionMap``.
+        rule: what becomes of q·k before the softmax, as in ``HeadInputs``: "/ √64".
     """
 
     source: Source
@@ -49,7 +50,8 @@ class Explanation:
     shares: NDArray[np.float32]
     output: NDArray[np.float32]
     visible: NDArray[np.bool_]
-    kind: Kind = "self"
+    kind: Kind
+    rule: str
 
     @property
     def token(self) -> str:

@@ -52,7 +52,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "sink": m.sink,
         "rollout": m.rollout,
     }
-    description |= {name: value for name, value in rare.items() if value not in ([], None, False)}
+    description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
     return description
 
 
@@ -91,6 +91,8 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         sink=_field({"sink": False, **description}, "sink", bool),
         rollout=_field({"rollout": False, **description}, "rollout", bool),
     )
+    if m.rollout and len(m.heads) > 1:
+        raise ValueError(f"rollout: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
     return m
@@ -99,11 +101,12 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
 
-    Where there are maps by both reductions, that of the largest weights ends in ".max".
+    That of a rollout ends in ".rollout". Where there are maps by both reductions, that of the largest weights ends in
+    ".max".
     """
     names: list[str] = []
     for m in descriptions:
-        name = f"layer.{m.get('layer')}.{m.get('kind')}"
+        name = f"layer.{m.get('layer')}.{m.get('kind')}" + ".rollout" * (m.get("rollout") is True)
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
         names.append(f"{name}.max" if name in names and m.get("reduction") == "max" else name)
     return names
@@ -175,8 +178,10 @@ def _position(description: Mapping[str, Any], name: str) -> int:
 
 
 def _positions(description: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """None where nothing is said of them."""
-    return tuple(_numbers(description, name).tolist()) if name in description else ()
+    """None where nothing is said of them; an empty list has no type that could be wrong."""
+    value = description.get(name, [])
+    is_empty = isinstance(value, list | np.ndarray) and len(value) == 0
+    return () if is_empty else tuple(_numbers(description, name).tolist())
 
 
 def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:

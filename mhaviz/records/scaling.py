@@ -48,7 +48,10 @@ class Scaling:
 
 @dataclass(frozen=True)
 class ScalingComparison:
-    """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair. ``heads``: their numbers."""
+    """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair.
+
+    ``heads``: their numbers; ``rule``: what becomes of q·k, as in ``HeadInputs``: "/ √64".
+    """
 
     source: Source
     queries: tuple[str, ...]
@@ -57,7 +60,8 @@ class ScalingComparison:
     d_key: int
     unscaled: Scaling
     scaled: Scaling
-    kind: Kind = "self"
+    kind: Kind
+    rule: str
 
 
 @dataclass(frozen=True)

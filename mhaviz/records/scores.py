@@ -1,7 +1,9 @@
 """What scores, maps and outputs are made of: the queries, keys and values of each head."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ class HeadInputs:
         value: float32, (n_heads, k_length, d_key).
         visible: bool, (q_length, k_length); False where the mask hides a key from a query.
         kind, sentence: as in ``AttentionMap``.
+        scale, softcap, sinks: as in ``attention_map``.
+        bias: float32, (n_heads or 1, q_length, k_length): what is added to the scores, such as a position bias.
     """
 
     query_tokens: tuple[str, ...]
@@ -31,6 +35,26 @@ class HeadInputs:
     visible: NDArray[np.bool_]
     kind: Kind = "self"
     sentence: int | None = None
+    scale: float | None = None
+    bias: NDArray[np.float32] | None = None
+    softcap: float | None = None
+    sinks: NDArray[np.float32] | None = None
+
+    @property
+    def own_scale(self) -> float:
+        """1/√d_key, unless the layer has another."""
+        return 1 / math.sqrt(self.query.shape[2]) if self.scale is None else self.scale
+
+    @property
+    def rule(self) -> str:
+        """What becomes of q·k before the softmax, as an equation goes on: "/ √64", or "· 0.1, capped at 50"."""
+        d_key = self.query.shape[2]
+        text = f"/ √{d_key}" if math.isclose(self.own_scale * math.sqrt(d_key), 1, rel_tol=1e-4) else ""
+        if not text and self.own_scale != 1:
+            text = f"· {self.own_scale:.3g}"
+        text += f", capped at {self.softcap:g}" if self.softcap is not None else ""
+        text += " + bias" * (self.bias is not None)
+        return (text + ", with a sink" * (self.sinks is not None)).removeprefix(", ").strip()
 
 
 @dataclass(frozen=True)
@@ -56,6 +80,8 @@ class QueriesAndKeys:
         kind, sentence, layer, special_queries, special_keys, reach: as in ``AttentionMap``.
         scale: of the scores; None: 1/√d_key.
         mask, softcap, sinks: as in ``attention_map``; the mask is (n_heads or 1, q_length or 1, k_length or 1).
+        value: float32, (n_kv_heads, k_length, d_value), and output: float32, (n_heads, q_length, d_value), as the model
+            itself has computed it; where they were asked for.
     """
 
     query_tokens: tuple[str, ...]
@@ -73,12 +99,38 @@ class QueriesAndKeys:
     mask: NDArray[np.bool_] | NDArray[np.float32] | None = None
     softcap: float | None = None
     sinks: NDArray[np.float32] | None = None
+    value: NDArray[np.float32] | None = None
+    output: NDArray[np.float32] | None = None
 
     @property
     def outline(self) -> "MapOutline":
         """What is known of them before they are there."""
         n_heads, q_length, d_key = self.query.shape
         return MapOutline(self.kind, n_heads, q_length, self.key.shape[1], d_key, self.sentence)
+
+    def without_special(self) -> "QueriesAndKeys":
+        """The same of the text alone: weights are shares of the keys that remain, so that rows sum to 1 again."""
+        q_length, k_length = self.query.shape[1], self.key.shape[1]
+        queries = np.setdiff1d(np.arange(q_length), self.special_queries)
+        keys = np.setdiff1d(np.arange(k_length), self.special_keys)
+        mask: Any = self.mask
+        if mask is not None:
+            mask = mask[:, queries if mask.shape[1] > 1 else slice(None)]
+            mask = np.ascontiguousarray(mask[:, :, keys if mask.shape[2] > 1 else slice(None)])
+        gapless = all(len(kept) and kept[-1] - kept[0] + 1 == len(kept) for kept in (queries, keys))
+        return replace(
+            self,
+            query_tokens=tuple(self.query_tokens[i] for i in queries),
+            key_tokens=tuple(self.key_tokens[i] for i in keys),
+            query=np.ascontiguousarray(self.query[:, queries]),
+            key=np.ascontiguousarray(self.key[:, keys]),
+            special_queries=(),
+            special_keys=(),
+            reach=self.reach if gapless else None,
+            mask=mask,
+            value=None,
+            output=None,
+        )
 
 
 @dataclass(frozen=True)

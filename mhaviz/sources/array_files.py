@@ -3,7 +3,6 @@
 import io
 import json
 import struct
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.sources.broken_files import NoWeightsError
+from mhaviz.sources.reading import NoWeightsError, load_pt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -143,9 +142,7 @@ def _pt(path: Path) -> Held:
     """What torch.save has written: a tensor, or tensors and lists of them in a dict, a list or a tuple."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about old formats
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    held = load_pt(path)
     if not isinstance(held, (torch.Tensor, dict, list, tuple)):
         raise NoWeightsError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
     if (found := _tensors(held)) is not None:

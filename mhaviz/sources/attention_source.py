@@ -19,6 +19,15 @@ class AttentionSource(Protocol):
         """Of each attention."""
         ...
 
+    @property
+    def attentions(self) -> int:
+        """How many maps ``attend`` gives of each sentence."""
+        ...
+
+    def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
+        """Tokens of the longest input, or about so many where the model is yet to write some of them."""
+        ...
+
     def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
         """All weights of every attention, for each sentence."""
         ...

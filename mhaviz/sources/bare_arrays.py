@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.sources.array_files import Array, Arrays, arrays_in
-from mhaviz.sources.broken_files import PICKLED, NoWeightsError, told
+from mhaviz.sources.reading import NEVER_RUN, NoWeightsError, listed, told
 
-_LISTED = 12  # names that an error lists
 _EXPECTED = "expected floating-point weights, or zeros and ones"
 
 
@@ -85,8 +84,7 @@ def _alike(arrays: Arrays) -> bool:
 
 
 def _listed(held: Mapping[str, Array | Arrays]) -> str:
-    names = [f"{name[:60]} {_shape(held[name])}" for name in sorted(held)]
-    return ", ".join(names[:_LISTED]) + f", … {len(names) - _LISTED} more" * (len(names) > _LISTED)
+    return listed(sorted(held), lambda name: f" {_shape(held[name])}")
 
 
 def _shape(arrays: Array | Arrays) -> str:
@@ -135,7 +133,7 @@ def _layers_of_list(arrays: Arrays) -> list[NDArray[np.float32]]:
 
 def _check_type(array: Array) -> None:
     if array.numbers == "objects":
-        raise NoWeightsError(PICKLED)
+        raise NoWeightsError(NEVER_RUN)
     if array.numbers == "sparse":
         raise NoWeightsError(f"{_EXPECTED}, got a sparse tensor; save its to_dense()")
     if array.numbers == "other":

@@ -1,54 +1,60 @@
-"""Sentences as one batch: their words, their numbers, and the mask that hides the padding."""
+"""What goes into a layer as one batch: the tokens of its rows and columns, and the mask that hides the padding."""
 
-from collections.abc import Sequence
-from functools import cached_property, reduce
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.masks import causal_mask, padding_mask
-from mhaviz.layer.tokens import Vocabulary, tokenize
+from mhaviz.layer.steps import Step, untraced
+from mhaviz.layer.tokens import tokenize
 from mhaviz.records import Kind
 
+PIECE = 4096
+"""So many tokens of a long input are embedded and projected at once."""
 
-class Batch:
-    """Sentences as one padded batch: their words, their numbers, and the mask that hides the padding.
+
+class Encoder(nn.Module, ABC):
+    """Makes X of one batch: what the layer projects."""
+
+    @abstractmethod
+    def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
+        """X of the queries, of the keys and of the values, (batch_size, length, d_model)."""
+
+    @abstractmethod
+    def pieces(self, i: int, of_queries: bool, device: torch.device) -> Iterator[Tensor]:
+        """X of one sentence's queries or keys, one piece of (length, d_model) after the other."""
+
+
+class Batch(ABC):
+    """One padded batch.
 
     Attributes:
         pairs: (query tokens, key tokens) of each sentence; the two are the same but for source-target attention.
         q_length, k_length: of the longest.
+        kind: of the attention.
+        sentences, target: what was given.
+        n_words: how many words have embeddings.
     """
 
-    def __init__(self, sentences: Sequence[str], target: str | None, causal: bool) -> None:
-        if not sentences:
-            raise ArgumentError("expected at least one sentence, got none")
-        if target is not None and len(sentences) > 1:
-            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
-        if target is not None and causal:
-            raise ArgumentError("a causal mask is for self-attention, got a target as well; leave one of them out")
-        self.sentences, self.target = tuple(sentences), target
-        keys = [words_of(sentence) for sentence in sentences]
-        queries = keys if target is None else [words_of(target)]
-        self.pairs = [(tuple(q), tuple(k)) for q, k in zip(queries, keys, strict=True)]
-        self.vocabulary = Vocabulary(keys + queries)
-        self.q_length, self.k_length = max(map(len, queries)), max(map(len, keys))
+    sentences: tuple[str, ...] = ()
+    target: str | None = None
+    n_words: int = 0
+
+    def __init__(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], kind: Kind) -> None:
+        self.pairs = [(tuple(queries), tuple(keys)) for queries, keys in pairs]
+        self.kind = kind
+        self.q_length, self.k_length = (max(map(len, side)) for side in zip(*self.pairs, strict=True))
         self.max_length = max(self.q_length, self.k_length)
-        self.kind: Kind = "cross" if target is not None else "masked" if causal else "self"
 
-    @cached_property
-    def key_ids(self) -> Tensor:
-        """(batch_size, k_length), padded."""
-        return torch.tensor([self.vocabulary.ids(keys, self.k_length) for _, keys in self.pairs])
-
-    @cached_property
-    def query_ids(self) -> Tensor:
-        """(batch_size, q_length), padded; ``key_ids`` itself but for source-target attention."""
-        if self.target is None:
-            return self.key_ids
-        return torch.tensor([self.vocabulary.ids(queries) for queries, _ in self.pairs])
+    @abstractmethod
+    def encoder(self, d_model: int, max_length: int) -> Encoder:
+        """What makes X of this batch; ``max_length``: of what it will encode at once."""
 
     def mask(self, device: torch.device) -> Tensor | None:
         """(batch_size or 1, 1, q_length or 1, k_length): False hides; None where nothing is hidden."""
@@ -62,7 +68,13 @@ class Batch:
 
     def number(self, i: int) -> int | None:
         """Which of several sentences; None if there is only one."""
-        return i if len(self.sentences) > 1 else None
+        return i if len(self.pairs) > 1 else None
+
+
+def require_no_mask(causal: bool, target: str) -> None:
+    """Raise ArgumentError if a causal mask is to hide the keys of another sentence than that of the queries."""
+    if causal:
+        raise ArgumentError(f"a causal mask is for self-attention, got {target} as well; leave one of them out")
 
 
 def words_of(sentence: str) -> list[str]:

@@ -91,6 +91,11 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._forget_operations()
         return tensor
 
+    def note(self, *read: Tensor) -> None:
+        """Take note of work that was done unheard: what it read to compute the tensor that the next step is told of."""
+        self._read.update({_storage(x): None for x in read})
+        self._only_moves = False
+
     def _check_axes(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
         if len(axes) != len(shape):
             raise ArgumentError(f"{name}: expected {len(axes)} axes, {' × '.join(axes)}, got {len(shape)}: {shape}")

@@ -17,8 +17,8 @@ from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_names
 from mhaviz.sources.array_files import SUFFIXES, read_tensor
 from mhaviz.sources.bare_arrays import BareLayers, read_layers
-from mhaviz.sources.broken_files import told
 from mhaviz.sources.json_rows import read_json
+from mhaviz.sources.reading import require_file, told
 
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
@@ -61,7 +61,7 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
         MhavizError: the file cannot be read, or is not understood, or its weights are none.
     """
     about = about or About()
-    _require_file(path)
+    require_file(path, (".json", *SUFFIXES))
     with told(path):
         attention = _own_maps(path)
     is_own = attention is not None
@@ -70,21 +70,6 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
     for m in attention.maps:
         _check_weights(m, path)
     return SavedMaps(attention, tuple(_sum_notices(attention.maps, path)), is_own)
-
-
-def _require_file(path: Path) -> None:
-    suffixes = ", ".join((".json", *SUFFIXES))
-    try:
-        if path.is_dir():
-            raise MhavizError(f"cannot read {path}: it is a folder; give a file in it, one of {suffixes}")
-        with path.open("rb"):
-            pass
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL
-        raise MhavizError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if path.suffix.lower() not in (".json", *SUFFIXES):
-        raise MhavizError(f"cannot tell the format of {path}: expected a name ending in {suffixes}")
-    if path.is_file() and not path.stat().st_size:
-        raise MhavizError(f"cannot read {path}: it is empty")
 
 
 def _own_maps(path: Path) -> Attention | None:
@@ -213,7 +198,8 @@ def _check_weights(m: AttentionMap, path: Path) -> None:
             f"row {query}, column {key}"
         )
     if (hidden := _seen_hidden(m)) is not None:
-        raise MhavizError(f"{path} is not understood: {m.name}: expected no weight on later keys, got {hidden}")
+        keys = "later keys" if m.reach is None else "hidden keys"
+        raise MhavizError(f"{path} is not understood: {m.name}: expected no weight on {keys}, got {hidden}")
 
 
 def _seen_hidden(m: AttentionMap) -> str | None:
@@ -229,7 +215,7 @@ def _seen_hidden(m: AttentionMap) -> str | None:
 def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
     """What to say of rows that do not sum to 1: the one that is farthest from it, and how many are zeros.
 
-    Largest weights have no sum; a window may leave some out, or all.
+    Largest weights have no sum; a part of a map may leave some out, or all, and a head's sink gets some, or all.
     """
     worst, text = ROUNDING, ""
     rows, zeros, first = 0, 0, ""
@@ -238,12 +224,12 @@ def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
             continue
         sums = m.row_sums
         away = np.where(sums == 0, 0.0, sums - 1)
-        away = np.abs(away) if m.cells is None else np.maximum(away, 0.0)
+        away = np.abs(away) if m.cells is None and not m.sink else np.maximum(away, 0.0)
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
             text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
-        if m.cells is None:
+        if m.cells is None and not m.sink:
             rows += sums.size
             if (sums == 0).any():
                 head, row = (int(i) for i in np.argwhere(sums == 0)[0])

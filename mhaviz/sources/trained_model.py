@@ -25,8 +25,8 @@ from mhaviz.records import (
 from mhaviz.sources.batch import visible_keys, words_of
 from mhaviz.sources.known_words import require_known
 from mhaviz.sources.learning import checkpoint_source
-from mhaviz.sources.random_layer import VALUES_UP_TO
 from mhaviz.sources.recorder import StepRecorder
+from mhaviz.sources.single_layer import VALUES_UP_TO
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair, Task
@@ -72,6 +72,15 @@ class TrainedModel:
     def n_heads(self) -> int:
         """Of each attention."""
         return self.checkpoint.sizes.n_heads
+
+    @property
+    def attentions(self) -> int:
+        """How many maps ``attend`` gives of each sentence."""
+        return len(KINDS[self.checkpoint.task]) if self.kind is None else 1
+
+    def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
+        """Words of the longest of the inputs that are given."""
+        return max(len(words_of(text)) for text in (*sentences, *([target] if target else [])))
 
     def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
         """The weights of every attention of the model, or of the one kind, for each sentence.

@@ -55,9 +55,16 @@ def compare(before: Attention, after: Attention) -> Difference:
 
 def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     _require_alike(before, after)
-    change = replace(after, weights=after.weights - before.weights, summary=None)
+    reaches = [m.reach for m in (before, after) if m.reach is not None]
+    change = replace(
+        after,
+        weights=after.weights - before.weights,
+        summary=None,
+        reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
+        sink=before.sink or after.sink,
+    )
     per_head = list(zip(before.weights, after.weights, strict=True))
-    rows = [_compare_rows(after, a, b) for a, b in per_head]
+    rows = [_compare_rows(change, a, b) for a, b in per_head]
     return MapDifference(
         change,
         np.array([of_head.divergence for of_head in rows]),
@@ -81,25 +88,27 @@ class _Rows:
 def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> _Rows:
     """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
 
-    What a window leaves out counts as one more key: the divergence of all keys is at least that.
+    A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
+    least that.
     """
     if m.edges.reduction == "max":
         return _Rows()
+    has_rest = m.cells is not None or m.sink
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
-    if (flaw := _flaw(m, sums)) is not None:
+    if (flaw := _flaw(m, sums, has_rest)) is not None:
         return _Rows(flaw=flaw)
     step = max(_BLOCK // A.shape[1], 1)
     bits: list[NDArray[np.float64]] = []
     for start in range(0, len(A), step):
         block = slice(start, start + step)
         pair = [weights[block].astype(np.float64) for weights in (A, B)]
-        if m.cells is not None:
+        if has_rest:
             rests = (1 - sums[:, block, None]).clip(0)
             pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
         bits.append(jensen_shannon(*pair))
     nats = np.concatenate(bits) * BOUND
     counts = np.diff(m.edges.query_edges)
-    seen = np.ones(len(A), np.bool_) if m.cells is not None else sums.any(axis=0)
+    seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
     worst = int(nats.argmax())
     return _Rows(
         float(np.average(nats[seen], weights=counts[seen])) if seen.any() else 0.0,
@@ -108,9 +117,9 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     )
 
 
-def _flaw(m: AttentionMap, sums: NDArray[np.float64]) -> Flaw | None:
+def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | None:
     """The row of both, (2, rows), that is farthest from a distribution, if that is farther than rounding."""
-    away = np.where(sums == 0, 0.0, np.abs(sums - 1)) if m.cells is None else sums - 1
+    away = sums - 1 if has_rest else np.where(sums == 0, 0.0, np.abs(sums - 1))
     side, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
     if away[side, row] <= ROUNDING:
         return None

@@ -5,12 +5,13 @@ weight lets it be. Vaswani et al. 2017, section 3.2.1.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.attention import weigh
+from mhaviz.maps.attention_call import call_of_inputs
 from mhaviz.records import Explanation, LayerInputs
 
 
@@ -31,14 +32,20 @@ def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) ->
     _check("head", head, len(chosen.query))
     _check("position", position, len(chosen.query_tokens))
 
-    visible = torch.from_numpy(chosen.visible[position])  # k_length
+    of_query = replace(
+        chosen,
+        query=chosen.query[:, [position]].astype(np.float64),
+        visible=chosen.visible[[position]],
+        bias=None if chosen.bias is None else chosen.bias[:, [position]],
+    )
+    call = call_of_inputs(of_query, [head])
     q, k, v = (
         torch.from_numpy(x).double() for x in (chosen.query[head, position], chosen.key[head], chosen.value[head])
     )
     products = q * k  # k_length d_key
     similarities = products.sum(dim=-1)  # k_length
-    scores = similarities / math.sqrt(len(q))
-    a = weigh(scores[None, None, None], visible)[0, 0, 0]  # k_length
+    scores = call.scores()[0, 0, 0]  # k_length
+    a = call.weights()[0, 0, 0]  # k_length
     contributions = a[:, None] * v  # k_length d_key
     sizes = torch.linalg.vector_norm(contributions, dim=-1)  # k_length
     return Explanation(
@@ -51,7 +58,7 @@ def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) ->
         key=chosen.key[head],
         products=products.float().numpy(),
         similarities=similarities.float().numpy(),
-        scores=scores.masked_fill(~visible, math.nan).float().numpy(),
+        scores=scores.masked_fill(~torch.from_numpy(chosen.visible[position]), math.nan).float().numpy(),
         weights=a.float().numpy(),
         value=chosen.value[head],
         contributions=contributions.float().numpy(),
@@ -60,6 +67,7 @@ def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) ->
         output=contributions.sum(dim=0).float().numpy(),
         visible=np.asarray(chosen.visible[position]),
         kind=chosen.kind,
+        rule=chosen.rule,
     )
 
 

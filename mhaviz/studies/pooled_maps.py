@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.maps.attention_map import Window, attention_map, check_window
+from mhaviz.maps.attention_map import Window, check_window
+from mhaviz.maps.map_of_inputs import map_of_inputs
 from mhaviz.maps.pooled_map import PooledMap
 from mhaviz.maps.walk import blocks_bytes
 from mhaviz.records import (
@@ -66,18 +67,12 @@ class Pooling:
 
     def run(self, inputs: QueriesAndKeys, told: Callable[[float], None] | None = None) -> PooledMap:
         """The map of one sentence's queries and keys. Raises as ``attention_map`` does."""
-        query, key = (torch.from_numpy(x)[None].to(self.device) for x in (inputs.query, inputs.key))
-        return attention_map(
-            query,
-            key,
+        return map_of_inputs(
+            inputs,
+            self.device,
             rows=self.rows_of(inputs.outline),
             columns=self.columns_of(inputs.outline),
             reduce=self.reduce,
-            causal=inputs.kind == "masked",
-            scale=inputs.scale,
-            mask=None if inputs.mask is None else torch.from_numpy(inputs.mask)[None].to(self.device),
-            softcap=inputs.softcap,
-            sinks=None if inputs.sinks is None else torch.from_numpy(inputs.sinks).to(self.device),
             window=self.window_of(inputs.outline),
             entropy=self.summary,
             top_keys=int(self.summary),

@@ -14,6 +14,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.layer.seeding import seeded
+from mhaviz.maps.attention_call import call_of_inputs
 from mhaviz.records import LayerInputs, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
 
 SATURATED = 0.99
@@ -30,7 +31,7 @@ def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingC
     """Put the scores and weights of these heads without scaling beside those with it, for each sentence.
 
     Raises:
-        ArgumentError: there is no such head.
+        ArgumentError: there is no such head; the layer does not scale its scores, as that of T5 does not.
     """
     comparisons = []
     for head_inputs in inputs.inputs:
@@ -38,10 +39,13 @@ def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingC
         for head in heads:
             if not 0 <= head < n_heads:
                 raise ArgumentError(f"expected a head from 0 to {n_heads - 1}, got {head}")
-        query = torch.from_numpy(head_inputs.query[list(heads)])  # n_heads q_length d_key
-        key = torch.from_numpy(head_inputs.key[list(heads)])  # n_heads k_length d_key
+        if d_key > 1 and math.isclose(head_inputs.own_scale, 1):
+            raise ArgumentError(
+                f"expected scores that are scaled, got those of {inputs.source.footnote}, which are q·k as they are: "
+                f"there is nothing to compare"
+            )
         visible = torch.from_numpy(head_inputs.visible)  # q_length k_length
-        products = query @ key.mT  # n_heads q_length k_length
+        unscaled, scaled = (call_of_inputs(head_inputs, heads, scale) for scale in (1.0, None))
         comparisons.append(
             ScalingComparison(
                 source=inputs.source,
@@ -49,9 +53,10 @@ def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingC
                 keys=head_inputs.key_tokens,
                 heads=tuple(heads),
                 d_key=d_key,
-                unscaled=_scaling(products, visible),
-                scaled=_scaling(products / math.sqrt(d_key), visible),
+                unscaled=_scaling(unscaled.scores()[0], unscaled.weights()[0], visible),
+                scaled=_scaling(scaled.scores()[0], scaled.weights()[0], visible),
                 kind=head_inputs.kind,
+                rule=head_inputs.rule,
             )
         )
     return tuple(comparisons)
@@ -95,8 +100,8 @@ def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
     return products
 
 
-def _scaling(scores: Tensor, visible: Tensor) -> Scaling:
-    weights = weigh(scores[None], visible)[0]
+def _scaling(scores: Tensor, weights: Tensor, visible: Tensor) -> Scaling:
+    """scores and weights (n_heads, q_length, k_length), visible (q_length, k_length)"""
     statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
     return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
 
@@ -124,6 +129,6 @@ def _jacobian_norm(a: Tensor) -> Tensor:
 
 def _over_draws(scores: Tensor, visible: Tensor) -> ScoreStatistics:
     """The means over all draws, (draws, q_length, k_length); the standard deviation is that of all scores together."""
-    each = _scaling(scores, visible).statistics
+    each = _scaling(scores, weigh(scores[None], visible)[0], visible).statistics
     means = {name: sum(getattr(s, name) for s in each) / len(each) for name in ScoreStatistics.__dataclass_fields__}
     return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item()})

@@ -1,7 +1,7 @@
 """The words that stand over pictures, the same in the terminal and in figures."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mhaviz.records import (
@@ -9,18 +9,22 @@ from mhaviz.records import (
     AttentionMap,
     Cells,
     Evaluation,
+    Explanation,
     FollowedElement,
     Kind,
+    ScalingComparison,
     ScoreStatistics,
     ShapeTrace,
     TraceStep,
     Training,
 )
 from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import cut, cut_words, in_ascii, visible
+from mhaviz.views.labels import bare, cut, cut_words, in_ascii, title_words, visible
 from mhaviz.views.row_sums import ONE, sums_text
 
 T = TypeVar("T")
+
+_RULE = 8  # characters, such as those of / √1024
 
 KINDS: dict[Kind, str] = {
     "self": "self-attention",
@@ -30,6 +34,7 @@ KINDS: dict[Kind, str] = {
 
 
 _SIDES = "rows are queries, columns keys"
+_ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
 READING = f"{_SIDES}; {ONE}"
 """How to read a map of weights."""
 
@@ -43,36 +48,83 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
-    cells = [text] if (text := cells_texts(shown)) else []
-    if cells or any(m.cells is not None for m in attention.maps):
-        parts = ["; ".join([_SIDES, *cells])]
+    name = "share" if all(m.rollout for m in attention.maps) else "weight"
+    parts = [_SIDES]
+    if pooled or any(m.cells is not None for m in attention.maps):
+        parts.append(cells_texts(shown, name) or (f"{pooled} {name}s" if pooled else ""))
+        parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
     else:
-        parts = [f"{_SIDES}; {pooled} weights" if pooled else f"{_SIDES}; {sums_text(attention.maps)}"]
-    parts += ["grey: later keys, hidden"] if any(m.kind == "masked" for m in attention.maps) else []
-    return "; ".join([*parts, attention.source.remark] if attention.source.remark else parts)
+        parts.append(sums_text(attention.maps))
+    parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
+    return "; ".join(filter(None, [*parts, hidden_text(attention.maps), attention.source.remark]))
 
 
-def cells_texts(several: Sequence[Cells]) -> str:
-    """What the cells of several maps are, each said once; nothing if all are weights."""
-    kinds = list(dict.fromkeys(filter(None, map(cells_text, several))))
+def number_name(attention_map: AttentionMap) -> str:
+    """What a number of the map is: what comes through several layers is a share of the row's token, no weight."""
+    return "share" if attention_map.rollout else "weight"
+
+
+def hidden_text(maps: Sequence[AttentionMap]) -> str:
+    """What is grey in these maps; nothing if nothing is."""
+    windows: list[AttentionMap] = []
+    others: list[AttentionMap] = []
+    for m in maps:
+        (windows if _window_hides(m) else others).append(m)
+    is_causal = any(m.kind == "masked" for m in maps)
+    if not windows:
+        return "grey: later keys, hidden" * is_causal
+    reaches = sorted({m.reach for m in windows if m.reach is not None})
+    where = f"more than {' or '.join(f'{r:,}' for r in reaches)} position{'s' * (reaches != [1])} away"
+    if others:
+        layers = sorted({m.layer for m in windows})
+        named = "some maps"
+        if not {m.layer for m in others} & set(layers):
+            named = layers_text(layers) if len(layers) <= _MOST_LAYERS else "some layers"
+        where = f"{where} in {named}"
+    return f"grey: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
+
+
+_MOST_LAYERS = 6  # that are named one by one
+
+
+def layers_text(layers: Sequence[int]) -> str:
+    """ "layer 3", "layers 0 to 5", "layers 0, 2, 4"."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if list(layers) == list(range(layers[0], layers[0] + len(layers))):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {', '.join(map(str, layers))}"
+
+
+def _window_hides(m: AttentionMap) -> bool:
+    """Whether some cell is hidden that would not be without the window."""
+    if m.reach is None or m.hidden is None:
+        return False
+    without = replace(m, reach=None).hidden
+    return bool((m.hidden if without is None else m.hidden & ~without).any())
+
+
+def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
+    """What the cells of several maps are, each said once; nothing if all are weights. ``name``: of a number."""
+    kinds = list(dict.fromkeys(filter(None, (cells_text(cells, name) for cells in several))))
     if any(cells.are_tokens for cells in several):
         kinds = [f"of long ones, {text}" for text in kinds]
     if len({cells.reduction for cells in several if not cells.are_tokens}) > 1:
-        first, other = "each cell is the largest of", "of largest weights, it is the largest of"
-        kinds = [text.replace(first, other).removesuffix(" weights") for text in kinds]
+        first, other = "each cell is the largest of", f"of largest {name}s, it is the largest of"
+        kinds = [text.replace(first, other).removesuffix(f" {name}s") for text in kinds]
     return "; ".join(kinds)
 
 
-def cells_text(cells: Cells) -> str:
-    """What a cell of a pooled map is; nothing if it is a weight."""
+def cells_text(cells: Cells, name: str = "weight") -> str:
+    """What a cell of a pooled map is; nothing if it is a weight. ``name``: of a number."""
     if cells.are_tokens:
         return ""
     if cells.reduction == "max":
-        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} weights"
+        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} {name}s"
     keys = f"up to {cells.widest:,} keys" if cells.widest > 1 else "a key"
     if cells.tallest == 1:
-        return f"each cell is a query's weight on {keys}"
-    return f"each cell is the mean over up to {cells.tallest:,} queries of their weight on {keys}"
+        return f"each cell is a query's {name} on {keys}"
+    return f"each cell is the mean over up to {cells.tallest:,} queries of their {name} on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -82,16 +134,23 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
 
 
-def map_title(attention_map: AttentionMap, width: int, ascii_only: bool = False, with_layer: bool = False) -> str:
-    """ "self-attention: i wonder what …", in at most ``width`` cells; "self-attention, layer 3: …" ``with_layer``."""
-    return pair_title(
-        attention_map.kind,
-        attention_map.queries,
-        attention_map.keys,
-        width,
-        ascii_only,
-        part=f", layer {attention_map.layer}" * with_layer + part_text(attention_map),
-    )
+def map_title(
+    attention_map: AttentionMap,
+    width: int,
+    ascii_only: bool = False,
+    shown: Callable[[str], str] = visible,
+    part: str | None = None,
+) -> str:
+    """ "self-attention: i wonder what …", or "rollout of self-attention: …", in at most ``width`` cells.
+
+    ``shown`` makes a text fit to be shown; ``part``: what to say of the map instead of ``part_text``.
+    """
+    m = attention_map
+    head = "rollout of " * m.rollout + KINDS[m.kind] + (part_text(m) if part is None else part)
+    sides = [(m.queries, m.special_queries)]
+    if m.kind == "cross" or m.queries != m.keys:
+        sides.append((m.keys, m.special_keys))
+    return _title(head, sides, width, ascii_only, shown)
 
 
 def part_text(attention_map: AttentionMap) -> str:
@@ -103,7 +162,7 @@ def part_text(attention_map: AttentionMap) -> str:
     where = f", {_run('query', 'queries', q0, q1)}, {_run('key', 'keys', k0, k1)}"
     if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
         where = f", {_run('token', 'tokens', q0, q1)}"
-    by = {"mass": "", "max": ", largest weights"}[cells.reduction]
+    by = {"mass": "", "max": f", largest {number_name(attention_map)}s"}[cells.reduction]
     return by + where
 
 
@@ -118,23 +177,30 @@ def pair_title(
     width: int,
     ascii_only: bool = False,
     shown: Callable[[str], str] = visible,
-    part: str = "",
 ) -> str:
     """The kind of attention and the sentence, or "target → source", in at most ``width`` cells.
 
-    ``shown`` makes a token fit to be shown; ``part``: what else to say of the map.
+    ``shown`` makes a text fit to be shown.
     """
-    arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
     sides = [queries] if kind != "cross" and queries == keys else [queries, keys]
-    texts = [[in_ascii(shown(word)) if ascii_only else shown(word) for word in title_tokens(side)] for side in sides]
-    head = f"{KINDS[kind]}{part}: "
-    room = (width - len(head) - len(arrow) * (len(sides) - 1)) // len(sides)
-    return cut(head + arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts), width, ellipsis)
+    return _title(KINDS[kind], [(side, ()) for side in sides], width, ascii_only, shown)
 
 
-def title_tokens(tokens: Sequence[str]) -> Sequence[str]:
-    """Those that a title may have room for: of a long text the beginning and the end."""
-    return [*tokens[:200], *tokens[-200:]] if len(tokens) > 400 else tokens
+def _title(
+    head: str,
+    sides: Sequence[tuple[Sequence[str], Collection[int]]],
+    width: int,
+    ascii_only: bool,
+    shown: Callable[[str], str],
+) -> str:
+    """``head`` and the texts of the sides, each of tokens and of the places of those that are not of the text."""
+    arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
+    texts = [title_words(tokens, special, shown) for tokens, special in sides]
+    if ascii_only:
+        texts = [list(map(in_ascii, words)) for words in texts]
+    room = (width - len(head) - 2 - len(arrow) * (len(sides) - 1)) // len(sides)
+    shortened = arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts)
+    return cut(f"{head}: {shortened}", width, ellipsis)
 
 
 def training_text(training: Training) -> str:
@@ -178,6 +244,11 @@ def evaluation_text(evaluation: Evaluation) -> str:
     return f"{number}: {evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
 
 
+def rule_text(record: Explanation | ScalingComparison) -> str:
+    """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
+    return record.rule if len(record.rule) <= _RULE else "scaled"
+
+
 def shape_text(sizes: Sequence[int]) -> str:
     """(3, 6, 8); one size stands alone."""
     return f"({', '.join(map(str, sizes))})"
@@ -205,7 +276,7 @@ def following_text(
         words = trace.tokens[batch] if trace.tokens else None
         if words is None:
             return f"position {index}"
-        return f"“{cut(shown(words[index]), 24)}”, position {index}" if index < len(words) else f"padding {index}"
+        return f"“{cut(shown(bare(words[index])), 24)}”, position {index}" if index < len(words) else f"padding {index}"
 
     heading = f"Q{list(followed.element)}, of {token(followed.element[0], position)}, through every reshape"
     view = f"A view straight to {shape_text(heads.shape)}, without the transpose,"

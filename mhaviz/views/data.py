@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
 from mhaviz.records import (
+    STATISTICS,
     Attention,
     Complexity,
     Difference,
     Evaluation,
     Explanation,
     FollowedElement,
+    HeadStatistics,
     ImplementationComparison,
     ProjectionComparison,
     Report,
@@ -173,6 +175,21 @@ def _(record: Difference) -> dict[str, Any]:
     only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
     about = {"unit": "nats", "bound": math.log(2), "differences": differences, "ranking": ranking}
     return describe_source(record.source) | about | only
+
+
+@document.register
+def _(record: HeadStatistics) -> dict[str, Any]:
+    kinds = [
+        {
+            "kind": kind.kind,
+            "layers": list(kind.layers),
+            "sentences": kind.sentences,
+            "queries": kind.queries,
+            "statistics": {name: _fields(kind.average(name)) for name in STATISTICS},
+        }
+        for kind in record.kinds
+    ]
+    return describe_source(record.source) | {"too_long": record.too_long, "kinds": kinds}
 
 
 @document.register

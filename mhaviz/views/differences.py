@@ -1,14 +1,14 @@
 """What has changed between two attentions, in words and colours: the same in the terminal and in figures."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
-from mhaviz.views.captions import cells_text
+from mhaviz.views.captions import cells_text, hidden_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.labels import visible
 from mhaviz.views.look import Look
@@ -21,6 +21,12 @@ _BOUND = math.log(2)
 _LEAST, _MOST = 2, 6  # decimals
 _MANY = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
+
+
+def layer_text(d: Difference, m: AttentionMap) -> str:
+    """Which layer the title of a picture names, where there are several; a rollout has it over its tile."""
+    several = len({one.change.layer for one in d.maps}) > 1
+    return f", layer {m.layer}" * (several and not m.rollout)
 
 
 def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:
@@ -40,10 +46,11 @@ def _largest(m: AttentionMap) -> float:
     return max(float(size.max()) for size in sizes)
 
 
-def reading_text(scale: Scale, in_colour: bool = True) -> str:
-    """How to read these pictures; the colours' names, if they are those that mhaviz has chosen."""
+def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionMap] = ()) -> str:
+    """How to read the pictures of these maps; the colours' names, if they are those that mhaviz has chosen."""
     less, more = ("blue", "red") if in_colour and scale.colormap == DIVERGING else ("below 0", "above 0")
-    return f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    text = f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    return "; ".join(filter(None, [text, hidden_text(maps)]))
 
 
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
@@ -99,7 +106,10 @@ def ranking_rows(
 def _short_names(d: Difference, between: str) -> dict[str, str]:
     """Of each map what tells it from the others: "sentence 1", "layer 2, cross"."""
     changes = [m.change for m in d.maps]
-    parts = [(f"sentence {m.sentence}", f"layer {m.layer}", m.kind, m.edges.reduction) for m in changes]
+    parts = [
+        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
+        for m in changes
+    ]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
     return {m.name: between.join(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
 
@@ -125,6 +135,8 @@ def ranking_notes(d: Difference) -> str:
         parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
     if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
+    if any(head.divergence is not None and head.map.sink for head in d.ranking):
+        parts.append("a head's sink counts as one more key")
     if any(m.change.edges.reduction == "max" for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
     if any(head.flaw for head in d.ranking):

@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import Explanation
-from mhaviz.views.labels import cut, visible
+from mhaviz.views.labels import bare, cut, visible
 
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
 
 
 def heading(e: Explanation, shown: Callable[[str], str] = visible) -> str:
     """Which query of which head; ``shown`` makes a token fit to be shown."""
-    return f"head {e.head}, query “{cut(shown(e.token), 24)}” at position {e.position}"
+    return f"head {e.head}, query “{cut(shown(bare(e.token)), 24)}” at position {e.position}"
 
 
 def scores_heading(e: Explanation) -> str:
     """Over the scores."""
-    return f"scores: q·k, the sum of {_features(e)}; divided by √{e.d_key}; softmax"
+    rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
+    return f"scores: q·k, the sum of {_features(e)}; {rule}; softmax"
 
 
 def output_heading(e: Explanation) -> str:
@@ -35,7 +36,7 @@ def strongest_text(e: Explanation, shown: Callable[[str], str] = visible) -> str
     products = [f"{feature} ({e.products[key, feature]:+z.2f})" for feature in features]
     named = f"feature{'s' * (len(features) > 1)} {' and '.join(filter(None, (', '.join(products[:-1]), products[-1])))}"
     return (
-        f"“{cut(shown(e.keys[key]), 24)}” at position {key} weighs most, {e.weights[key]:.2f}: "
+        f"“{cut(shown(bare(e.keys[key])), 24)}” at position {key} weighs most, {e.weights[key]:.2f}: "
         f"{named} {'count' if len(features) > 1 else 'counts'} most in its q·k of {e.similarities[key]:z.2f}."
     )
 

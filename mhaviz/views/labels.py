@@ -1,8 +1,9 @@
 """Tokens as labels: visible whatever they hold, told apart, short enough, and not too many."""
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rich.cells import cell_len
 
@@ -34,6 +35,56 @@ def escape(character: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def bare(token: str) -> str:
+    """The token without the blank at its beginning and the one at its end; one that is blank stays what it is.
+
+    The tokens of a checkpoint stand as they do in the text: " cat" begins a word, "izer" continues one.
+    """
+    text = token.removeprefix(" ").removesuffix(" ")
+    return text if text.strip() else token
+
+
+def title_places(length: int) -> Sequence[int]:
+    """The tokens that a title may have room for: of a long text the beginning and the end."""
+    return range(length) if length <= 400 else [*range(200), *range(length - 200, length)]
+
+
+def title_words(
+    tokens: Sequence[str], special: Collection[int] = (), shown: Callable[[str], str] = visible
+) -> list[str]:
+    """The words of a title, fit to be shown: with blanks between, they are the text.
+
+    Tokens that bring their blanks along are put together as they stand in the text, those that are not of the text
+    set apart by a blank. Other tokens are words, or characters of a language that writes no blanks.
+
+    Args:
+        tokens: all of one side.
+        special: which of them are not of the text.
+        shown: makes a text fit to be shown.
+    """
+    places = title_places(len(tokens))
+    if not (special or any(tokens[i][:1].isspace() or _PIECE.fullmatch(tokens[i]) for i in places)):
+        return [shown(tokens[i]) for i in places]
+    outside = frozenset(special)
+    text = ""
+    for i in places:
+        token = _whole_character(tokens[i])
+        apart = token and (i in outside or i - 1 in outside)
+        text += " " * bool(apart and text and not text[-1].isspace() and not token[0].isspace()) + token
+    return shown(text.strip(" ")).split(" ")
+
+
+_PIECE = re.compile(r"(\s?[^\x00-\x7f]+) (\d+)/\d+", re.DOTALL)
+
+
+def _whole_character(token: str) -> str:
+    """A character for the first of its pieces, "😀 1/3", and nothing for the others; any other token as it is."""
+    piece = _PIECE.fullmatch(token)
+    if piece is None:
+        return token
+    return piece[1] if piece[2] == "1" else ""
 
 
 def cut(text: str, width: int, ellipsis: str = "…") -> str:
@@ -93,14 +144,15 @@ def _take(text: str, width: int) -> str:
 
 
 def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: int = 0) -> list[str]:
-    """For each token that occurs more than once, its position: "₃", or "_3"; else nothing.
+    """For each token that is shown more than once, its position: "₃", or "_3"; else nothing.
 
     Positions are counted from ``start``, that of the first token in the whole input.
     """
-    counts = Counter(tokens)
+    words = list(map(bare, tokens))
+    counts = Counter(words)
     positions = range(start, start + len(tokens))
     marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]
-    return [mark if counts[token] > 1 else "" for token, mark in zip(tokens, marks, strict=True)]
+    return [mark if counts[word] > 1 else "" for word, mark in zip(words, marks, strict=True)]
 
 
 def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False, start: int = 0) -> list[str]:
@@ -111,7 +163,7 @@ def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False, st
     ellipsis = "..." if ascii_only else "…"
     labels = []
     for token, suffix in zip(tokens, position_suffixes(tokens, ascii_only, start), strict=True):
-        shown = visible(token)
+        shown = visible(bare(token))
         if ascii_only:
             shown = in_ascii(shown)
         room = width - len(suffix)
@@ -138,6 +190,7 @@ _MATHEMATICS = {
     "∘": "*",
     "‖": "|",
     "–": "-",
+    "±": "+-",
     "Σ": "sum",
     "µ": "u",
     "…": "...",

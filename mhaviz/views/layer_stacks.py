@@ -1,12 +1,18 @@
-"""The same attention in several layers as one picture: a row of tiles for each layer, a column for each head."""
+"""The same attention in several layers as one picture: a row of tiles for each layer, a column for each head.
+
+A rollout has no heads: its layers stand side by side, as many as there is room for.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from mhaviz.records import AttentionMap
-from mhaviz.views.captions import part_text
+from mhaviz.views.captions import layers_text, part_text
+from mhaviz.views.panels import Panel, Scale, head_panels, tile_titles
+from mhaviz.views.pooling import pool_map
 
 
 @dataclass(frozen=True)
@@ -14,16 +20,31 @@ class LayerStack:
     """Maps that differ in their layer alone, or a single one.
 
     Attributes:
-        map: their weights as those of one map, layer by layer; its summary is that of a single one.
-        titles: of its tiles.
+        maps: in the order of the tiles; what their masks hide may differ.
+        titles: of the tiles, layer by layer.
         columns: tiles that belong side by side; None: as it fits.
         part: what the title says beside the kind of attention.
     """
 
-    map: AttentionMap
+    maps: tuple[AttentionMap, ...]
     titles: tuple[str, ...]
     columns: int | None
     part: str
+
+    @cached_property
+    def map(self) -> AttentionMap:
+        """All weights as those of one map, layer by layer; its mask is that of the first, its summary of a single."""
+        first = self.maps[0]
+        if len(self.maps) == 1:
+            return first
+        weights = np.concatenate([m.weights for m in self.maps])
+        return replace(first, weights=weights, heads=tuple(range(len(weights))), summary=None)
+
+    def panels(self, scale: Scale, rows: int, columns: int) -> list[Panel]:
+        """A panel a tile, with what the mask of its own layer hides; maps of cells in at most so many."""
+        drawn = [m if m.cells is None else pool_map(m, rows, columns) for m in self.maps]
+        panels = [panel for m in drawn for panel in head_panels(m, scale)]
+        return [replace(panel, title=title) for panel, title in zip(panels, self.titles, strict=True)]
 
 
 def stack_layers(maps: Sequence[AttentionMap]) -> list[LayerStack]:
@@ -38,24 +59,34 @@ def stack_layers(maps: Sequence[AttentionMap]) -> list[LayerStack]:
     return [_stack(group) for group in groups]
 
 
+def stack_rollouts(maps: Sequence[AttentionMap]) -> list[LayerStack]:
+    """As ``stack_layers`` does it, but of rollouts alone: a terminal has no room for several rows of heads."""
+    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.rollout])}
+    alone = [stacks.get(id(m)) if m.rollout else _stack([m]) for m in maps]
+    return [stack for stack in alone if stack is not None]
+
+
 def _differ_in_layer_alone(m: AttentionMap, other: AttentionMap) -> bool:
     if m.layer == other.layer or (m.sentence, m.kind, m.heads) != (other.sentence, other.kind, other.heads):
         return False
     if m.weights.shape != other.weights.shape or m.edges.reduction != other.edges.reduction:
+        return False
+    if m.rollout != other.rollout:
         return False
     same_cells = np.array_equal(m.edges.query_edges, other.edges.query_edges)
     same_cells &= np.array_equal(m.edges.key_edges, other.edges.key_edges)
     return same_cells and m.queries == other.queries and m.keys == other.keys
 
 
-def _stack(maps: Sequence[AttentionMap]) -> LayerStack:
-    first = maps[0]
+def _stack(group: Sequence[AttentionMap]) -> LayerStack:
+    first, maps = group[0], tuple(group)
+    layers = layers_text([m.layer for m in maps])
     if len(maps) == 1:
-        return LayerStack(first, tuple(f"head {head}" for head in first.heads), None, part_text(first))
-    weights = np.concatenate([m.weights for m in maps])
-    stacked = replace(first, weights=weights, heads=tuple(range(len(weights))), summary=None)
-    titles = tuple(f"layer {m.layer} · head {head}" for m in maps for head in m.heads)
-    layers = ", ".join(str(m.layer) for m in maps)
-    if [m.layer for m in maps] == list(range(first.layer, first.layer + len(maps))):
-        layers = f"{first.layer} to {maps[-1].layer}"
-    return LayerStack(stacked, titles, len(first.heads), f"{part_text(first)}, layers {layers}")
+        return LayerStack(maps, tile_titles(first), None, part_text(first))
+    part = f"{part_text(first)}, {layers}"
+    titles = [title for m in maps for title in tile_titles(m)]
+    if first.rollout:
+        return LayerStack(maps, tuple(titles), None, part)
+    numbers = [m.layer for m in maps for _ in m.heads]
+    titles = [f"layer {layer} · {title}" for layer, title in zip(numbers, titles, strict=True)]
+    return LayerStack(maps, tuple(titles), len(first.heads), part)

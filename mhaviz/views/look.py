@@ -30,8 +30,8 @@ class Look:
         vmax: the weight that has the last colour; None: the largest weight that is drawn, or on a logarithmic scale of
             nearly equal weights a little more.
         numbers: whether a figure writes them into its cells where there is room.
-        log: whether equal factors are equal steps of colour; None: in pooled maps, whose weights differ by orders of
-            magnitude.
+        log: whether equal factors are equal steps of colour; None: of numbers that differ by orders of magnitude, as
+            those of pooled maps and of rollouts do.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
@@ -57,7 +57,7 @@ class Look:
         """The one scale of all these maps."""
         maps = tuple(maps)
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
-        if not (self.log or (self.log is None and any(m.is_pooled for m in maps))):
+        if not (self.log or (self.log is None and any(map(spans_magnitudes, maps)))):
             return Scale(self.cmap, 0.0, largest)
         weights = np.concatenate([_positive(m) for m in maps])
         share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
@@ -69,10 +69,15 @@ class Look:
         return Scale(self.cmap, low, largest, log=True)
 
 
+def spans_magnitudes(attention_map: AttentionMap) -> bool:
+    """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
+    return attention_map.is_pooled or attention_map.rollout
+
+
 def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row of a masked map does not count if its one key, or cell, has it all."""
+    """The largest weight; the first row does not count if its one key, or cell, has it all, as a mask hides others."""
     weights, hidden = attention_map.weights, attention_map.hidden
-    if hidden is None or weights.shape[1] == 1 or (attention_map.cells is not None and not hidden[0, 1:].all()):
+    if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
         return float(weights.max())
     return float(weights[:, 1:].max())
 

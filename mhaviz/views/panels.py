@@ -1,13 +1,15 @@
 """One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, ScalingComparison
+from mhaviz.views.captions import rule_text
 from mhaviz.views.colours import BONE, DIVERGING, colours
+from mhaviz.views.labels import mathematics_in_ascii
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
 
@@ -83,16 +85,25 @@ class Panel:
         return max(len(self.scale.text(float(end))) for end in ends)
 
 
-def head_panels(attention_map: AttentionMap, scale: Scale) -> list[Panel]:
-    """A panel for every head."""
+def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
+    """ "head 0" for every head; a rollout has none: "layer 5"."""
+    if attention_map.rollout:
+        return (f"layer {attention_map.layer}",) * len(attention_map.heads)
+    return tuple(f"head {head}" for head in attention_map.heads)
+
+
+def head_panels(attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None) -> list[Panel]:
+    """A panel for every head; ``titles``: others than ``tile_titles``."""
     hidden = attention_map.hidden
     weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
-    return [Panel(f"head {head}", a, scale, hidden) for head, a in zip(attention_map.heads, weights, strict=True)]
+    titles = tile_titles(attention_map) if titles is None else titles
+    return [Panel(title, a, scale, hidden) for title, a in zip(titles, weights, strict=True)]
 
 
 def scale_group(attention_map: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means and of largest weights differ."""
-    return attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
+    group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
+    return "rollout, " * attention_map.rollout + group
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
@@ -106,10 +117,13 @@ def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True
 
 
 def scaling_panels(
-    c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "", times: str = "·", root: str = "√"
+    c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "", ascii_only: bool = False
 ) -> list[Panel]:
     """Scores and weights of the i-th head, unscaled and scaled; ``head`` stands before the titles of the scores."""
-    product, scaled = f"q{times}k", f"q{times}k / {root}{c.d_key}"
+    product, rule = "q·k", rule_text(c)
+    scaled = f"{product} {rule}" if rule.startswith(("/", "·")) else f"{product}, {rule}"
+    if ascii_only:
+        product, scaled = mathematics_in_ascii(product), mathematics_in_ascii(scaled)
     hidden = np.isnan(c.unscaled.scores[i])
     return [
         Panel(head + product, c.unscaled.scores[i], scores),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from mhaviz.views.labels import cut
+from mhaviz.views.labels import bare, cut
 
 TOKEN_CELLS = 16
 """A token beside its position is cut to so many cells."""
@@ -13,7 +13,7 @@ def position_text(position: int, token: str, shown: Callable[[str], str]) -> str
 
     A token that is its own position, as where there are no labels, is not said twice.
     """
-    return f"{position:,}" if token == str(position) else f"{position:,} {cut(shown(token), TOKEN_CELLS)}"
+    return f"{position:,}" if token == str(position) else f"{position:,} {cut(shown(bare(token)), TOKEN_CELLS)}"
 
 
 def are_positions(tokens: Sequence[str], start: int) -> bool:

@@ -10,7 +10,14 @@ ONE = "a row sums to 1"
 
 
 def sums_text(maps: Sequence[AttentionMap]) -> str:
-    """ "a row sums to 1", or "rows sum to between 0.98 and 2.00"; how many are zeros, as those of padding may be."""
+    """ "a row sums to 1", or "rows sum to between 0.98 and 2.00"; how many are zeros, as those of padding may be.
+
+    Of heads with a sink it is said where the rest goes.
+    """
+    sinks = [m.sink for m in maps]
+    if any(sinks):
+        less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
+        return f"a row sums to {less} to the head's sink"
     sums = np.concatenate([m.row_sums.ravel() for m in maps])
     others = sums[sums != 0]
     zeros = len(sums) - len(others)

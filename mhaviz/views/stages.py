@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mhaviz.records import ProjectionComparison, ProjectionStage
-from mhaviz.views.labels import cut, position_suffixes, visible
+from mhaviz.views.labels import bare, cut, position_suffixes, visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Panel, Scale
 
@@ -96,7 +96,7 @@ def _pair(c: ProjectionComparison, shown: Callable[[str], str]) -> tuple[str, st
     if c.pair is None:
         return None
     suffixes = position_suffixes(c.tokens)
-    first, second = (cut(shown(c.tokens[i]), _PAIR_CELLS) + suffixes[i] for i in c.pair)
+    first, second = (cut(shown(bare(c.tokens[i])), _PAIR_CELLS) + suffixes[i] for i in c.pair)
     return first, second
 
 

@@ -283,7 +283,7 @@ def test_evaluating_pairs_without_links(mhaviz, checkpoint, tmp_path):
 
 
 def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mhaviz.cli.heatmap.read_sentences", stop)

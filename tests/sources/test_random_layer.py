@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources import random_layer
+from mhaviz.sources import batch
 from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 
 SENTENCE = "I wonder what will come next!"
@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
     def started(*_):
         raise AssertionError
 
-    monkeypatch.setattr(random_layer, "Model", started)
+    monkeypatch.setattr(RandomLayer, "_attention", started)
     with pytest.raises(MhavizError, match=r"needs about [\d.,]+ PiB of memory on cpu, where [\d.]+ GiB are free"):
         RandomLayer(2**26, 4, device="cpu").attend([SENTENCE])
 
@@ -139,7 +139,7 @@ def test_seeds_out_of_range(seed):
 MEASURE = """
 import sys
 from mhaviz import devices
-from mhaviz.sources import random_layer
+from mhaviz.sources import single_layer
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.scaling import compare_scaling
 
@@ -148,7 +148,7 @@ def peak():
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 needs = []
-random_layer.require_memory = lambda needed, device, what: needs.append(needed)
+single_layer.require_memory = lambda needed, device, what: needs.append(needed)
 causal = sys.argv[1] == "causal"
 layer = RandomLayer(64, 8, device="cpu", causal=causal)
 compare_scaling(layer.head_inputs(["warm up"]), [0])
@@ -187,7 +187,7 @@ def visited(inputs):
 @pytest.mark.parametrize("piece", [1, 3, 100])
 @pytest.mark.parametrize("causal", [False, True])
 def test_queries_and_keys_in_pieces_give_the_weights_of_the_layer(monkeypatch, piece, causal):
-    monkeypatch.setattr(random_layer, "PIECE", piece)
+    monkeypatch.setattr(batch, "PIECE", piece)
     sentences = ["the cat sat", "the cat sat on the mat again and again"]
     layer = RandomLayer(64, 4, causal=causal)
     found = visited(layer.queries_and_keys(sentences, heads=(3, 1)))

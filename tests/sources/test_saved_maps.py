@@ -91,6 +91,28 @@ def test_a_nan_in_a_summary_is_null_and_comes_back(path, random_map):
     assert np.isnan(only.summary.heads[0].entropy)
 
 
+def test_what_only_maps_of_checkpoints_have_comes_back(path, random_map):
+    band = np.where(np.abs(np.arange(3)[:, None] - np.arange(3)) > 0, 0, 1)[None].astype(np.float32)
+    rare = {"special_queries": (0, 2), "special_keys": (2,), "reach": 1, "sink": True}
+    tokens = ("[CLS]", " a", "[SEP]")
+    whole = random_map(1, tokens)
+    maps = (
+        replace(whole, weights=whole.weights * (np.abs(np.arange(3)[:, None] - np.arange(3)) <= 1) / 2, **rare),
+        replace(whole, weights=band, layer=1, reach=0),
+        replace(whole, rollout=True),
+        replace(whole, layer=1, rollout=True),
+    )
+    saved = read_maps(save(Attention(Source("s"), maps), path))
+    same(Attention(Source("s"), maps), saved.attention)
+    assert [m.reach for m in saved.attention.maps] == [1, 0, None, None]
+    assert not saved.notices
+    assert [m.name for m in saved.attention.maps[1:]] == [
+        "layer 1, self",
+        "layer 0, self, rollout",
+        "layer 1, self, rollout",
+    ]
+
+
 def test_hostile_tokens_come_back(path, random_map):
     tokens = (*HOSTILE, "[1, 2, 3]", "NaN", '"', '\\"[0.5]', "]", "-Infinity")
     attention = Attention(Source(" ".join(HOSTILE[:6])), (random_map(1, tokens),))
@@ -152,6 +174,18 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(reduction="mass"), "query_edges: expected whole numbers"),
     (lambda d, m: m.update(summary={"heads": []}), "summary: expected the numbers of every head"),
     (lambda d, m: m.update(summary={"heads": [], "queries": 1, "near": 1, "strong": 0.1}), "summary: expected 2 heads"),
+    (lambda d, m: m.update(special_queries=[3]), "special_queries: expected positions from 0 to 2, got 3 to 3"),
+    (lambda d, m: m.update(special_keys=[0, -1]), "special_keys: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(special_keys=["[CLS]"]), "special_keys: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(special_queries=1), "special_queries: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(special_queries=[10**30]), "special_queries: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(reach=-1), "reach: expected a number from 0 on, got -1"),
+    (lambda d, m: m.update(reach=True), "reach: expected a number from 0 on, got True"),
+    (lambda d, m: m.update(reach=2.5), "reach: expected a whole number, got 2.5"),
+    (lambda d, m: m.update(reach=1), "layer 0, self: expected no weight on hidden keys, got"),
+    (lambda d, m: m.update(sink="yes"), "sink: expected true or false, got 'yes'"),
+    (lambda d, m: m.update(rollout=1), "rollout: expected true or false, got 1"),
+    (lambda d, m: m.update(rollout=True), "rollout: expected one matrix, of no head, got 2"),
     (lambda d, m: d.update(maps=[]), "holds no attention maps"),
     (lambda d, m: d.update(maps=3), "holds no attention maps"),
     (lambda d, m: d.update(maps=["x"]), "maps: expected objects, got 'x'"),
@@ -239,6 +273,21 @@ def test_too_much_that_is_no_row_of_numbers(tmp_path, monkeypatch):
     (tmp_path / "x.json").write_text(json.dumps(["x" * 2000]))
     with pytest.raises(MhavizError, match="at most 1,000 bytes that are not rows of numbers"):
         read_maps(tmp_path / "x.json")
+
+
+def test_nothing_said_of_special_tokens(path, random_map):
+    nothing = {"special_queries": [], "special_keys": [], "reach": None, "sink": False, "rollout": False}
+    (m,) = read_maps(edited(random_map, path, lambda d, m: m.update(nothing))).attention.maps
+    assert (m.special_queries, m.special_keys, m.reach, m.sink, m.rollout) == ((), (), None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("sums", "notice"), [((0.9, 0), None), ((0.5, 1.5), "row 1 of head 0 in layer 0, self sums to 1.5")]
+)
+def test_what_goes_to_a_sink_is_not_missed(path, sums, notice):
+    maps = (replace(rows_that_sum_to(*sums), sink=True), replace(rows_that_sum_to(1, 1), layer=1))
+    notices = read_maps(save(Attention(Source("s"), maps), path)).notices
+    assert [notice in line for line in notices] == [True] * (notice is not None)
 
 
 def rows_that_sum_to(*sums, cells=None, kind="self"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, AttentionMap, Cells, Flaw, Source
 from mhaviz.studies.difference import BOUND, compare
 
 
@@ -49,6 +49,46 @@ def test_by_hand():
     assert [(c.query, c.key, c.before, c.after) for c in m.largest] == [(0, 0, 1, 0), (1, 0, 0, 0.5)]
     assert [head.head for head in difference.ranking] == [0, 1]
     assert pytest.approx(0.6931471805599453) == BOUND
+
+
+def test_a_sink_is_one_more_key():
+    before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0.5, 0.5]]
+    (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
+    expected = (jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) + jsd([0, 0, 1], [0.5, 0.5, 0])) / 2
+    np.testing.assert_allclose(m.divergence, [expected], atol=1e-7)
+    (m,) = compare(attention(one([before])), attention(one([after]))).maps
+    assert m.flaws == (Flaw(0, 0.5, is_second=True),), "without a sink such rows are no distributions"
+    assert np.isnan(m.divergence).all()
+
+
+def test_rows_with_a_sink_sum_to_1_at_most():
+    whole, more = ([[[0.5, 0.25], [0, s]]] for s in (1, 1.25))
+    (m,) = compare(attention(one(whole, sink=True)), attention(one(more, sink=True))).maps
+    assert m.flaws == (Flaw(1, 1.25, is_second=True),)
+
+
+def test_a_row_that_goes_to_the_sink_is_no_row_of_zeros():
+    before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0, 0]]
+    (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
+    assert m.zero_rows == (0,)
+    np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) / 2], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("reaches", "reach"), [((None, None), None), ((0, None), None), ((None, 0), None), ((0, 1), 1), ((1, 0), 1)]
+)
+def test_what_one_of_them_sees_can_have_changed(reaches, reach):
+    before, after = (one([np.eye(3)], reach=r) for r in reaches)
+    (m,) = compare(attention(before), attention(after)).maps
+    assert m.change.reach == reach
+
+
+def test_a_rollout_is_compared_with_a_rollout():
+    weights, rollout = one([np.eye(2)]), one([np.full((2, 2), 0.5)], rollout=True)
+    difference = compare(attention(weights, rollout), attention(weights, rollout))
+    assert [m.change.name for m in difference.maps] == ["layer 0, self", "layer 0, self, rollout"]
+    with pytest.raises(MhavizError, match="no map is in both files"):
+        compare(attention(weights), attention(rollout))
 
 
 def test_nothing_has_changed(random_map):

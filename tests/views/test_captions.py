@@ -1,13 +1,23 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mhaviz.records import Cells
+from mhaviz.records import Attention, Cells, Source
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.following import follow_element
-from mhaviz.views.captions import cells_text, following_text, pair_title, pooled_text
+from mhaviz.views.captions import (
+    cells_text,
+    following_text,
+    hidden_text,
+    map_title,
+    pair_title,
+    pooled_text,
+    reading_text,
+)
 
 WORDS = [f"w{i}" for i in range(1000)]
 
@@ -71,3 +81,61 @@ def test_what_is_said_of_a_followed_element(layer, sentence, element, text):
 )
 def test_what_a_cell_is(query_edges, key_edges, reduction, text):
     assert cells_text(Cells(np.array(query_edges), np.array(key_edges), reduction)) == text
+
+
+def test_the_title_of_a_rollout(random_map):
+    m = random_map(1, ("[CLS]", "a", " cat", "[SEP]"), special_queries=(0, 3), special_keys=(0, 3), rollout=True)
+    assert map_title(m, 80) == "rollout of self-attention: [CLS] a cat [SEP]"
+    assert map_title(m, 80, part=", layers 0 to 5").startswith("rollout of self-attention, layers 0 to 5: [CLS]")
+
+
+SUMS = [
+    ((False, False), "a row sums to 1"),
+    ((True, True), "a row sums to less than 1, the rest goes to the head's sink"),
+    ((False, True), "a row sums to 1, or to less where the rest goes to the head's sink"),
+]
+
+
+@pytest.mark.parametrize(("sinks", "text"), SUMS)
+def test_what_a_row_sums_to(random_map, sinks, text):
+    maps = tuple(random_map(layer=i, sink=sink) for i, sink in enumerate(sinks))
+    assert reading_text(Attention(Source("s"), maps)) == f"rows are queries, columns keys; {text}"
+
+
+def test_a_row_of_cells_with_a_sink(random_map):
+    cells = Cells(np.array([0, 2, 3, 4]), np.array([0, 2, 3, 4]))
+    m = random_map(1, sink=True)
+    m = replace(m, queries=("a",) * 4, keys=("a",) * 4, cells=cells)
+    text = reading_text(Attention(Source("s"), (m,)))
+    assert text.endswith("; what goes to no key goes to the head's sink")
+    assert "sums" not in text
+
+
+GREY = [
+    ("masked", [None], "grey: later keys, hidden"),
+    ("self", [None], ""),
+    ("self", [1], "grey: hidden keys, more than 1 position away"),
+    ("masked", [2], "grey: hidden keys, later or more than 2 positions away"),
+    ("masked", [5], "grey: later keys, hidden"),  # five tokens: nothing is farther away than 4
+    ("self", [2, 1], "grey: hidden keys, more than 1 or 2 positions away"),
+    ("masked", [2, None, 2], "grey: hidden keys, later, or more than 2 positions away in layers 0, 2"),
+    ("self", [None, 2, 2], "grey: hidden keys, more than 2 positions away in layers 1 to 2"),
+    ("self", [2, None] * 7, "grey: hidden keys, more than 2 positions away in some layers"),
+]
+
+
+@pytest.mark.parametrize(("kind", "reaches", "text"), GREY)
+def test_what_is_grey(random_map, kind, reaches, text):
+    maps = tuple(random_map(1, "abcde", kind=kind, layer=i, reach=reach) for i, reach in enumerate(reaches))
+    assert hidden_text(maps) == text
+
+
+def test_sentences_that_a_window_is_longer_than(random_map):
+    maps = tuple(random_map(1, "abcde"[:n], reach=2, sentence=i) for i, n in enumerate((5, 2)))
+    assert hidden_text(maps) == "grey: hidden keys, more than 2 positions away in some maps"
+
+
+def test_what_a_rollout_is(random_map):
+    text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)))
+    assert "rollout: through this layer and all before it (Abnar and Zuidema 2020)" in text
+    assert "grey" not in text

@@ -18,8 +18,10 @@ from mhaviz.views.differences import (
     ranking_rows,
     reading_text,
 )
+from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
+from mhaviz.views.terminal.difference import DifferenceView
 
 AUTO = Look("RdBu_r", vmax=None)
 
@@ -172,3 +174,17 @@ def test_the_worst_row_in_json():
     data = document(d)
     assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
     assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))
+
+
+def test_what_is_grey_and_which_layer_it_is(show, random_map):
+    maps = [[random_map(1, "abc", kind="masked", seed=s, layer=i, reach=(None, 1)[i]) for i in (0, 1)] for s in (0, 5)]
+    difference = compare(*(Attention(Source("s"), tuple(layers)) for layers in maps))
+    grey = "grey: hidden keys, later, or more than 1 position away in layer 1"
+    drawn = [text.get_text() for text in difference_figure(difference).page.texts]
+    shown = " ".join(show(DifferenceView(difference), 100).split())
+    assert any(text.endswith(grey) for text in drawn)
+    assert grey in shown
+    for layer in (0, 1):
+        title = f"masked self-attention, layer {layer}: a b c"
+        assert title in drawn
+        assert title in shown

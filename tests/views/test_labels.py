@@ -67,6 +67,52 @@ def test_repeated_tokens_are_told_apart():
     assert labels.token_labels(tokens, 10, ascii_only=True) == ["the_0", "cat", "the_2", "mat"]
 
 
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        (" cat", "cat"),
+        ("cat ", "cat"),
+        ("izer", "izer"),
+        ("  x", " x"),
+        (" ", " "),
+        ("  ", "  "),
+        (" \n", " \n"),
+        ("", ""),
+    ],
+)
+def test_the_blank_of_a_token_is_not_shown(token, shown):
+    assert labels.bare(token) == shown
+
+
+def test_positions_are_counted_on_what_is_shown():
+    assert labels.token_labels(["the", " cat", " the"], 10) == ["the₀", "cat", "the₂"]
+    assert labels.token_labels([" ", "  ", " \n"], 10) == ['" "', '"  "', r'" \x0a"']
+
+
+TITLES = [
+    (["the", "cat"], (), "the cat"),
+    (["[CLS]", "the", " token", "izer", ".", "[SEP]"], (0, 5), "[CLS] the tokenizer. [SEP]"),
+    (["[CLS]", "izer", "s", "[SEP]"], (0, 3), "[CLS] izers [SEP]"),
+    (["<s>", " the", " cat", "</s>", "</s>", "a", "s"], (0, 3, 4), "<s> the cat </s> </s> as"),
+    ([" Hello", ",", "\n", "wor", "ld", "  two"], (), "Hello,\nworld  two"),
+    (["我", "喜", "欢", " x"], (), "我喜欢 x"),
+    (["a", " 😀 1/3", "😀 2/3", "😀 3/3", "b", "é 1/2", "é 2/2"], (), "a 😀bé"),
+    ([" 1/2", " 1/3"], (), "1/2 1/3"),
+]
+
+
+@pytest.mark.parametrize(("tokens", "special", "text"), TITLES)
+def test_a_title_is_the_text(tokens, special, text):
+    assert " ".join(labels.title_words(tokens, special, str)) == text
+
+
+@given(st.lists(st.text(st.sampled_from("ab1. \n我"), min_size=1, max_size=4), min_size=1, max_size=500))
+def test_tokens_that_bring_their_blanks_are_the_text_again(tokens):
+    tokens = ["x", " y", *tokens, "z"]
+    text = "".join(tokens if len(tokens) <= 400 else tokens[:200] + tokens[-200:])
+    assert " ".join(labels.title_words(tokens, shown=str)) == text
+
+
 def test_a_position_is_never_cut_off():
     tokens = ["antidisestablishmentarianism"] * 12
     assert labels.token_labels(tokens, 6)[11] == "an…m₁₁"

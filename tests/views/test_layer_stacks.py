@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import matplotlib
@@ -84,6 +85,96 @@ def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
                 y, x = top + (row + 0.1) * (bottom - top) / 3, left + (column + 0.1) * (right - left) / 3
                 expected = np.array(matplotlib.colormaps["bone"](float(weights[row, column]))[:3]) * 255
                 assert np.abs(pixels[int(y), int(x)] - expected).max() <= 3
+
+
+def windows(random_map, kind="self", reaches=(None, 1, None)):
+    """A layer for each reach."""
+    maps = [random_map(2, TOKENS, kind=kind, seed=i, layer=i, reach=reach) for i, reach in enumerate(reaches)]
+    hidden = [np.zeros((3, 3), bool) if m.hidden is None else m.hidden for m in maps]
+    return tuple(replace(m, weights=np.where(h, 0, m.weights)) for m, h in zip(maps, hidden, strict=True)), hidden
+
+
+@pytest.mark.parametrize("kind", ["self", "masked"])
+@pytest.mark.parametrize("cells", [None, Cells.of_tokens(3, 3)], ids=["tokens", "cells"])
+def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
+    maps, hidden = windows(random_map, kind)
+    attention = Attention(Source("test"), tuple(replace(m, cells=cells) for m in maps))
+    sheet = heatmap_figure(attention)
+    images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
+    assert len(images) == 6
+    for i, image in enumerate(images):
+        assert (np.isnan(np.ma.filled(image.get_array(), np.nan)) == hidden[i // 2]).all()
+    grey = "grey: hidden keys, later, or" if kind == "masked" else "grey: hidden keys,"
+    assert any(f"{grey} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
+
+
+def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
+    maps, hidden = windows(random_map)
+    shown = show(HeatmapView(Attention(Source("test"), maps)), width=60).splitlines()
+    titles = [i for i, line in enumerate(shown) if line.startswith("self-attention, layer")]
+    for top, mask in zip(titles, hidden, strict=True):
+        for line, row in zip(shown[top + 3 : top + 6], mask, strict=True):
+            numbers = re.findall(r"\d\.\d\d", line)
+            assert len(numbers) == 2 * (~row).sum(), line
+    assert "grey: hidden keys, more than 1 position away in layer 1" in " ".join(" ".join(shown).split())
+
+
+def rollouts(random_map, n, **more):
+    return tuple(random_map(1, TOKENS, seed=i, layer=i, rollout=True, **more) for i in range(n))
+
+
+def test_the_layers_of_a_rollout_stand_side_by_side(random_map):
+    sheet = heatmap_figure(Attention(Source("test"), rollouts(random_map, 6)))
+    images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
+    assert [image.get_label() for image in images] == [f"layer {i}" for i in range(6)]
+    assert len({round(image.get_extent()[0], 3) for image in images}) == 3
+    texts = [text.get_text() for text in sheet.page.texts]
+    assert "rollout of self-attention, layers 0 to 5: the cat sat" in texts
+    assert "share, log" in texts
+    assert not any("head" in text or "weight" in text for text in texts)
+
+
+def test_one_layer_of_a_rollout(random_map, show):
+    attention = Attention(Source("test"), rollouts(random_map, 4)[3:])
+    texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
+    assert {"rollout of self-attention: the cat sat", "layer 3"} <= set(texts)
+    shown = show(HeatmapView(attention))
+    assert shown.startswith("rollout of self-attention: the cat sat\n")
+    assert "layer 3" in shown
+
+
+@pytest.mark.parametrize("cells", [None, Cells(np.array([0, 2, 3]), np.array([0, 2, 3]), "max")])
+def test_a_rollout_in_the_terminal(show, random_map, cells):
+    maps = rollouts(random_map, 4)
+    if cells is not None:
+        maps = tuple(replace(m, weights=m.weights[:, :2, :2], cells=cells) for m in maps)
+    shown = show(HeatmapView(Attention(Source("test"), (*maps, random_map(2, TOKENS)))), width=120)
+    assert shown.count("rollout of self-attention, layers 0 to 3") == 1
+    assert re.search(r"layer 0 +layer 1 +layer 2 +layer 3", shown)
+    assert "self-attention, layer 0: the cat sat" in shown
+    assert "head 1" in shown
+    if cells is not None:
+        assert "largest shares" in shown
+        assert "each cell is the largest of up to 2 × 2 shares" in shown
+
+
+def test_a_rollout_is_never_one_picture_with_weights(random_map):
+    one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS, layer=1)
+    assert [stack.map.rollout for stack in stack_layers([one, weights])] == [True, False]
+
+
+def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):
+    one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS)
+    assert Look().weight_scale([one]).log
+    assert not Look(log=False).weight_scale([one]).log
+    assert not Look().weight_scale([weights]).log
+
+
+def test_the_first_row_of_a_window_counts(random_map):
+    """It sees more than one key, unlike that of a causal mask."""
+    weights = np.array([[[0.9, 0.1, 0], [0.2, 0.5, 0.3], [0, 0.4, 0.6]]], np.float32)
+    m = replace(random_map(1, TOKENS), weights=weights, reach=1)
+    assert Look(vmax=None).weight_scale([m]).high == pytest.approx(0.9)
 
 
 def test_columns_can_be_chosen(layers):

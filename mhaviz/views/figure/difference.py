@@ -11,6 +11,7 @@ from mhaviz.views.differences import (
     WORDS,
     cell_text,
     change_scale,
+    layer_text,
     more_text,
     ranking_heading,
     ranking_headings,
@@ -83,10 +84,11 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     drawn = [block.drawn for block in blocks]
     scale = change_scale(drawn, look)
     table = _table(d, lettering)
-    remark = reading_text(scale)
+    remark = reading_text(scale, maps=changes)
 
     mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
-    title = max(title_width(m.kind, m.queries, m.keys, lettering, part_text(m)) for m in changes)
+    parts = [layer_text(d, m) + part_text(m) for m in changes]
+    title = max(title_width(m, lettering, part) for m, part in zip(changes, parts, strict=True))
     texts = max(text_width(text, SMALL) for text in (d.source.footnote, remark, *(block.text for block in blocks)))
     width = 2 * MARGIN + max(mosaics + _BETWEEN + table.width, min(title, _WIDEST_TITLE), texts)
     beside = MARGIN + mosaics + _BETWEEN
@@ -106,9 +108,8 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     top = y + _TITLE + blocks[0].layout.tile(0)[1]
     mosaic_panels = [head_panels(m, scale) for m in drawn]
     beyond = values_beyond((panel for panels in mosaic_panels for panel in panels), scale)
-    for block, panels in zip(blocks, mosaic_panels, strict=True):
-        m = block.map
-        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=part_text(m))
+    for block, part, panels in zip(blocks, parts, mosaic_panels, strict=True):
+        sheet.map_title(y + 0.1, block.map, part)
         draw_mosaic(sheet, MARGIN, y + _TITLE, block.layout, panels)
         draw_scale_beside(sheet, MARGIN, y + _TITLE, block.layout, scale, "change", beyond)
         if block.text:
@@ -132,6 +133,7 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
             look.columns,
             text_length=text_length,
             stacked=stacked,
+            special=(m.special_queries, m.special_keys),
         )
         q_length, k_length = m.weights.shape[1:]
         is_pooled = layout.q_cells < q_length or layout.k_cells < k_length

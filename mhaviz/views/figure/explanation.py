@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from mhaviz.records import Explanation
-from mhaviz.views.captions import pooled_text
+from mhaviz.views.captions import pooled_text, rule_text
 from mhaviz.views.explaining import (
     MOST_KEYS,
     heading,
@@ -21,7 +21,7 @@ from mhaviz.views.explaining import (
     visible_products,
 )
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import draw_scale, thinned, whole_pixels
+from mhaviz.views.figure.mosaic import draw_scale, thinned_places, whole_pixels
 from mhaviz.views.figure.sheet import (
     ACCENT,
     BODY,
@@ -133,7 +133,7 @@ class _Drawing:
     def _draw_scores(self, top: float) -> None:
         e, layout, sheet = self._e, self._layout, self._sheet
         query, products = Scale.around_zero(e.query), Scale.around_zero(e.products[e.visible])
-        y = self._head(top, scores_heading(e), ("", "q·k", f"/ √{e.d_key}", "weight"))
+        y = self._head(top, scores_heading(e), ("", "q·k", rule_text(e), "weight"))
         first = y
         self._row(y, "", "q", e.query, query)
         y += _ROW * 1.2
@@ -145,8 +145,8 @@ class _Drawing:
             self._bar(y, float(e.weights[key]), f"{e.weights[key]:.2f}")
             y += _ROW
         step = every(e.d_key, int(layout.width / 0.25))
-        for place, label in thinned([str(i) for i in range(e.d_key)], step, layout.cells):
-            sheet.write(layout.strip + place * layout.cell, y - 0.02, label, SMALL, align="center", vertical="top")
+        for place, i in thinned_places(e.d_key, step, layout.cells):
+            sheet.write(layout.strip + place * layout.cell, y - 0.02, str(i), SMALL, align="center", vertical="top")
         if self._rest:
             sheet.write(layout.end, y + 0.07, rest_text(e, self._rest), BODY, align="right", colour=QUIET)
             y += _ROW

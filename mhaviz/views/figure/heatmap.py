@@ -1,12 +1,11 @@
 """Attention weights as a figure: a mosaic of heads for every sentence, one scale for all that can share one."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import reading_text
+from mhaviz.views.captions import number_name, reading_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
 from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
@@ -25,8 +24,8 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, head_panels, scale_group, values_beyond
-from mhaviz.views.pooling import pool_map, pooled_cells
+from mhaviz.views.panels import Scale, scale_group, values_beyond
+from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
@@ -52,12 +51,11 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     y = MARGIN
     for block in blocks:
         m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
-        sheet.title(y + 0.1, m.kind, m.queries, m.keys, part=block.stack.part)
+        sheet.map_title(y + 0.1, m, block.stack.part)
         y += _TITLE_HEIGHT
-        panels = head_panels(m if m.cells is None else pool_map(m, layout.q_cells, layout.k_cells), scale)
-        panels = [replace(panel, title=title) for panel, title in zip(panels, block.stack.titles, strict=True)]
+        panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
-        name = "weight, log" if scale.log else "weight"
+        name = number_name(m) + ", log" * scale.log
         beyond = values_beyond(panels, scale, with_below=m.cells is not None)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
@@ -128,7 +126,7 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
     stacks, footnote, dpi = stack_layers(attention.maps), attention.source.footnote, look.dpi
     maps = [stack.map for stack in stacks]
-    title = max(title_width(s.map.kind, s.map.queries, s.map.keys, lettering, s.part) for s in stacks)
+    title = max(title_width(s.maps[0], lettering, s.part) for s in stacks)
     tables = [decide_summary(m, lettering) for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         layouts = [_layout(stack, lettering, look, dpi, len(stacks)) for stack in stacks]
@@ -155,8 +153,17 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
 def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
     m, columns = stack.map, look.columns or stack.columns
     if m.cells is None:
-        decide = partial(decide_mosaic, stacked=stacked, numbers=look.numbers)
-        return decide(len(m.heads), m.queries, m.keys, lettering, dpi, columns)
+        return decide_mosaic(
+            len(m.heads),
+            m.queries,
+            m.keys,
+            lettering,
+            dpi,
+            columns,
+            stacked=stacked,
+            numbers=look.numbers,
+            special=(m.special_queries, m.special_keys),
+        )
     numbers = look.numbers and float(m.weights.max()) >= _LEAST_NUMBER
     room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
     return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mhaviz.views.labels import cut, escape, position_suffixes, visible
+from mhaviz.views.labels import bare, cut, escape, position_suffixes, visible
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -59,7 +59,7 @@ class Lettering:
         ``start``: the position of the first.
         """
         suffixes = position_suffixes(tokens, start=start)
-        return tuple(cut(self.shown(t), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
+        return tuple(cut(self.shown(bare(t)), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
 
     @property
     def notice(self) -> str | None:

@@ -3,13 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap
-from mhaviz.views.captions import title_tokens
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import (
     GAP,
@@ -23,6 +21,7 @@ from mhaviz.views.figure.mosaic import (
 )
 from mhaviz.views.figure.rulers import decide_ruler
 from mhaviz.views.figure.sheet import POINTS, snap
+from mhaviz.views.labels import title_places
 from mhaviz.views.pooling import pooled_cells
 
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
@@ -60,8 +59,11 @@ class _Side:
 
 def written_tokens(m: AttentionMap) -> set[str]:
     """The tokens that may stand in a picture of the map: of a long one it is not all of them."""
-    sides = [side if m.cells is None else title_tokens(side) for side in (m.queries, m.keys)]
-    return {token for side in sides for token in side}
+    return {
+        side[i]
+        for side in (m.queries, m.keys)
+        for i in (range(len(side)) if m.cells is None else title_places(len(side)))
+    }
 
 
 def decide_long_mosaic(
@@ -84,8 +86,20 @@ def decide_long_mosaic(
     q, k = _Side(m.queries, m.edges.query_edges), _Side(m.keys, m.edges.key_edges)
     if q.is_labelled and k.is_labelled:
         starts = int(q.edges[0]), int(k.edges[0])
-        decide = partial(decide_mosaic, text_length=text_length, stacked=stacked, numbers=numbers, starts=starts)
-        return decide(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width)
+        return decide_mosaic(
+            n_tiles,
+            m.queries,
+            m.keys,
+            lettering,
+            dpi,
+            columns,
+            most_width,
+            text_length=text_length,
+            stacked=stacked,
+            numbers=numbers,
+            starts=starts,
+            special=(m.special_queries, m.special_keys),
+        )
     ideal = _ideal_side(n_tiles * stacked)
     factor = 0
     while True:
@@ -121,8 +135,11 @@ def _lay_out(
     query_labels = lettering.labels(m.queries, int(q.edges[0])) if q.is_labelled else ()
     key_labels = lettering.labels(m.keys, int(k.edges[0])) if k.is_labelled else ()
     size = label_size(min(height if q.is_labelled else math.inf, width if k.is_labelled else math.inf))
-    query_ruler = None if q.is_labelled else decide_ruler(drawn.query_edges, height, m.queries, lettering, upright=True)
-    key_ruler = None if k.is_labelled else decide_ruler(drawn.key_edges, width, m.keys, lettering, upright=False)
+    query_ruler = key_ruler = None
+    if not q.is_labelled:
+        query_ruler = decide_ruler(drawn.query_edges, height, m.queries, lettering, m.special_queries, upright=True)
+    if not k.is_labelled:
+        key_ruler = decide_ruler(drawn.key_edges, width, m.keys, lettering, m.special_keys, upright=False)
     left = query_ruler.depth if query_ruler else widest_label(lettering, query_labels, size)
     key_widest = widest_label(lettering, key_labels, size) if key_labels else 0.0
     turned = key_widest > width
@@ -150,4 +167,6 @@ def _lay_out(
         key_labels=key_labels,
         query_ruler=query_ruler,
         key_ruler=key_ruler,
+        special_queries=frozenset(m.special_queries),
+        special_keys=frozenset(m.special_keys),
     )

@@ -1,7 +1,7 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels on the outer edges only."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -13,7 +13,7 @@ from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.rulers import Ruler, draw_ruler
-from mhaviz.views.figure.sheet import INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
+from mhaviz.views.figure.sheet import FAINT, INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import pool_strongest
@@ -42,6 +42,7 @@ class MosaicLayout:
         query_labels, key_labels: one a token; none where positions are shown instead.
         query_ruler, key_ruler: positions along the axes of long maps.
         gap: between two tiles of a row.
+        special_queries, special_keys: which labels are faint, as their tokens are not of the text.
     """
 
     columns: int
@@ -62,6 +63,8 @@ class MosaicLayout:
     query_ruler: Ruler | None = None
     key_ruler: Ruler | None = None
     gap: float = GAP
+    special_queries: frozenset[int] = frozenset()
+    special_keys: frozenset[int] = frozenset()
 
     @property
     def tile_width(self) -> float:
@@ -113,13 +116,14 @@ def decide_mosaic(
     stacked: int = 1,
     numbers: bool = True,
     starts: tuple[int, int] = (0, 0),
+    special: tuple[Collection[int], Collection[int]] = ((), ()),
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these tokens, their cells on whole pixels.
 
     The mosaic keeps to ``most_width`` and ``most_height`` inches as long as no side of a tile falls below
     ``least_tile``. ``text_length``: characters of the longest number in a cell. ``stacked``: how many such mosaics
     share the page, one above the other. ``numbers``: write them into cells that have room. ``starts``: the positions of
-    the first query and the first key.
+    the first query and the first key. ``special``: which queries and which keys are not of the text.
     """
     q_length, k_length = len(queries), len(keys)
     query_labels, key_labels = lettering.labels(queries, starts[0]), lettering.labels(keys, starts[1])
@@ -160,6 +164,8 @@ def decide_mosaic(
         turned=turned,
         query_labels=query_labels,
         key_labels=key_labels,
+        special_queries=frozenset(special[0]),
+        special_keys=frozenset(special[1]),
     )
 
 
@@ -322,22 +328,24 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     for left, top in corners[:: layout.columns]:
         if layout.query_ruler:
             draw_ruler(sheet, layout.query_ruler, left, top)
-        for place, label in thinned(layout.query_labels, layout.query_every, layout.q_cells):
-            sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=INK)
+        for place, i in thinned_places(len(layout.query_labels), layout.query_every, layout.q_cells):
+            label, colour = layout.query_labels[i], FAINT if i in layout.special_queries else INK
+            sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=colour)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
         if layout.key_ruler:
             draw_ruler(sheet, layout.key_ruler, left, top + layout.tile_height)
-        for place, label in thinned(layout.key_labels, layout.key_every, layout.k_cells):
-            at = left + place * layout.cell_width
+        for place, i in thinned_places(len(layout.key_labels), layout.key_every, layout.k_cells):
+            at, label = left + place * layout.cell_width, layout.key_labels[i]
+            colour = FAINT if i in layout.special_keys else INK
             if layout.turned:
-                sheet.write(at, under, label, size, align="right", rotation=90)
+                sheet.write(at, under, label, size, align="right", rotation=90, colour=colour)
             else:
-                sheet.write(at, under, label, size, align="center", vertical="top")
+                sheet.write(at, under, label, size, align="center", vertical="top", colour=colour)
 
 
-def thinned(labels: Sequence[str], step: int, cells: int) -> list[tuple[float, str]]:
-    """(the middle of its cell, counted in cells; the label) of every ``step``-th token."""
-    edges = cell_edges(len(labels), cells)
-    cell_of = np.searchsorted(edges, np.arange(0, len(labels), step), side="right") - 1
-    return [(float(cell) + 0.5, labels[i]) for cell, i in zip(cell_of, range(0, len(labels), step), strict=True)]
+def thinned_places(length: int, step: int, cells: int) -> list[tuple[float, int]]:
+    """(the middle of its cell, counted in cells; its number) of every ``step``-th token."""
+    edges = cell_edges(length, cells)
+    cell_of = np.searchsorted(edges, np.arange(0, length, step), side="right") - 1
+    return [(float(cell) + 0.5, i) for cell, i in zip(cell_of, range(0, length, step), strict=True)]

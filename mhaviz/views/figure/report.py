@@ -13,7 +13,7 @@ from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
 from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
-from mhaviz.views.labels import cut
+from mhaviz.views.labels import bare, cut
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, head_panels, scaling_panels
 
@@ -31,7 +31,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
     sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
     room = WIDTH - 2 * MARGIN
-    sheet.title(0.38, attention_map.kind, attention_map.queries, attention_map.keys, _TITLE)
+    sheet.map_title(0.38, attention_map, "", _TITLE)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
@@ -75,7 +75,7 @@ def _draw_tokens(sheet: Sheet, x: float, y: float, width: float, tokens: Sequenc
     """Each token in a box with its position, in at most a few lines. Returns the y below them."""
     left, height, line = x, 0.2, 0
     for position, token in enumerate(tokens):
-        shown = cut(sheet.lettering.shown(token), 24)
+        shown = cut(sheet.lettering.shown(bare(token)), 24)
         number = text_width(str(position), SMALL)
         box = number + text_width(shown, BODY, sheet.lettering.families) + 0.2
         if left + box > x + width - 0.9 and line == _TOKEN_LINES - 1:

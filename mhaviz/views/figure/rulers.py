@@ -1,15 +1,15 @@
 """Positions along the axes of a long map, with its first and its last token."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.sheet import INK, QUIET, SMALL, Sheet, fit_text, text_width
-from mhaviz.views.labels import cut
+from mhaviz.views.figure.sheet import FAINT, INK, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.labels import bare, cut
 from mhaviz.views.positions import TOKEN_CELLS, round_positions
 
 Side = Literal["left", "under", "turned"]
@@ -32,12 +32,19 @@ class Tick:
         number: the position as text; empty where there is no room for it.
         token: what stands there, cut and fit to be shown; at the ends of the axis.
         align: how the text stands to the place, if it is written along the axis.
+        is_special: whether the token is not of the text, and faint.
     """
 
     place: float
     number: str
     token: str = ""
     align: Align = "center"
+    is_special: bool = False
+
+    @property
+    def colour(self) -> str:
+        """Of the token."""
+        return FAINT if self.is_special else QUIET
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,13 @@ class Ruler:
 
 
 def decide_ruler(
-    edges: NDArray[np.int64], cell: float, tokens: Sequence[str], lettering: Lettering, *, upright: bool
+    edges: NDArray[np.int64],
+    cell: float,
+    tokens: Sequence[str],
+    lettering: Lettering,
+    special: Collection[int] = (),
+    *,
+    upright: bool,
 ) -> Ruler:
     """Choose the positions on one axis of a tile.
 
@@ -65,11 +78,12 @@ def decide_ruler(
         cell: inches of one.
         tokens: those of the axis, of which the first and the last are shown.
         lettering: the fonts for them.
+        special: which of them are not of the text.
         upright: whether it is the axis of the queries.
     """
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     ends = [first] if first == last else [first, last]
-    shown = [cut(lettering.shown(tokens[position - first]), TOKEN_CELLS) for position in ends]
+    shown = [cut(lettering.shown(bare(tokens[position - first])), TOKEN_CELLS) for position in ends]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
     side: Side = "left"
     if not upright:
@@ -80,10 +94,13 @@ def decide_ruler(
     if side != "under" and len(ends) == 2 and length < (4 if side == "left" else 1) * _LINE:
         ends, shown, wide = ends[:1], shown[:1], wide[:1]
     places = position_places(edges, cell, ends)
-    ticks = [Tick(place, f"{end:,}", token) for place, end, token in zip(places, ends, shown, strict=True)]
+    ticks = [
+        Tick(place, f"{end:,}", token, is_special=end - first in special)
+        for place, end, token in zip(places, ends, shown, strict=True)
+    ]
     if side == "under":
         aligned: tuple[Align, ...] = ("left", "right")
-        ticks = [Tick(t.place, t.number, t.token, align) for t, align in zip(ticks, aligned, strict=False)]
+        ticks = [replace(tick, align=align) for tick, align in zip(ticks, aligned, strict=False)]
     if len(ticks) == 2:
         ticks[1:1] = _inside(edges, cell, side, (wide[0], wide[1]))
     return Ruler(tuple(ticks), side, _depth(ticks, side, lettering))
@@ -135,14 +152,14 @@ def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
         if ruler.side == "left":
             _write(sheet, x - _TEXT, y + tick.place, tick.number, INK, "right", "center")
             inwards = _LINE if tick is ruler.ticks[0] else -_LINE
-            _write(sheet, x - _TEXT, y + tick.place + inwards, tick.token, QUIET, "right", "center")
+            _write(sheet, x - _TEXT, y + tick.place + inwards, tick.token, tick.colour, "right", "center")
         elif ruler.side == "turned":
             text = f"{tick.number} {tick.token}".strip()
             if text:
                 sheet.write(x + tick.place, y + _TEXT, text, SMALL, align="right", rotation=90)
         else:
             _write(sheet, x + tick.place, y + _TEXT, tick.number, INK, tick.align, "top")
-            _write(sheet, x + tick.place, y + _TEXT + _LINE, tick.token, QUIET, tick.align, "top")
+            _write(sheet, x + tick.place, y + _TEXT + _LINE, tick.token, tick.colour, tick.align, "top")
 
 
 def _write(

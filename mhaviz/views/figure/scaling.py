@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mhaviz.records import ScalingComparison, ScalingSweep
-from mhaviz.views.captions import STATISTICS
+from mhaviz.views.captions import STATISTICS, rule_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
@@ -83,7 +83,7 @@ def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: i
     step = 0.19 * size / BODY
     first, second = x + (_NAMES + _NUMBER) * size / BODY, x + TABLE_WIDTH * size / BODY
     sheet.write(first, y + step / 2, "unscaled", size, align="right", bold=True, colour=ACCENT)
-    sheet.write(second, y + step / 2, f"/ √{c.d_key}", size, align="right", bold=True, colour=SECOND)
+    sheet.write(second, y + step / 2, rule_text(c), size, align="right", bold=True, colour=SECOND)
     for row, statistic in enumerate(STATISTICS, start=1):
         middle = y + (row + 0.5) * step
         sheet.write(x, middle, statistic.name, size)

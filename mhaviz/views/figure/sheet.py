@@ -23,8 +23,8 @@ from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from mhaviz.records import Kind
-from mhaviz.views.captions import pair_title
+from mhaviz.records import AttentionMap, Kind
+from mhaviz.views.captions import map_title, pair_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.labels import cut
@@ -39,6 +39,7 @@ MARGIN = 0.25  # inches around everything
 MOST_PIXELS = 16_384  # a side; many programs open nothing larger
 
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
+FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
 HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
@@ -127,11 +128,14 @@ class Sheet(Figure):
             usetex=False,
         )
 
-    def title(
-        self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str], size: float = TITLE, part: str = ""
-    ) -> None:
-        """The kind of attention, ``part`` and the sentence, or the pair, as far as the sheet is wide."""
-        self.heading(y, _titles(kind, queries, keys, self.lettering, part), size)
+    def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str]) -> None:
+        """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
+        shown = cache(self.lettering.shown)  # many lengths are tried, and texts may be long
+        self.heading(y, lambda cells: pair_title(kind, queries, keys, cells, shown=shown))
+
+    def map_title(self, y: float, attention_map: AttentionMap, part: str, size: float = TITLE) -> None:
+        """What the map is of, ``part`` and the sentence, or the pair, as far as the sheet is wide."""
+        self.heading(y, _titles(attention_map, self.lettering, part), size)
 
     def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
         """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
@@ -238,17 +242,15 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str = "") -> float:
-    """Inches that a title would take if there were room for all of it."""
-    titles = _titles(kind, queries, keys, lettering, part)
+def title_width(attention_map: AttentionMap, lettering: Lettering, part: str) -> float:
+    """Inches that a map's title would take if there were room for all of it."""
+    titles = _titles(attention_map, lettering, part)
     return text_width(titles(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
 
 
-def _titles(
-    kind: Kind, queries: Sequence[str], keys: Sequence[str], lettering: Lettering, part: str
-) -> Callable[[int], str]:
-    shown = cache(lettering.shown)  # many lengths are tried, and tokens may be long
-    return lambda cells: pair_title(kind, queries, keys, cells, shown=shown, part=part)
+def _titles(attention_map: AttentionMap, lettering: Lettering, part: str) -> Callable[[int], str]:
+    shown = cache(lettering.shown)  # many lengths are tried, and texts may be long
+    return lambda cells: map_title(attention_map, cells, shown=shown, part=part)
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -13,6 +13,7 @@ from mhaviz.views.differences import (
     WORDS,
     cell_text,
     change_scale,
+    layer_text,
     more_text,
     ranking_heading,
     ranking_headings,
@@ -45,14 +46,14 @@ class DifferenceView:
 
         yield Text(plain(HEADING), BOLD)
         for m, grid in zip(d.maps, grids, strict=True):
-            yield grid_title(m.change, options.max_width, not abilities.unicode)
+            yield grid_title(m.change, options.max_width, not abilities.unicode, layer_text(d, m.change))
             yield grid.coloured(scale)
             if text := cell_text(m.change, grid.drawn.edges):
                 yield Text(plain(text), DIM)
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
         yield ScaleBar(scale, beyond=beyond)
-        yield Text(plain(reading_text(scale, abilities.colour)), DIM)
+        yield Text(plain(reading_text(scale, abilities.colour, [m.change for m in d.maps])), DIM)
         yield Segment.line()
 
         def rows(stacked: bool) -> list[tuple[str, ...]]:

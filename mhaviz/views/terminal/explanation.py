@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import Explanation
-from mhaviz.views.captions import pair_title
+from mhaviz.views.captions import pair_title, rule_text
 from mhaviz.views.explaining import (
     MOST_KEYS,
     features_text,
@@ -107,7 +107,7 @@ class _Lines:
 
     def _scores(self, keys: list[int], label_width: int, bar_width: int, wide: bool) -> Table:
         e = self.e
-        headings = ["#", "key", *["q·k"] * wide, f"/ √{e.d_key}", "weight", "", *["strongest features"] * wide]
+        headings = ["#", "key", *["q·k"] * wide, rule_text(e), "weight", "", *["strongest features"] * wide]
         table = self._table(headings)
         for key, label in zip(keys, self.labels(keys, label_width), strict=True):
             score = f"{e.scores[key]:z.2f}" if e.visible[key] else "hidden"

@@ -1,6 +1,6 @@
 """Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +28,10 @@ RAMP = " ▁▂▃▄▅▆▇█"
 ASCII_RAMP = " .:-=+*#%@"
 DIM = Style(dim=True)
 BOLD = Style(bold=True)
+
+
+RowLabel = tuple[list[Segment], range]
+"""The text left of a line, and the rows that the line shows."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class HeatGrid:
         numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
             pooled the rows keep their labels.
         first_query, first_key: the positions of the first row and column in the whole input.
+        special_queries, special_keys: the tokens that are not of the text, counted from 0: their labels are dim.
     """
 
     panels: Sequence[Panel]
@@ -94,6 +99,8 @@ class HeatGrid:
     numbered: bool = False
     first_query: int = 0
     first_key: int = 0
+    special_queries: Collection[int] = ()
+    special_keys: Collection[int] = ()
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -149,19 +156,23 @@ class HeatGrid:
         if layout.cells != "values":
             yield from self._explain_cells(layout, abilities, options.max_width)
 
-    def _key_header(self, layout: GridLayout, ascii_only: bool) -> str:
+    def _key_header(self, layout: GridLayout, ascii_only: bool) -> list[Segment]:
+        """Dim; where some tokens are not of the text, those alone are."""
         if layout.cells == "values":
             labels = token_labels(self.keys, layout.cell_width - 1, ascii_only, self.first_key)
-            return "".join(set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels)
+            texts = [set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels]
+            if not self.special_keys:
+                return [Segment("".join(texts), DIM)]
+            return [Segment(text, DIM if i in self.special_keys else None) for i, text in enumerate(texts)]
         edges = self.first_key + cell_edges(len(self.keys), layout.columns)
         header = ""
         for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
             label = str(edges[cell])
             if len(header) <= cell and cell + len(label) <= layout.columns:
                 header = header.ljust(cell) + label + " "
-        return header[: layout.columns].ljust(layout.columns)
+        return [Segment(header[: layout.columns].ljust(layout.columns), DIM)]
 
-    def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[tuple[str, range]]:
+    def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[RowLabel]:
         together = 2 if layout.cells == "half-blocks" else 1
         width = layout.label_width if together == 1 else (layout.label_width - 1) // 2
         if layout.by_position:
@@ -170,7 +181,11 @@ class HeatGrid:
             labels = token_labels(self.queries, width, ascii_only, self.first_query)
         for row in range(0, layout.rows, together):
             rows = range(row, min(row + together, layout.rows))
-            yield (labels[row] if layout.by_position else "·".join(labels[r] for r in rows)), rows
+            if layout.by_position:
+                yield [Segment(labels[row])], rows
+                continue
+            tokens = [Segment(labels[r], DIM if r in self.special_queries else None) for r in rows]
+            yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
 
     def _explain_cells(self, layout: GridLayout, abilities: Abilities, width: int) -> Iterator[Segment]:
         """Which token stands at which position, or how many became one cell."""
@@ -199,8 +214,8 @@ def panel_lines(
     panels: Sequence[Panel],
     layout: GridLayout,
     abilities: Abilities,
-    header: str,
-    labels: Sequence[tuple[str, range]],
+    header: list[Segment],
+    labels: Sequence[RowLabel],
 ) -> Iterator[Segment]:
     """The panels side by side, as the layout has it.
 
@@ -208,8 +223,8 @@ def panel_lines(
         panels: of one shape.
         layout: how they stand.
         abilities: of the terminal.
-        header: over the columns of every panel.
-        labels: of the rows, with the rows that each line shows.
+        header: over the columns of every panel, as wide as its cells.
+        labels: of the lines.
     """
     for first in range(0, len(panels), layout.per_line):
         if first:
@@ -223,8 +238,8 @@ def _lines(
     panels: Sequence[Panel],
     layout: GridLayout,
     abilities: Abilities,
-    header: str,
-    labels: Sequence[tuple[str, range]],
+    header: list[Segment],
+    labels: Sequence[RowLabel],
 ) -> Iterator[list[Segment]]:
     margin = Segment(" " * (layout.label_width + 1))
 
@@ -239,13 +254,15 @@ def _lines(
     ellipsis = "…" if abilities.unicode else "..."
     titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
-    yield [margin, *beside([[Segment(set_cell_size(header, layout.panel_width), DIM)]] * len(panels))]
+    rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
+    yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
     shown = [_Cells(panel, layout, abilities) for panel in panels]
     for label, rows in labels:
+        left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
         rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
         parts = [[*cells.line(rows), rest] for cells in shown]
-        yield [Segment(_right(label, layout.label_width) + " "), *beside(parts)]
+        yield [left, *label, Segment(" "), *beside(parts)]
 
 
 class _Cells:
@@ -300,10 +317,6 @@ def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
 
 def _fit(text: str, width: int, ellipsis: str) -> str:
     return set_cell_size(cut(text, width, ellipsis), width)
-
-
-def _right(text: str, width: int) -> str:
-    return " " * (width - cell_len(text)) + set_cell_size(text, min(cell_len(text), width))
 
 
 def _centre(text: str, width: int) -> str:

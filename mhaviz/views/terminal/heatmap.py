@@ -8,8 +8,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.records import Attention
-from mhaviz.views.captions import cells_text, reading_text
-from mhaviz.views.look import Look
+from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text
+from mhaviz.views.layer_stacks import LayerStack, stack_rollouts
+from mhaviz.views.look import Look, spans_magnitudes
 from mhaviz.views.panels import head_panels, scale_group, values_beyond
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -26,37 +27,42 @@ class HeatmapView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ascii_only = not Abilities.of(console, options).unicode
-        if any(m.cells is not None or m.summary is not None for m in self.attention.maps):
+        several_scales = len(set(map(scale_group, self.attention.maps))) > 1
+        if several_scales or any(m.cells is not None or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
             yield Text(reading_text(self.attention, drawn=()), DIM)
         else:
             scale = self.look.weight_scale(self.attention.maps)
-            for attention_map in self.attention.maps:
-                yield grid_title(attention_map, options.max_width, ascii_only, self._several_layers)
-                yield token_grid(attention_map, scale)
+            for stack in stack_rollouts(self.attention.maps):
+                yield grid_title(stack.map, options.max_width, ascii_only, self._layers(stack))
+                yield token_grid(stack.map, scale, stack.titles)
                 yield Segment.line()
             panels = (panel for m in self.attention.maps for panel in head_panels(m, scale))
             yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale, with_below=False))
         yield footnote(self.attention.source.footnote, ascii_only)
 
-    @property
-    def _several_layers(self) -> bool:
-        return len({m.layer for m in self.attention.maps}) > 1
+    def _layers(self, stack: LayerStack) -> str:
+        """Which layers a grid shows, where there are several in the record; a rollout has them over its panels."""
+        layers = [m.layer for m in stack.maps]
+        if len({m.layer for m in self.attention.maps}) == 1 or (stack.map.rollout and len(layers) == 1):
+            return ""
+        return f", {layers_text(layers)}"
 
     def _parts(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         """Maps of cells: what a cell is depends on the screen, so that each map says it beside its own scale."""
         abilities = Abilities.of(console, options)
-        maps = self.attention.maps
-        grids = [MapGrid.on_screen(m, console, options) for m in maps]
-        for attention_map, grid in zip(maps, grids, strict=True):
+        stacks = stack_rollouts(self.attention.maps)
+        maps = [stack.map for stack in stacks]
+        grids = [MapGrid.on_screen(stack.map, console, options, stack.titles) for stack in stacks]
+        for stack, attention_map, grid in zip(stacks, maps, grids, strict=True):
             alike = [i for i, m in enumerate(maps) if scale_group(m) == scale_group(attention_map)]
-            log = any(maps[i].is_pooled for i in alike) if self.look.log is None else self.look.log
+            log = any(spans_magnitudes(maps[i]) for i in alike) if self.look.log is None else self.look.log
             scale = replace(self.look, log=log).weight_scale(grids[i].drawn for i in alike)
-            yield grid_title(attention_map, options.max_width, not abilities.unicode, self._several_layers)
+            yield grid_title(attention_map, options.max_width, not abilities.unicode, self._layers(stack))
             yield grid.coloured(scale)
             drawn = grid.drawn
             beyond = values_beyond(head_panels(drawn, scale), scale, with_below=drawn.cells is not None)
-            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges)), beyond)
+            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges, number_name(drawn))), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
             yield Segment.line()

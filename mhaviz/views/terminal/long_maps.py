@@ -1,18 +1,19 @@
 """Maps of long inputs in the terminal: cells of many tokens, with round positions along both sides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 
 from mhaviz.records import AttentionMap
 from mhaviz.records.cells import even_cells
-from mhaviz.views.labels import cut, in_ascii, visible
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.labels import bare, cut, in_ascii, visible
+from mhaviz.views.panels import Scale, head_panels, tile_titles
 from mhaviz.views.positions import are_positions, round_positions
-from mhaviz.views.terminal.grid import GAP, Abilities, GridLayout, panel_lines, wrapped
+from mhaviz.views.terminal.grid import DIM, GAP, Abilities, GridLayout, RowLabel, panel_lines, wrapped
 
 _READABLE = 30  # columns of a panel, where the terminal has so many
 _BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
@@ -22,15 +23,21 @@ _BETWEEN = 4  # lines from one row label to the next, or more
 _TOKEN = 24  # cells
 
 
-def long_layout(attention_map: AttentionMap, width: int, height: int | None, abilities: Abilities) -> GridLayout:
+def long_layout(
+    attention_map: AttentionMap,
+    width: int,
+    height: int | None,
+    abilities: Abilities,
+    titles: Sequence[str] | None = None,
+) -> GridLayout:
     """Panels as large as the terminal allows: squares, or up to twice as wide as high where the screen is low.
 
-    ``height``: lines of the screen; None: of a file or a pipe, which has no end.
+    ``height``: lines of the screen; None: of a file or a pipe, which has no end. ``titles``: as in ``head_panels``.
     """
     n_heads, q_cells, k_cells = attention_map.weights.shape
     half = abilities.colour and abilities.unicode
     label_width = len(f"{int(attention_map.edges.query_edges[-1]) - 1:,}")
-    title = max(len(f"head {head}") for head in attention_map.heads)
+    title = max(map(len, titles or tile_titles(attention_map)))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
     per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
@@ -47,16 +54,22 @@ def long_layout(attention_map: AttentionMap, width: int, height: int | None, abi
 
 @dataclass(frozen=True)
 class LongGrid:
-    """The heads of a map that has the cells of its layout, and the tokens where it begins and ends."""
+    """The heads of a map that has the cells of its layout, and the tokens where it begins and ends.
+
+    ``titles``: as in ``head_panels``.
+    """
 
     attention_map: AttentionMap
     scale: Scale
     layout: GridLayout
+    titles: Sequence[str] | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
-        panels = head_panels(self.attention_map, self.scale)
-        yield from panel_lines(panels, self.layout, abilities, self.header(), list(self.row_labels()))
+        panels = head_panels(self.attention_map, self.scale, self.titles)
+        header = [Segment(self.header().ljust(self.layout.columns), DIM)]
+        labels: list[RowLabel] = [([Segment(label)], rows) for label, rows in self.row_labels()]
+        yield from panel_lines(panels, self.layout, abilities, header, labels)
         for words in _ends(self.attention_map, not abilities.unicode):
             yield from wrapped(words, options.max_width, " ")
 
@@ -95,6 +108,7 @@ def _ends(attention_map: AttentionMap, ascii_only: bool) -> Iterator[list[str]]:
     for name, (tokens, start) in sides.items():
         if are_positions((tokens[0],), start) and are_positions((tokens[-1],), start + len(tokens) - 1):
             continue
-        texts = [in_ascii(visible(token)) if ascii_only else visible(token) for token in (tokens[0], tokens[-1])]
+        texts = [visible(bare(token)) for token in (tokens[0], tokens[-1])]
+        texts = list(map(in_ascii, texts)) if ascii_only else texts
         first, last = (cut(text, _TOKEN, ellipsis) for text in texts)
         yield [f"{name}:", f"{start:,} {first}", ellipsis, f"{start + len(tokens) - 1:,} {last}"]

@@ -1,12 +1,13 @@
 """Which grid a map gets in the terminal: one with a label for every token, or one of a long map's cells."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from mhaviz.records import AttentionMap
-from mhaviz.views.captions import map_title
+from mhaviz.views.captions import map_title, part_text
 from mhaviz.views.panels import Scale, head_panels
 from mhaviz.views.pooling import pool_map
 from mhaviz.views.terminal.grid import BOLD, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid
@@ -17,41 +18,56 @@ _TITLE = 78  # characters that a title with positions may always have, in lines 
 
 @dataclass(frozen=True)
 class MapGrid:
-    """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens."""
+    """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens.
+
+    ``titles``: as in ``head_panels``.
+    """
 
     drawn: AttentionMap
     layout: GridLayout | None = None
+    titles: Sequence[str] | None = None
 
     @classmethod
-    def on_screen(cls, attention_map: AttentionMap, console: Console, options: ConsoleOptions) -> "MapGrid":
+    def on_screen(
+        cls,
+        attention_map: AttentionMap,
+        console: Console,
+        options: ConsoleOptions,
+        titles: Sequence[str] | None = None,
+    ) -> "MapGrid":
         """Pool the map where there is room neither for a label of every token nor for a legend of them."""
         width, abilities = options.max_width, Abilities.of(console, options)
         if not _is_long(attention_map, width, abilities):
-            return cls(attention_map)
+            return cls(attention_map, titles=titles)
         height = console.height if console.file.isatty() else None
-        layout = long_layout(attention_map, width, height, abilities)
-        return cls(pool_map(attention_map, layout.rows, layout.columns), layout)
+        layout = long_layout(attention_map, width, height, abilities, titles)
+        return cls(pool_map(attention_map, layout.rows, layout.columns), layout, titles)
 
     def coloured(self, scale: Scale) -> LongGrid | HeatGrid:
         """The grid."""
-        return LongGrid(self.drawn, scale, self.layout) if self.layout else token_grid(self.drawn, scale)
+        if self.layout:
+            return LongGrid(self.drawn, scale, self.layout, self.titles)
+        return token_grid(self.drawn, scale, self.titles)
 
 
-def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, with_layer: bool = False) -> Text:
-    """The kind of attention and the sentence, over a grid; ``with_layer``: where there are several."""
+def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:
+    """The kind of attention and the sentence, over a grid; ``layers``: which, where there are several."""
+    part = layers + part_text(attention_map)
     if attention_map.cells is None:
-        return Text(map_title(attention_map, width, ascii_only, with_layer), BOLD, no_wrap=True)
-    return Text(map_title(attention_map, max(width, _TITLE), ascii_only, with_layer), BOLD)
+        return Text(map_title(attention_map, width, ascii_only, part=part), BOLD, no_wrap=True)
+    return Text(map_title(attention_map, max(width, _TITLE), ascii_only, part=part), BOLD)
 
 
-def token_grid(attention_map: AttentionMap, scale: Scale) -> HeatGrid:
-    """A grid of all tokens; it says itself what it pools."""
+def token_grid(attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None) -> HeatGrid:
+    """A grid of all tokens; it says itself what it pools. ``titles``: as in ``head_panels``."""
     return HeatGrid(
-        head_panels(attention_map, scale),
+        head_panels(attention_map, scale, titles),
         attention_map.queries,
         attention_map.keys,
         first_query=int(attention_map.edges.query_edges[0]),
         first_key=int(attention_map.edges.key_edges[0]),
+        special_queries=frozenset(attention_map.special_queries),
+        special_keys=frozenset(attention_map.special_keys),
     )
 
 

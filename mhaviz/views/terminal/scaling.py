@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.views.captions import STATISTICS, pair_title
+from mhaviz.views.captions import STATISTICS, pair_title, rule_text
 from mhaviz.views.colours import BONE
+from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.panels import Scale, scaling_panels
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -28,14 +29,14 @@ class ScalingView:
         c = self.comparison
         ascii_only = not Abilities.of(console, options).unicode
         scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.colormap)
-        root = f"/ sqrt({c.d_key})" if ascii_only else f"/ √{c.d_key}"
+        rule = mathematics_in_ascii(rule_text(c)) if ascii_only else rule_text(c)
         yield Text(pair_title(c.kind, c.queries, c.keys, options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
-            signs = ("*", "sqrt ") if ascii_only else ("·", "√")
-            yield HeatGrid(scaling_panels(c, i, scores, weights, f"head {head}: ", *signs), c.queries, c.keys)
+            panels = scaling_panels(c, i, scores, weights, f"head {head}: ", ascii_only)
+            yield HeatGrid(panels, c.queries, c.keys)
             yield Segment.line()
             yield _comparison_table(
-                c.unscaled.statistics[i], c.scaled.statistics[i], root, short=options.max_width < 66
+                c.unscaled.statistics[i], c.scaled.statistics[i], rule, short=options.max_width < 66
             )
         yield ScaleBar(scores, "scores")
         yield ScaleBar(weights, "weights")

@@ -15,6 +15,7 @@ from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic
 from mhaviz.views.figure.mosaic import MOST_WIDTH
+from mhaviz.views.figure.sheet import FAINT, QUIET
 from mhaviz.views.figure.summary import MOST_HEADS
 from mhaviz.views.look import Look
 
@@ -368,3 +369,10 @@ def test_a_tiny_part_of_a_map_has_no_numbers_that_are_all_nothing():
         sheet = figure(replace(m, weights=np.full_like(m.weights, 0.5 * factor)))
         groups = [group.get_label() or "" for group in sheet.page.collections]
         assert any(label.startswith("numbers") for label in groups) == numbers
+
+
+def test_special_tokens_at_the_ends_of_an_axis_are_faint():
+    m = replace(long_map(1, words=(" the", "whale")), special_queries=(0,), special_keys=(4999,))
+    sheet = figure(m)
+    found = {(text.get_text(), text.get_color()) for text in sheet.page.texts}
+    assert {("the", FAINT), ("the", QUIET), ("whale", FAINT), ("whale", QUIET)} <= found

@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pytest
 from hostile import HOSTILE
@@ -11,13 +12,15 @@ from hypothesis import strategies as st
 from matplotlib import image as mpl_image
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.studies.difference import compare
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
+from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import decide_mosaic
-from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.heatmap import HeatmapView
 
@@ -336,3 +339,37 @@ def test_a_title_shrinks_before_it_is_cut(random_attention):
     )
     texts = [text.get_text() for text in heatmap_figure(attention, Look(columns=1)).page.texts]
     assert "masked self-attention: one two three four" in texts
+
+
+def colours_of(sheet):
+    """Text to the colours that it stands in."""
+    found = {}
+    for text in sheet.page.texts:
+        found.setdefault(text.get_text(), set()).add(text.get_color())
+    return found
+
+
+def contrast_on_white(colour):
+    """WCAG 2.2, relative luminance and contrast ratio."""
+    channels = np.array(matplotlib.colors.to_rgb(colour))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+
+
+@pytest.mark.parametrize("cells", [None, Cells(np.arange(7, 12), np.arange(7, 12))], ids=["tokens", "a part"])
+def test_special_tokens_are_faint_and_readable(random_attention, cells):
+    names = ("[CLS]", "a", " cat", "[SEP]")
+    sheet = heatmap_figure(random_attention(2, names, special_queries=(0, 3), special_keys=(0,), cells=cells))
+    found = colours_of(sheet)
+    assert found["a"] == found["cat"] == {INK}
+    assert found["[CLS]"] == {FAINT}
+    assert found["[SEP]"] == {FAINT, INK}, "of the queries, and of the keys"
+    assert 3 <= contrast_on_white(FAINT) < contrast_on_white(INK)
+
+
+def test_special_tokens_in_pictures_of_differences(random_attention):
+    before, after = (
+        random_attention(1, ("[CLS]", "a"), seed=i, special_queries=(0,), special_keys=(0,)) for i in (0, 1)
+    )
+    found = colours_of(difference_figure(compare(before, after)))
+    assert (found["[CLS]"], found["a"]) == ({FAINT}, {INK})

@@ -163,7 +163,7 @@ def test_a_picture_with_fewer_pixels_keeps_its_spikes():
     names = tuple(map(str, range(n)))
     numbers = ScoreStatistics(1, 0, 1, 1, 1, 0, 0)
     scaling = Scaling(weights, weights, (numbers,) * 8)
-    c = ScalingComparison(Source("test"), names, names, tuple(range(8)), 64, scaling, scaling)
+    c = ScalingComparison(Source("test"), names, names, tuple(range(8)), 64, scaling, scaling, "self", "/ √64")
     sheet = scaling_figure(c, Look(dpi=900))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     for image in images(sheet):

@@ -206,3 +206,24 @@ def test_labels_that_are_positions_have_no_legend(show):
     positions = HeatGrid(heat.panels, [str(i) for i in range(30)], [str(i) for i in range(30)])
     assert "keys:" in show(heat, 80)
     assert "keys:" not in show(positions, 80)
+
+
+def dim(text):
+    """What is written in dim characters."""
+    return re.findall(r"\x1b\[2m(.*?)\x1b\[0m", text)
+
+
+@pytest.mark.parametrize("special", [(), (0, 3)])
+@pytest.mark.parametrize("with_values", [True, False])
+def test_special_tokens_are_dim(show, special, with_values):
+    tokens = ("[CLS]", "a", " cat", "[SEP]")
+    panel = grid(1, 4).panels[0]
+    heat = HeatGrid([panel], tokens, tokens, with_values, special_queries=special, special_keys=special)
+    lines = show(heat, 80, "truecolor").splitlines()
+    header, rows = lines[1], lines[2:6] if with_values else lines[2:4]
+    of_rows = [text.strip() for line in rows for text in dim(line)]
+    assert of_rows == (["[CLS]", "[SEP]"] if special else [])
+    if with_values:  # without, over the columns stand positions
+        assert "".join(dim(header)).split() == (["[CLS]", "[SEP]"] if special else ["[CLS]", "a", "cat", "[SEP]"])
+    without = show(HeatGrid([panel], tokens, tokens, with_values), 80, "truecolor")
+    assert plain("\n".join(lines)) == plain("\n".join(without.splitlines()))

@@ -1,0 +1,61 @@
+"""What is asked of a whole model beside its maps: its rollout, and whether its maps are true."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mhaviz.cli import options
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from mhaviz.records import Attention
+    from mhaviz.sources.attention_source import AttentionSource
+
+
+def rolled_out(
+    context: typer.Context, source: "AttentionSource", texts: Sequence[str], target: str | None
+) -> "Attention":
+    """The rollout to the layers that are chosen, through all that come before.
+
+    Raises:
+        ArgumentError: options that a rollout would not heed.
+    """
+    unheeded = options.given(context, ("head", "pool", "size", "window", "summary", "memory", "verify"))
+    if unheeded:
+        raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
+    from mhaviz.sources.pretrained.model import PretrainedModel
+    from mhaviz.studies.rollout import rollout
+
+    assert isinstance(source, PretrainedModel)
+    through = tuple(range(max(source.layers or (0,)) + 1))
+    inputs = replace(source, layers=through).queries_and_keys(texts, target)
+    return rollout(inputs, source.layers)
+
+
+def verified(
+    attention: "Attention",
+    source: "AttentionSource",
+    texts: Sequence[str],
+    target: str | None,
+    heads: Sequence[int],
+) -> "Attention":
+    """The same, with how far its weights are from those of the model among the details of its source."""
+    from mhaviz.sources.pretrained.model import PretrainedModel
+    from mhaviz.studies.verification import verify
+
+    assert isinstance(source, PretrainedModel)
+    deviations = verify(source.queries_and_keys(texts, target, heads, with_outputs=True))
+    details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
+    return replace(attention, source=replace(attention.source, details=details))
+
+
+def verification_text(attention: "Attention") -> str:
+    """The largest difference, and where it is."""
+    found: Any = attention.source.details["verified"]
+    worst = max(found, key=lambda deviation: deviation["difference"])
+    return (
+        f"verified: the weights drawn give the model's own outputs to {worst['difference']:.1e} (largest in layer "
+        f"{worst['layer']}, {worst['kind']}, head {worst['head']}, of outputs up to {worst['size']:.2g})"
+    )

@@ -1,0 +1,1 @@
+"""Models that others have trained: transformers' checkpoints, from their folder to the attention in them."""

@@ -1,0 +1,216 @@
+"""Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from mhaviz.devices import require_memory
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources.pretrained.folder import find_folder
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging
+
+from mhaviz.sources.pretrained import capture
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+"""Numbers that a model can be loaded with; auto: those of the checkpoint."""
+
+_ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
+"""Parts that read what the last layer has made: without their weights the attention is the same."""
+
+_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is ready to run.
+
+    Attributes:
+        name: as the user has given it.
+        model: in eval mode, on its device.
+        tokenizer: its own.
+        device: where it runs.
+        captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
+            seen; if not, it runs eagerly and gives its weights itself.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    captured: bool
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Of the model."""
+        return self.model.config
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether there is an encoder and a decoder."""
+        return bool(self.config.is_encoder_decoder)
+
+
+def load_pretrained(
+    name: str,
+    device: torch.device,
+    revision: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    writes: bool = False,
+) -> Loaded:
+    """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
+
+    Args:
+        name, revision: which model.
+        device: where it will run.
+        dtype: of its numbers; see ``DTYPES``.
+        writes: whether it must be able to continue a text.
+
+    Raises:
+        ArgumentError: an unknown dtype, a model that cannot write.
+        MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
+    """
+    if dtype not in DTYPES:
+        raise ArgumentError(f"--dtype: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder = find_folder(name, revision)
+    config = _config(folder, name)
+    tokenizer = _tokenizer(folder, name)
+    kind = _model_class(config, name, writes)
+    bytes_a_number = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}[dtype]  # of files of half precision
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    wide = getattr(config, "dtype", None) in (None, torch.float32)
+    require_memory(int(size * (1 if wide else bytes_a_number)), device, f"the model {name}")
+    captured = bool(kind._can_set_attn_implementation())
+    model, missing = _model(kind, folder, config, dtype, capture.NAME if captured else "eager", name)
+    _require_weights(model, missing, name, writes)
+    nn.Module.to(model, device)
+    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured)
+
+
+def run_eagerly(loaded: Loaded) -> Loaded:
+    """The same model, made to give its weights itself."""
+    loaded.model.set_attn_implementation("eager")
+    return Loaded(loaded.name, loaded.model, loaded.tokenizer, loaded.device, captured=False)
+
+
+def _config(folder: Path, name: str) -> PreTrainedConfig:
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # a checkpoint's file can be anything, and so can what reading it raises
+        fields, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
+        model_type = fields.get("model_type")
+        if "auto_map" in fields and model_type not in CONFIG_MAPPING:
+            raise MhavizError(
+                f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
+            ) from error
+        if model_type is None:
+            raise MhavizError(
+                f"{name}: its config.json names no model_type, so it is no model of transformers'"
+            ) from error
+        if model_type not in CONFIG_MAPPING:
+            raise MhavizError(
+                f"{name} is a model of type {model_type!s:.40}, which transformers {_version()} does not know; "
+                f"a later version may"
+            ) from error
+        raise MhavizError(f"{name}: its config.json is not understood ({_reason(error)})") from error
+    return config
+
+
+def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
+    try:
+        if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
+            raise ValueError("it has no such files")
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+            raise ValueError("it has no tokens but special ones")
+    except Exception as error:
+        raise MhavizError(
+            f"{name} has no tokenizer that can be read: expected tokenizer.json, or the files of its kind, beside its "
+            f"config.json ({_reason(error)})"
+        ) from error
+    return tokenizer
+
+
+def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
+    auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
+    if type(config) not in auto._model_mapping:
+        if writes:
+            raise ArgumentError(f"{name}, a {config.model_type}, writes no text; leave out --generate")
+        auto = AutoModel
+    if type(config) not in auto._model_mapping:
+        raise MhavizError(f"{name}: transformers {_version()} has no model for a {config.model_type} on its own")
+    kind = auto._model_mapping[type(config)]
+    kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
+    wanted = next((named for named in config.architectures or () if named in kinds), next(iter(kinds)))
+    return kinds[wanted]
+
+
+def _model(
+    kind: type[PreTrainedModel], folder: Path, config: PreTrainedConfig, dtype: str, attention: str, name: str
+) -> tuple[PreTrainedModel, list[str]]:
+    """The model, and the parameters that its files have no weights for."""
+    model: PreTrainedModel
+    loading: dict[str, Any]
+    try:
+        model, loading = kind.from_pretrained(  # type: ignore[misc]
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=attention,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except SafetensorError as error:
+        raise MhavizError(
+            f"{name}: a weight file is broken or cut off ({_reason(error)}); take another copy of it"
+        ) from error
+    except Exception as error:
+        raise MhavizError(f"{name} cannot be loaded ({_reason(error)})") from error
+    return model, sorted(loading["missing_keys"])
+
+
+def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
+    """Raise an error if parameters that matter are random; if they are those that write, say so."""
+    below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
+    if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
+        raise MhavizError(
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of a {type(model).__name__}, got "
+            f"none for {len(below)} of them, such as {below[0]}; they would be random"
+        )
+    if writes and missing:
+        raise ArgumentError(
+            f"--generate: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
+        )
+
+
+def _version() -> str:
+    import transformers
+
+    return transformers.__version__
+
+
+def _reason(error: Exception) -> str:
+    """An error of somebody else in one line."""
+    text = " ".join(str(error).split())
+    return f"{text:.160}" if text else type(error).__name__

@@ -1,0 +1,170 @@
+"""The parameters of one attention among those of a model: finding them, and putting them into mhaviz's own layer."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.sources.reading import listed
+from mhaviz.sources.saved_tensors import SavedTensor, open_tensors
+
+_PACKED, _SEPARATE, _OWN = "in_proj_weight", "q_proj_weight", "Wq.weight"
+"""The parameters by which an attention is known: of torch.nn.MultiheadAttention, of it with kdim or vdim, of mhaviz."""
+
+_ANY = -1  # of a size that a parameter settles itself
+
+
+@dataclass(frozen=True)
+class SavedAttention:
+    """The parameters of one attention, named as in ``MultiHeadAttention``.
+
+    Attributes:
+        path, prefix: where they are from.
+        parameters: float32; Wq.weight (d_model, d_model), Wk.weight (d_model, k_dim), Wv.weight (d_model, v_dim),
+            Wo.weight (d_model, d_model), and a bias (d_model) of each that has one.
+    """
+
+    path: Path
+    prefix: str
+    parameters: Mapping[str, Tensor]
+
+    @property
+    def features(self) -> tuple[int, int, int]:
+        """Of the queries' X, which are d_model, of the keys' and of the values'."""
+        d_model, k_dim, v_dim = (self.parameters[f"W{side}.weight"].shape[1] for side in "qkv")
+        return d_model, k_dim, v_dim
+
+    def attention(self, n_heads: int) -> MultiHeadAttention:
+        """A new layer that shares these parameters. Raises ArgumentError if n_heads does not divide d_model."""
+        with torch.device("meta"):  # nothing is drawn
+            attention = MultiHeadAttention(self.features[0], n_heads)
+            for name in ("Wq", "Wk", "Wv", "Wo"):
+                d_out, d_in = self.parameters[f"{name}.weight"].shape
+                setattr(attention, name, nn.Linear(d_in, d_out, bias=f"{name}.bias" in self.parameters))
+        attention.load_state_dict(self.parameters, assign=True)
+        return attention
+
+
+def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
+    """Read the parameters of a ``torch.nn.MultiheadAttention``, or of mhaviz's own layer, from a state dict.
+
+    What is in no state dict cannot be known: the number of heads, and add_zero_attn=True, which mhaviz does not have.
+
+    Args:
+        path: a .safetensors file, or one that torch.save has written.
+        prefix: what their names in the state dict begin with, such as "encoder.layers.0.self_attn"; or a part of it,
+            if that leaves one attention. None: the only one there is.
+
+    Raises:
+        ArgumentError: there is no attention at this prefix, or there are several.
+        MhavizError: the file cannot be read, holds no attention, or one that mhaviz cannot run.
+    """
+    tensors = open_tensors(path)
+    chosen = _choose(path, tensors, prefix)
+    there = {name.removeprefix(chosen): tensor for name, tensor in tensors.items() if name.startswith(chosen)}
+    return SavedAttention(path, chosen.removesuffix("."), _converted(there, f"{path}: {chosen}"))
+
+
+def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
+    """The prefix of the wanted attention, with its dot; empty for an attention that was saved by itself."""
+    known = re.compile(rf"((?:.*\.)?)(?:{_PACKED}|{_SEPARATE}|{re.escape(_OWN)})", re.DOTALL)
+    prefixes = {match[1] for name in names if (match := known.fullmatch(name))}
+    if not prefixes:
+        held = listed(sorted(names, key=_in_order)) or "no tensors"
+        raise MhavizError(
+            f"{path} holds no parameters of torch.nn.MultiheadAttention or of mhaviz's layer ({_PACKED}, {_SEPARATE} "
+            f"or {_OWN}); it holds {held}"
+        )
+    asked = wanted.rstrip(".") + "." if wanted and wanted.strip(".") else ""
+    within = [prefix for prefix in prefixes if prefix.startswith(asked)]
+    if asked in prefixes or len(within) == 1:
+        return asked if asked in prefixes else within[0]
+    if within:
+        raise ArgumentError(
+            f"{path} holds {len(within)} attentions{f' within {asked[:-1]:.80}' if asked else ''}; choose one with "
+            f"--prefix: {_summed_up(within)}"
+        )
+    there = _summed_up(prefixes) or "one without a prefix"
+    raise ArgumentError(f"--prefix: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
+
+
+def _in_order(name: str) -> list[tuple[str, int]]:
+    """Layer 10 after layer 9."""
+    parts = re.split(r"(\d+)", name)
+    return [(text, int(number or 0)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True)]
+
+
+def _summed_up(prefixes: Iterable[str]) -> str:
+    """Prefixes that differ in their first number alone, as one: "encoder.layers.{0..11}.self_attn"."""
+
+    def around(prefix: str) -> tuple[str, str]:
+        before, _, after = re.match(r"([^\d]*)(\d*)(.*)", prefix, re.DOTALL).groups()  # type: ignore[union-attr]
+        return before, after
+
+    def number(prefix: str) -> str:
+        found = re.search(r"\d+", prefix)
+        return found[0] if found else ""
+
+    shown = []
+    named = [prefix.removesuffix(".") for prefix in prefixes if prefix]
+    for (before, after), some in groupby(sorted(named, key=lambda p: (around(p), _in_order(p))), around):
+        numbers = [number(prefix) for prefix in some]
+        if len(numbers) > 1 and [int(n) for n in numbers] == list(range(int(numbers[0]), int(numbers[-1]) + 1)):
+            shown.append(f"{before}{{{numbers[0]}..{numbers[-1]}}}{after}")
+        else:
+            shown += [f"{before}{n}{after}" for n in numbers]
+    return listed(shown)
+
+
+def _converted(there: Mapping[str, SavedTensor], where: str) -> dict[str, Tensor]:
+    """The parameters by mhaviz's names."""
+    for unheard in ("bias_k", "bias_v"):
+        if unheard in there:
+            raise MhavizError(
+                f"{where}{unheard} is a key or value that no token stands for (add_bias_kv=True), which mhaviz's layer "
+                f"does not have; take an attention without"
+            )
+    first = next(name for name in (_PACKED, _SEPARATE, _OWN) if name in there)
+    d = there[first].shape[1] if len(there[first].shape) == 2 else 0
+    if first == _OWN:
+        found = _read(there, where, {f"W{side}.weight": (d, d) for side in "qkvo"})
+        return found | _read(there, where, {f"W{side}.bias": (d,) for side in "qkvo"}, optional=True)
+
+    if first == _PACKED:
+        packed = _read(there, where, {_PACKED: (3 * d, d)})[_PACKED]
+        weights = packed.chunk(3)
+    else:
+        sizes = {_SEPARATE: (d, d), "k_proj_weight": (d, _ANY), "v_proj_weight": (d, _ANY)}
+        weights = tuple(_read(there, where, sizes).values())
+    biases = _read(there, where, {"in_proj_bias": (3 * d,)}, optional=True)
+    out = _read(there, where, {"out_proj.weight": (d, d)})
+    out |= _read(there, where, {"out_proj.bias": (d,)}, optional=True)
+    # Copies: parameters that share memory would be counted as one.
+    parameters = {f"W{side}.weight": weight.clone() for side, weight in zip("qkv", weights, strict=True)}
+    for packed_bias in biases.values():
+        parameters |= {f"W{side}.bias": b.clone() for side, b in zip("qkv", packed_bias.chunk(3), strict=True)}
+    return parameters | {name.replace("out_proj", "Wo"): tensor for name, tensor in out.items()}
+
+
+def _read(
+    there: Mapping[str, SavedTensor], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
+) -> dict[str, Tensor]:
+    """Those of these names, which must have these shapes."""
+    found: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        if name not in there:
+            if optional:
+                continue
+            raise MhavizError(f"{where}{name} is missing; expected {', '.join(shapes)}, got {listed(sorted(there))}")
+        got = there[name].shape
+        if len(got) != len(shape) or 0 in got or any(n not in (m, _ANY) for m, n in zip(got, shape, strict=True)):
+            expected = ", ".join("any" if n == _ANY else str(n) if n else "d_model" for n in shape)
+            raise MhavizError(f"{where}{name}: expected ({expected}), got ({', '.join(map(str, got))})")
+        found[name] = there[name].numbers()
+    return found

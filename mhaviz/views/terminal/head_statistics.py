@@ -1,0 +1,88 @@
+"""What every head looks at, in the terminal: a layers × heads grid of each number, then the heads ranked."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from mhaviz.records import HeadAverages, HeadStatistics
+from mhaviz.views.colours import BONE
+from mhaviz.views.head_statistics import (
+    SPREAD,
+    Order,
+    counts_text,
+    left_out_text,
+    named_scales,
+    notes,
+    panels,
+    ranked_columns,
+    ranking_heading,
+    ranking_headings,
+    ranking_rows,
+    reading_text,
+    scales,
+    title,
+)
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.tables import fitting_tables
+
+_ROWS = 16  # of the table, unless more are asked for
+_GRID_LINES = 40  # for the grids of all kinds, or the table scrolls them away
+
+
+@dataclass(frozen=True)
+class HeadStatisticsView:
+    """The grids, as many as a screen has room for, their scales, and the table."""
+
+    statistics: HeadStatistics
+    order: Order = field(default_factory=lambda: Order(most=_ROWS))
+    colormap: str = BONE
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        s, abilities = self.statistics, Abilities.of(console, options)
+        plain = abilities.plain
+        for kind in s.kinds:
+            yield Text(plain(title(kind)), BOLD)
+            yield from self._grids(kind, options.max_width, abilities)
+            yield Segment.line()
+        for name, scale in named_scales(s, self.colormap).items():
+            yield ScaleBar(scale, name)
+        yield Segment.line()
+        yield Text(plain(ranking_heading(s, self.order)), BOLD)
+        yield from self._table(console, options, plain)
+        for text in filter(None, [counts_text(s), left_out_text(s)]):
+            yield Text(plain(text), DIM)
+        yield footnote(s.source.footnote, not abilities.unicode)
+
+    def _grids(self, kind: HeadAverages, width: int, abilities: Abilities) -> Iterator[RenderableType]:
+        columns = ranked_columns(self.statistics, self.order)
+        all_panels = panels(kind, columns, scales(self.statistics, self.colormap))
+        layers, heads = ([*map(str, numbers)] for numbers in (kind.layers, range(kind.entropy.mean.shape[1])))
+
+        def grid(most: int) -> HeatGrid:
+            return HeatGrid(all_panels[:most], layers, heads, with_values=False, numbered=True)
+
+        layout = grid(len(all_panels)).decide(width, abilities)
+        lines = 3 + -(-layout.rows // (2 if layout.cells == "half-blocks" else 1))
+        shown = layout.per_line * max(_GRID_LINES // (lines * len(self.statistics.kinds)), 1)
+        yield grid(shown)
+        more = len(all_panels) - shown
+        yield Text(reading_text(self.statistics) + (f"; -o heads.png has {more} more" if more > 0 else ""), DIM)
+
+    def _table(
+        self, console: Console, options: ConsoleOptions, plain: Callable[[str], str]
+    ) -> Iterator[RenderableType]:
+        s, order = self.statistics, self.order
+        keys = 2 + (len(s.kinds) > 1)
+        for short in (False, True):
+            rows = [tuple(map(plain, row)) for row in ranking_rows(s, order, stacked=short)]
+            tables = fitting_tables(
+                ranking_headings(s, order, short), rows, console, options, keys, left=range(keys - 2)
+            )
+            if len(tables) == 1:
+                break
+        yield from tables
+        yield Text(plain(f"{notes(ranked_columns(s, order), short)}; {SPREAD}"), DIM)

@@ -1,0 +1,213 @@
+"""mhaviz heads as a user types it, with a model of a few lines."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mhaviz.cli import heads as module
+from mhaviz.cli.sentence_stream import stream_sentences
+from mhaviz.maps.weighed_batch import Side, WeighedBatch
+from mhaviz.records import Source
+from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
+
+
+class FakeModel:
+    """Two layers of three heads that look at the first, the previous and the last key; [CLS] is 0, [SEP] is 1."""
+
+    def __init__(self, kinds=("self",), max_length=None):
+        self.kinds, self.max_length = kinds, max_length
+        self.source = Source("a model of a test", {"kind": "test", "model": "fake"})
+        self.batches = []
+
+    def lengths(self, texts):
+        return [len(text.split()) + 2 if text.split() != ["."] else 0 for text in texts]
+
+    def weigh(self, texts, seen):
+        self.batches.append(texts)
+        lengths = self.lengths(texts)
+        assert self.max_length is None or max(lengths) <= self.max_length
+        n, most = len(texts), max(lengths)
+        ids = torch.zeros(n, most, dtype=torch.int64)
+        for row, text in enumerate(texts):
+            words = [2 + sum(map(ord, word)) for word in text.split()]
+            ids[row, : lengths[row]] = torch.tensor([0, *words, 1])
+        is_token = torch.arange(most) < torch.tensor(lengths)[:, None]
+        side = Side(ids, is_token, (ids < 2) | ~is_token)
+        weights = torch.zeros(n, 3, most, most)
+        weights[:, 0, :, 0] = 1
+        weights[:, 1, range(most), [0, *range(most - 1)]] = 1
+        weights[range(n), 2, :, [length - 1 for length in lengths]] = 1
+        for layer in range(2):
+            for kind in self.kinds:
+                seen(WeighedBatch(kind, layer, weights, side, side))
+
+
+@pytest.fixture
+def model(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def make(*arguments, **options):
+        fake = FakeModel(*arguments, **options)
+        monkeypatch.setattr(module, "choose_corpus_source", lambda context: fake)
+        return fake
+
+    return make
+
+
+TEXT = "the cat saw the dog\n\na bird\n  \nthe end\n"
+
+
+def test_in_numbers(mhaviz, model):
+    model()
+    Path("t.txt").write_text(TEXT)
+    data = json.loads(mhaviz("heads", "one two two", "--file", "t.txt", "--json").out)
+    assert data["source"] == {"footnote": "a model of a test", "kind": "test", "model": "fake"}
+    (kind,) = data["kinds"]
+    assert (kind["kind"], kind["layers"], kind["sentences"], kind["queries"]) == ("self", [0, 1], 4, 20)
+    statistics = kind["statistics"]
+    assert list(statistics) == [column.name for column in COLUMNS]
+    assert statistics["first"]["mean"][0][0] == statistics["previous"]["mean"][1][1] == 1.0
+    assert statistics["separators"]["mean"][0] == pytest.approx([1, np.mean([2 / 5, 2 / 7, 1 / 2, 1 / 2]), 1])
+    assert statistics["separators"]["spread"][0][1] == pytest.approx(np.std([2 / 5, 2 / 7, 1 / 2, 1 / 2], ddof=1))
+    copies = statistics["copies"]
+    assert (copies["sentences"], copies["queries"]) == (2, 2)
+    assert copies["mean"][0] == [0, 0.5, 0]
+    assert data["too_long"] == 0
+
+
+def test_in_the_terminal(mhaviz, model):
+    model()
+    result = mhaviz("heads", "one two two", "a b c", "--sort", "previous")
+    assert result.status == 0
+    assert not result.err
+    assert result.out.startswith("self-attention: 6 heads, means over 2 sentences, 10 tokens\n")
+    assert "heads by previous, highest first\n" in result.out
+    assert result.out.splitlines()[-1] == "a model of a test"
+    assert "copies, induction: of 1 token in 1 sentence that has an earlier copy" in result.out
+    assert not mhaviz("heads", "one two", "-q").out
+
+
+def test_one_sentence_has_no_spread(mhaviz, model):
+    model()
+    result = mhaviz("heads", "a b c", "--json")
+    assert "null" in result.out
+    statistics = json.loads(result.out)["kinds"][0]["statistics"]
+    assert statistics["first"]["spread"] == statistics["copies"]["mean"] == [[None] * 3] * 2
+    table = mhaviz("heads", "a b c").out.split("heads by")[1]
+    assert "±0" not in table
+
+
+def test_files_are_the_same_each_time(mhaviz, model):
+    model(("self", "cross"))
+    for name in ("one", "two"):
+        outputs = [part for s in ("png", "svg", "pdf", "json") for part in ("-o", f"{name}.{s}")]
+        result = mhaviz("heads", "a b c", "a d", "--dpi", "60", *outputs)
+        assert result.status == 0
+        assert len(result.err.splitlines()) == 4
+    for suffix in ("png", "svg", "pdf", "json"):
+        assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
+
+
+def test_options_change_the_result(mhaviz, model):
+    model(("self", "cross"))
+    options = ["", "--sort first", "--sort layer", "--reverse", "--top 1", "--kind cross", "--kind self"]
+    assert len({mhaviz("heads", "a b c", "a b", *option.split()).out for option in options}) == len(options)
+    for i, option in enumerate(["", "--cmap magma", "--dpi 50", "--kind self"]):
+        assert mhaviz("heads", "a b c", "-q", "-o", f"{i}.png", *option.split()).status == 0
+    assert len({path.read_bytes() for path in Path().glob("?.png")}) == 4
+    assert [kind["kind"] for kind in json.loads(mhaviz("heads", "a b", "--kind", "cross", "--json").out)["kinds"]] == [
+        "cross"
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["--file", "-"]])
+def test_standard_input(mhaviz, model, arguments):
+    fake = model()
+    result = mhaviz("heads", *arguments, stdin=b"\xef\xbb\xbfone two\r\n\r\nthree\n")
+    assert result.status == 0
+    assert fake.batches == [("one two", "three")]
+
+
+def test_standard_input_can_be_read_once(mhaviz, model):
+    model()
+    result = mhaviz("heads", "-", "--file", "-", stdin=b"one two\n")
+    assert (result.status, result.err) == (1, "mhaviz: standard input is empty: expected sentences, one a line\n")
+
+
+def test_what_is_too_long_is_left_out_and_counted(mhaviz, model):
+    fake = model(max_length=5)
+    Path("t.txt").write_text("a b\n" + "x " * 50 + "\nc d e\n.\nx y z u v\n")
+    result = mhaviz("heads", "--file", "t.txt")
+    assert result.status == 0
+    assert fake.batches == [("c d e", "a b")]
+    assert result.err.splitlines() == [
+        "mhaviz: 2 sentences were left out: expected at most 5 tokens, got up to 52",
+        "mhaviz: 1 sentence was left out: the model's tokenizer finds no token",
+    ]
+    assert "2 sentences were left out: longer than the model can read" in result.out
+    assert json.loads(mhaviz("heads", "--file", "t.txt", "--json").out)["too_long"] == 2
+
+
+def test_a_corpus_streams(mhaviz, model):
+    """Sorted within some thousand lines, and never all of it at once."""
+    fake = model()
+    with Path("t.txt").open("w") as file:
+        for number in range(10_000):
+            file.write("word " * (1 + number % 7) + "\n")
+    result = mhaviz("heads", "--file", "t.txt", "--json")
+    assert json.loads(result.out)["kinds"][0]["sentences"] == 10_000
+    assert max(len(batch) * (len(batch[0].split()) + 2) for batch in fake.batches) <= 2048
+    lines = stream_sentences(None, Path("t.txt"))
+    sentence = next(iter(lines))
+    assert sentence.text == "word"
+    assert sentence.done == pytest.approx(6 / Path("t.txt").stat().st_size)
+    assert list(lines)[-1].done == 1.0
+
+
+def test_the_columns_are_those_of_the_table():
+    assert list(module.SortColumn) == [*(column.name for column in COLUMNS), IN_MODEL_ORDER]
+
+
+BAD = [
+    ("--sort nothing a", 2, "'nothing' is not one of 'entropy', 'distance', 'itself', 'previous', 'next', 'first'"),
+    ("--top 0 a", 2, "--top: expected a number of heads such as 20, or all, got '0'"),
+    ("--top many a", 2, "--top: expected a number of heads such as 20, or all, got 'many'"),
+    ("--kind cross a", 2, "--kind: the model has no cross attention"),
+    ("", 2, "no sentence: give one in quotes, or use --file, or - for standard input"),
+    ("--file nothing.txt", 1, "cannot read nothing.txt: No such file or directory"),
+    ("--file .", 1, "cannot read .: Is a directory"),
+    ("--file empty.txt", 1, "empty.txt is empty: expected sentences, one a line"),
+    ("--file latin.txt", 1, "latin.txt is not UTF-8: byte 0xe9 in line 2; convert it first"),
+    ("-", 1, "standard input is empty"),
+    ("--file long.txt", 1, "expected a sentence that the model can read: 1 sentence was left out: expected at most 9"),
+    ("-o x.gif a", 2, "expected a name ending in .png, .svg, .pdf, .json"),
+    ("--cmap nothing a", 2, "cmap: expected a matplotlib colormap, got 'nothing'"),
+    ("--dpi 1 a", 2, "dpi: expected at least 20, got 1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), BAD, ids=[words for words, _, _ in BAD])
+def test_bad_input_is_one_line_and_the_right_status(mhaviz, model, arguments, status, message):
+    model(max_length=9)
+    Path("empty.txt").write_text("\n \n")
+    Path("latin.txt").write_bytes("good\ncafé\n".encode("latin-1"))
+    Path("long.txt").write_text("x " * 20)
+    result = mhaviz("heads", *arguments.split())
+    assert result.status == status, result.err
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
+    assert not result.out
+
+
+def test_a_blank_argument(mhaviz, model):
+    model()
+    assert mhaviz("heads", " ").status == 2
+
+
+def test_no_model(mhaviz, tmp_path):
+    (tmp_path / "t.txt").write_text("a b")
+    result = mhaviz("heads", "--file", str(tmp_path / "t.txt"))
+    assert (result.status, result.err) == (2, "mhaviz: heads needs a model; add --model, with a folder or a hub id\n")

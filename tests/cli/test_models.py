@@ -1,0 +1,370 @@
+"""Checkpoints of transformers on the command line."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from mhaviz import devices
+from mhaviz.cli import layers
+
+TEXT = "the cat sat"
+
+
+def test_every_layer_of_a_model(mhaviz, model_folder, tmp_path):
+    saved = [tmp_path / f"maps.{suffix}" for suffix in ("png", "json", "safetensors")]
+    outputs = [part for path in saved for part in ("-o", str(path))]
+    result = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), *outputs, "--dpi", "50")
+    assert result.status == 0, result.err
+    assert "layer 1" in result.out
+    assert "[CLS] the cat sat [SEP]" in result.out
+    assert "bert: BertModel, 2 layers, 4 heads each" in result.out
+    document = json.loads(saved[1].read_text())
+    assert [m["layer"] for m in document["maps"]] == [0, 1]
+    assert document["maps"][0]["queries"] == ["[CLS]", "the", " cat", " sat", "[SEP]"]
+    assert document["maps"][0]["special_keys"] == [0, 4]
+    assert document["source"]["model"] == str(model_folder("bert"))
+    assert set(load_file(saved[2])) == {"layer.0.self", "layer.1.self"}
+    again = mhaviz("show", str(saved[2]), "-o", str(tmp_path / "again.png"), "--dpi", "50")
+    assert again.out == result.out
+    assert (tmp_path / "again.png").read_bytes() == saved[0].read_bytes()
+
+
+def test_chosen_layers_and_heads(mhaviz, model_folder):
+    result = mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--layer", "1", "--head", "3,0", "--json")
+    (m,) = json.loads(result.out)["maps"]
+    assert (m["layer"], m["heads"], m["kind"]) == (1, [3, 0], "masked")
+    (whole,) = json.loads(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--layer", "1", "--json").out)[
+        "maps"
+    ]
+    np.testing.assert_allclose(m["weights"], np.array(whole["weights"])[[3, 0]], atol=1e-7)
+
+
+def test_an_encoder_with_a_decoder(mhaviz, model_folder):
+    model = ("--model", str(model_folder("bart")))
+    document = json.loads(mhaviz("heatmap", TEXT, *model, "--target", "play hello", "--json").out)
+    assert [(m["kind"], m["layer"]) for m in document["maps"]] == [
+        ("self", 0), ("self", 1), ("masked", 0), ("cross", 0),
+    ]  # fmt: skip
+    *_, masked, cross = document["maps"]
+    assert masked["queries"] == ["[SEP]", "[CLS]", "play", " hello"]
+    assert cross["queries"] == ["[CLS]", "play", " hello", "[SEP]"]
+    written = json.loads(mhaviz("heatmap", TEXT, *model, "--kind", "cross", "--generate", "5", "--json").out)
+    (m,) = written["maps"]
+    assert 1 <= len(m["queries"]) <= 5
+    assert m["keys"] == cross["keys"]
+
+
+def test_what_a_decoder_writes(mhaviz, model_folder):
+    model = ("--model", str(model_folder("gpt2")))
+    document = json.loads(mhaviz("heatmap", TEXT, *model, "--generate", "6", "--json").out)
+    m = document["maps"][0]
+    prompt = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"][0]["queries"]
+    assert m["queries"][: len(prompt)] == prompt
+    assert len(prompt) < len(m["queries"]) <= len(prompt) + 6
+    assert document["source"]["prompt_lengths"] == [len(prompt)]
+    # The same text without a cache: the map of the whole is one forward pass.
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model[1])
+    transformer = AutoModelForCausalLM.from_pretrained(model[1], attn_implementation="eager").eval()
+    ids = torch.tensor([tokenizer(TEXT)["input_ids"]])
+    with torch.no_grad():
+        for _ in range(len(m["queries"]) - len(prompt)):
+            ids = torch.cat([ids, transformer(ids).logits[:, -1:].argmax(dim=-1)], dim=1)
+        weights = transformer(ids, output_attentions=True).attentions
+    np.testing.assert_allclose(m["weights"], weights[0][0], atol=2e-6)
+
+
+def test_without_special_tokens(mhaviz, model_folder):
+    model = ("--model", str(model_folder("bert")))
+    result = mhaviz("heatmap", TEXT, *model, "--hide-special", "--json")
+    document = json.loads(result.out)
+    assert document["maps"][0]["queries"] == ["the", " cat", " sat"]
+    np.testing.assert_allclose(np.sum(document["maps"][0]["weights"], axis=2), 1, atol=1e-6)
+    assert "special tokens left out" in document["source"]["remark"]
+    assert "special tokens left out" in " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
+
+
+def test_verify(mhaviz, model_folder):
+    result = mhaviz("heatmap", TEXT, "--model", str(model_folder("gemma2")), "--verify", "--json")
+    assert "verified: the weights drawn give the model's own outputs to " in result.err
+    verified = json.loads(result.out)["source"]["verified"]
+    assert [(v["kind"], v["layer"]) for v in verified] == [("masked", 0), ("masked", 1)]
+    assert all(v["difference"] < 1e-5 * v["size"] for v in verified)
+
+
+def test_rollout(mhaviz, model_folder):
+    model = ("--model", str(model_folder("gpt2")))
+    document = json.loads(mhaviz("heatmap", TEXT, *model, "--rollout", "--layer", "1", "--json").out)
+    (m,) = document["maps"]
+    assert (m["layer"], m["rollout"]) == (1, True)
+    maps = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
+    weights = [np.mean(layer["weights"], axis=0) for layer in maps]
+    half = np.eye(len(weights[0])) / 2
+    np.testing.assert_allclose(m["weights"][0], (weights[1] / 2 + half) @ (weights[0] / 2 + half), atol=1e-6)
+    assert "rollout" in mhaviz("heatmap", TEXT, *model, "--rollout").out
+
+
+def test_a_long_input_is_pooled(mhaviz, model_folder, tmp_path):
+    (tmp_path / "long.txt").write_text("the cat sat on the mat " * 60)
+    arguments = ("--file", str(tmp_path / "long.txt"), "--whole", "--size", "40", "--layer", "0", "--json")
+    result = mhaviz("heatmap", *arguments, "--model", str(model_folder("mistral")))
+    (m,) = json.loads(result.out)["maps"]
+    assert np.shape(m["weights"])[1] <= 40
+    assert m["reach"] == 3
+    assert m["summary"]["heads"][0]["local"] == pytest.approx(1)
+    assert "cells" in result.err
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gpt_oss", "bert", "bart"])
+def test_studies_of_one_layer(mhaviz, model_folder, name):
+    model = ("--model", str(model_folder(name)), "--layer", "0", *(("--target", "play a") if name == "bart" else ()))
+    explained = json.loads(mhaviz("explain", TEXT, "--token", "#1", *model, "--json").out)
+    compared = json.loads(mhaviz("compare-scaling", TEXT, *model, "--json").out)
+    kind = ("--kind", "cross") if name == "bart" else ()
+    drawn = json.loads(mhaviz("heatmap", TEXT, *model, *kind, "--json").out)["maps"][0]
+    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=1e-6)
+    found = np.array(compared["heads"][0]["scaled"]["weights"], dtype=float)
+    np.testing.assert_allclose(found, drawn["weights"][0], atol=1e-6)
+    trace = json.loads(mhaviz("trace-shapes", TEXT, *model, "--json").out)
+    shapes = {step["name"]: step["shape"] for step in trace["steps"]}
+    assert shapes["A"] == [1, *np.shape(drawn["weights"])]
+    page = mhaviz("report", TEXT, *model)
+    assert page.status == 0, page.err
+
+
+def test_scores_that_are_not_scaled(mhaviz, model_folder):
+    model = ("--model", str(model_folder("t5")), "--target", "a", "--kind", "self")
+    result = mhaviz("compare-scaling", TEXT, *model)
+    assert (result.status, result.out) == (2, "")
+    assert "expected scores that are scaled" in result.err
+    explained = json.loads(mhaviz("explain", TEXT, "--token", "#1", *model, "--json").out)
+    drawn = json.loads(mhaviz("heatmap", TEXT, *model, "--layer", "0", "--json").out)["maps"][0]
+    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=1e-6)
+    assert explained["rule"] == "+ bias"
+
+
+def test_heads_of_a_model(mhaviz, model_folder, tmp_path):
+    (tmp_path / "some.txt").write_text("the cat sat\nthe cat\nplay hello the mat on the mat\n")
+    arguments = ("--file", str(tmp_path / "some.txt"), "--json", "--model", str(model_folder("bart")))
+    document = json.loads(mhaviz("heads", *arguments).out)
+    assert [part["sentences"] for part in document["kinds"]] == [3, 3, 3]
+    kinds = [part["kind"] for part in document["kinds"]]
+    assert kinds == ["self", "masked", "cross"]
+    assert mhaviz("heads", *arguments[:2], *arguments[3:]).status == 0
+
+
+def test_the_model_must_be_eager(mhaviz, model_folder):
+    model = ("--model", str(model_folder("gptj")))
+    result = mhaviz("heatmap", TEXT, *model)
+    assert result.status == 0
+    assert "a gptj does not show what its attention computes with: it runs eagerly" in result.err
+    for command in (("heatmap", TEXT, "--verify"), ("explain", TEXT, "--token", "#0"), ("trace-shapes", TEXT)):
+        refused = mhaviz(*command, *model)
+        assert (refused.status, refused.out) == (1, "")
+        assert "shows its weights alone" in refused.err
+
+
+@pytest.fixture
+def copy(model_folder, tmp_path):
+    """A copy of BERT's folder that a test may break."""
+    return Path(shutil.copytree(model_folder("bert"), tmp_path / "model"))
+
+
+def change_config(folder, **fields):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | fields))
+
+
+def no_config(folder):
+    (folder / "config.json").unlink()
+
+
+def no_tokenizer(folder):
+    for path in folder.glob("token*"):
+        path.unlink()
+
+
+def truncated(folder):
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def noise(folder):
+    (folder / "model.safetensors").write_bytes(os.urandom(1000))
+
+
+def pickled(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def no_weights(folder):
+    (folder / "model.safetensors").unlink()
+
+
+def broken_config(folder):
+    (folder / "config.json").write_text("{ not json")
+
+
+def list_config(folder):
+    (folder / "config.json").write_text("[]")
+
+
+def adapter(folder):
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def another_size(folder):
+    change_config(folder, hidden_size=64)
+
+
+def more_layers(folder):
+    change_config(folder, num_hidden_layers=3)
+
+
+def one_folder_deeper(folder):
+    (folder / "inner").mkdir()
+    (folder / "config.json").rename(folder / "inner" / "config.json")
+
+
+BROKEN = {
+    no_config: "is no model: expected a folder with a config.json and safetensors",
+    one_folder_deeper: "there is one in ",
+    no_tokenizer: "has no tokenizer that can be read",
+    truncated: "a weight file is broken or cut off",
+    noise: "a weight file is broken or cut off",
+    pickled: "has pickled weights alone (pytorch_model.bin)",
+    no_weights: "has no weights: expected *.safetensors",
+    broken_config: "its config.json cannot be read",
+    list_config: "expected an object in its config.json",
+    adapter: "holds an adapter alone",
+    another_size: "cannot be loaded",
+    more_layers: "got none for 16 of them, such as encoder.layer.2.attention",
+    (lambda folder: change_config(folder, model_type="newformer")): "is a model of type newformer, which transformers",
+    (lambda folder: change_config(folder, model_type="mine", auto_map={"AutoModel": "x.Y"})): "needs code of its own",
+    (lambda folder: change_config(folder, model_type=None)): "names no model_type",
+    (lambda folder: change_config(folder, hidden_act="no such")): "cannot be loaded",
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), BROKEN.items())
+def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
+    damage(copy)
+    result = mhaviz("heatmap", TEXT, "--model", str(copy), "-o", str(copy.parent / "x.png"))
+    assert (result.status, result.out) == (1, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not (copy.parent / "x.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--layer", "2"], 2, "--layer: there is no layer 2; the model has layers 0 to 1"),
+        (["--layer", "x"], 2, "--layer: expected layers such as 0, 3-5 or all, got 'x'"),
+        (["--head", "4"], 2, "--head: there is no head 4; the layer has heads 0 to 3"),
+        (["--dtype", "int8"], 2, "--dtype: expected auto, float32, bfloat16, float16, got 'int8'"),
+        (["--kind", "cross"], 2, "--kind: expected a kind of attention that"),
+        (["--generate", "-1"], 2, "--generate: expected a number of tokens from 0 on"),
+        (["--generate", "3"], 2, "has no weights for what writes text"),
+        (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
+        (["--revision", "main"], 2, "--revision is of a model on the hub"),
+        (["--d-model", "8"], 2, "--model brings its own sizes, weights and masks; leave out --d-model"),
+        (["--checkpoint", "translation"], 2, "--model and --checkpoint are models of their own"),
+        (["--rollout", "--head", "1"], 2, "--rollout goes through all heads and all tokens; leave out --head"),
+        (["--rollout", "--verify"], 2, "leave out --verify"),
+        (["--verify", "--hide-special"], 2, "leave out --hide-special"),
+        (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
+    ],
+)
+def test_what_cannot_be(mhaviz, model_folder, arguments, status, message):
+    result = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), *arguments)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--verify", "--rollout", "--hide-special", "--layer=1", "--dtype=float32"])
+def test_options_of_a_model_without_one(mhaviz, option):
+    result = mhaviz("heatmap", TEXT, option)
+    assert (result.status, result.out) == (2, "")
+    assert "goes with a model of transformers; add --model" in result.err
+
+
+def test_more_tokens_than_positions(mhaviz, copy):
+    change_config(copy, max_position_embeddings=5000)
+    text = "the cat " * 2600
+    result = mhaviz("heatmap", text, "--model", str(copy))
+    assert (result.status, result.out) == (2, "")
+    assert "expected at most 5,000 tokens" in result.err
+    assert "got 5,202" in result.err
+
+
+def test_a_text_without_words(mhaviz, model_folder):
+    assert mhaviz("heatmap", "!", "--model", str(model_folder("bert"))).status == 0
+    assert mhaviz("heatmap", " ", "--model", str(model_folder("bert"))).status == 2
+
+
+@pytest.mark.parametrize("name", ["no/such", "nosuch"])
+def test_the_hub_is_not_asked_when_offline(mhaviz, monkeypatch, name, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    result = mhaviz("heatmap", TEXT, "--model", name)
+    assert (result.status, result.out) == (1, "")
+    assert f"{name} is not in the local cache, and HF_HUB_OFFLINE is set" in result.err
+
+
+@pytest.mark.parametrize("name", ["./nosuch", "a/b/c", "a b", "x" * 5000, "\x1b[31m"])
+def test_neither_a_folder_nor_an_id(mhaviz, name):
+    result = mhaviz("heatmap", TEXT, "--model", name)
+    assert (result.status, result.out) == (1, "")
+    assert result.err.count("\n") == 1
+    assert "\x1b" not in result.err
+
+
+def test_the_cache_comes_first(mhaviz, model_folder, monkeypatch, tmp_path):
+    """As the hub's own library lays it out."""
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "models--some--bert" / "snapshots" / "abc123"
+    shutil.copytree(model_folder("bert"), snapshot)
+    (tmp_path / "models--some--bert" / "refs").mkdir()
+    (tmp_path / "models--some--bert" / "refs" / "main").write_text("abc123")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    result = mhaviz("heatmap", TEXT, "--model", "some/bert")
+    assert result.status == 0, result.err
+    assert "bert: BertModel" in result.out
+
+
+def test_a_model_that_does_not_fit(mhaviz, model_folder, monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1000)
+    result = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")))
+    assert (result.status, result.out) == (1, "")
+    assert "needs about" in result.err
+
+
+def test_without_the_extra(mhaviz, monkeypatch):
+    monkeypatch.setattr(layers, "find_spec", lambda name: None)
+    result = mhaviz("heatmap", TEXT, "--model", "any")
+    assert (result.status, result.out) == (1, "")
+    assert 'pip install "mhaviz[hf]"' in result.err
+
+
+def test_no_attention(mhaviz, tmp_path, model_folder):
+    import transformers
+
+    config = transformers.MambaConfig(vocab_size=300, hidden_size=32, num_hidden_layers=1)
+    transformers.MambaModel(config).save_pretrained(tmp_path / "mamba")
+    for path in model_folder("gpt2").glob("token*"):
+        shutil.copy(path, tmp_path / "mamba")
+    result = mhaviz("heatmap", TEXT, "--model", str(tmp_path / "mamba"))
+    assert (result.status, result.out) == (1, "")
+    assert "a mamba, has no attention to be shown" in result.err

@@ -1,0 +1,138 @@
+"""Weights and inputs from files, as a user asks for them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+COMMANDS = {
+    "heatmap": (),
+    "compare-scaling": (),
+    "explain": ("--token", "2"),
+    "report": (),
+    "trace-shapes": (),
+}
+WEIGHTS = ("--weights", "w.safetensors", "--prefix", "layers.1.self_attn", "--heads", "4", "--device", "cpu")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the weights of an encoder, and inputs; returns the encoder."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2).eval()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_(std=0.3)
+    save_file(encoder.state_dict(), "w.safetensors")
+    save_file({"x": torch.randn(5, 16)}, "x.safetensors")
+    save_file({"input": torch.randn(3, 5, 16)}, "many.safetensors")
+    save_file({"query": torch.randn(2, 16), "key": torch.randn(5, 16)}, "qk.safetensors")
+    return encoder
+
+
+@pytest.mark.parametrize("given", [["--input", "x.safetensors"], ["the cat sat on it"], ["--input", "qk.safetensors"]])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_shows(mhaviz, folder, command, given):
+    token = ("--token", "1") if command == "explain" else ()
+    result = mhaviz(command, *given, *WEIGHTS, *token, "--json")
+    assert (result.status, result.err) == (0, ""), result.err
+    source = json.loads(result.out)["source"]
+    on = "; random embeddings, seed 0" if len(given) == 1 else "; on "
+    assert source["footnote"].startswith("weights of w.safetensors, prefix layers.1.self_attn" + on)
+    shown = mhaviz(command, *given, *WEIGHTS, *token)
+    assert shown.status == 0, shown.err
+    assert "weights of w.safetensors" in shown.out
+
+
+def test_the_weights_are_those_of_pytorch(mhaviz, folder):
+    from safetensors.torch import load_file
+
+    X = load_file("x.safetensors")["x"]
+    with torch.no_grad():
+        _, expected = folder.layers[1].self_attn(X, X, X, average_attn_weights=False)
+    result = mhaviz("heatmap", "the cat sat on it", "--input", "x.safetensors", *WEIGHTS, "--head", "2,0", "--json")
+    (m,) = json.loads(result.out)["maps"]
+    np.testing.assert_allclose(m["weights"], expected[[2, 0]].numpy(), atol=1e-6)
+    assert m["keys"] == ["the", "cat", "sat", "on", "it"]
+    result = mhaviz("heatmap", "--input", "x.safetensors", *WEIGHTS, "--mask", "causal", "--json")
+    (m,) = json.loads(result.out)["maps"]
+    assert m["kind"] == "masked"
+    assert (np.array(m["weights"])[:, ~np.tri(5, dtype=bool)] == 0).all()
+
+
+def test_several_inputs_and_pooled_ones(mhaviz, folder):
+    result = mhaviz("heatmap", "--input", "many.safetensors", *WEIGHTS, "--json")
+    assert [m["sentence"] for m in json.loads(result.out)["maps"]] == [0, 1, 2]
+    result = mhaviz("heatmap", "--input", "many.safetensors", *WEIGHTS, "--size", "2", "--json")
+    assert [m["query_edges"] for m in json.loads(result.out)["maps"]] == [[0, 2, 5]] * 3
+    assert "5 tokens become 2 × 2 cells" in result.err
+
+
+def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
+    named = mhaviz("heatmap", "a b", *WEIGHTS)
+    assert named.err == ""
+    without = [option for option in WEIGHTS if option not in ("--heads", "4")]
+    told = mhaviz("heatmap", "a b", *without)
+    assert told.err == "mhaviz: weights do not tell how many heads they are for; took 8, see --heads\n"
+    assert mhaviz("heatmap", "a b", *without, "-q", "-o", "a.json").err == ""
+    assert "took 8" in mhaviz("trace-shapes", "a b", *without).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["a", "--d-model", "16"], 2, "--weights brings its own weights and d_model; leave out --d-model"),
+        (["a", "--checkpoint", "translation"], 2, "--weights and --checkpoint are models of their own"),
+        (["a", "--kind", "self"], 2, "leave out --kind"),
+        (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
+        (["a", "--input-name", "x"], 2, "add --input"),
+        (["a", "--prefix", "layers.7"], 2, "there is no attention layers.7 in w.safetensors; it has layers.{0..1}."),
+        (["a", "--heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
+        (["a b", "--input", "x.safetensors"], 2, "expected 5 words, one for each position of the input, got 2"),
+        (["--input", "x.safetensors", "--input-name", "y"], 2, "there is no tensor y in x.safetensors; it has x"),
+        (["--input", "nothing.safetensors"], 1, "cannot read nothing.safetensors: No such file or directory"),
+        (["a", "--weights", "nothing.pt"], 1, "cannot read nothing.pt: No such file or directory"),
+        (["--input", "w.safetensors", "--input-name", "layers.0.norm1.bias"], 1, "got 1 axes: (16)"),
+        (["--input", "w.safetensors", "--input-name", "layers.0.linear2.weight"], 1, "expected 16 features"),
+        (["--input", "many.safetensors", "--max-tokens", "4"], 2, "at most 4 tokens, got 5"),
+        ([], 2, "no sentence: give one in quotes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(mhaviz, folder, arguments, status, message):
+    result = mhaviz("heatmap", *WEIGHTS, *arguments)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_of_a_file_need_weights(mhaviz, folder, command):
+    for option in ("--input", "--prefix", "--input-name"):
+        result = mhaviz(command, "a b c", option, "x", *COMMANDS[command])
+        assert (result.status, result.out) == (2, "")
+        assert f"expected a file of weights with {option}, got none; add --weights" in result.err
+
+
+@pytest.mark.parametrize("command", ["compare-scaling", "explain", "report"])
+def test_commands_that_take_one_sentence(mhaviz, folder, command):
+    result = mhaviz(command, "--input", "many.safetensors", *WEIGHTS, *COMMANDS[command])
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"mhaviz: {command} takes one sentence, got --input with 3; give one of them\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, command):
+    result = mhaviz(command, *WEIGHTS, *COMMANDS[command])
+    assert (result.status, result.out) == (2, "")
+    assert "no sentence" in result.err
+
+
+def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
+    result = mhaviz("compare-scaling", "a b", "--sweep", *WEIGHTS)
+    assert (result.status, result.err.endswith("leave out --weights, --prefix, --heads, --device\n")) == (2, True)
+    result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
+    assert (result.status, "leave out sentences" in result.err) == (2, True)

@@ -1,0 +1,183 @@
+"""Small models of every family with random weights, as folders such as save_pretrained makes them."""
+
+from pathlib import Path
+
+import torch
+import transformers as hf
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "ran", "izer", "token", "s", "ing", "play", "hello", "world")
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 5000}
+BERT_LIKE = SIZES | {"max_position_embeddings": 5000}
+ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def word_pieces():
+    """As BERT's: [CLS] the cat play ##ing [SEP]."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+    vocabulary = [*special, *WORDS, *(f"##{word}" for word in WORDS), ".", "!", "'"]
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 1), ("[SEP]", 2)])
+    tokenizer.decoder = decoders.WordPiece()
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
+    )
+
+
+def bytes_and_words():
+    """As GPT-2's: byte pieces, some of them joined to words that begin with a blank."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<pad>", "<s>", "</s>"]
+    merged = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("a", "t"), ("c", "at"), ("Ġ", "cat"), ("i", "ng"), ("n", "g")]
+    pieces = [*special, *letters, *("".join(pair) for pair in merged)]
+    merges = [pair for pair in merged if pair != ("i", "ng")] + [("i", "ng")]
+    tokenizer = Tokenizer(models.BPE({w: i for i, w in enumerate(pieces)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+
+
+def sentence_pieces():
+    """As T5's: ▁the ▁cat s </s>."""
+    letters = [(letter, -9.0) for letter in "abcdefghijklmnopqrstuvwxyz.'!▁"]
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((f"▁{w}", -3.0) for w in WORDS), *letters]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing("$A </s>", None, [("</s>", 1)])
+    tokenizer.decoder = decoders.Metaspace()
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+V = 300
+
+FAMILIES = {
+    "gpt2": (
+        hf.GPT2LMHeadModel,
+        lambda: hf.GPT2Config(vocab_size=V, n_positions=5000, n_embd=32, n_layer=2, n_head=4, **ENDS),
+        bytes_and_words,
+    ),
+    "llama": (hf.LlamaForCausalLM, lambda: hf.LlamaConfig(vocab_size=V, **GROUPED, **ENDS), bytes_and_words),
+    "mistral": (
+        hf.MistralForCausalLM,
+        lambda: hf.MistralConfig(vocab_size=V, sliding_window=4, **GROUPED, **ENDS),
+        bytes_and_words,
+    ),
+    "qwen3": (hf.Qwen3ForCausalLM, lambda: hf.Qwen3Config(vocab_size=V, **GROUPED, **ENDS), bytes_and_words),
+    "gemma2": (
+        hf.Gemma2ForCausalLM,
+        lambda: hf.Gemma2Config(
+            vocab_size=V, sliding_window=4, attn_logit_softcapping=0.5, query_pre_attn_scalar=4, **GROUPED, **ENDS
+        ),
+        bytes_and_words,
+    ),
+    "gpt_oss": (
+        hf.GptOssForCausalLM,
+        lambda: hf.GptOssConfig(
+            vocab_size=V, sliding_window=4, num_local_experts=2, num_experts_per_tok=1, **GROUPED, **ENDS
+        ),
+        bytes_and_words,
+    ),
+    "bert": (hf.BertModel, lambda: hf.BertConfig(vocab_size=V, **BERT_LIKE), word_pieces),
+    "roberta": (
+        hf.RobertaModel,
+        lambda: hf.RobertaConfig(vocab_size=V, **BERT_LIKE | {"max_position_embeddings": 4200}),
+        word_pieces,
+    ),
+    "distilbert": (
+        hf.DistilBertModel,
+        lambda: hf.DistilBertConfig(
+            vocab_size=V, max_position_embeddings=5000, n_layers=2, n_heads=4, dim=32, hidden_dim=48
+        ),
+        word_pieces,
+    ),
+    "modernbert": (
+        hf.ModernBertModel,
+        lambda: hf.ModernBertConfig(
+            vocab_size=V, local_attention=6, cls_token_id=1, sep_token_id=2, **BERT_LIKE, **ENDS
+        ),
+        word_pieces,
+    ),
+    "t5": (
+        hf.T5ForConditionalGeneration,
+        lambda: hf.T5Config(
+            vocab_size=V,
+            d_model=32,
+            d_kv=8,
+            d_ff=48,
+            num_layers=2,
+            num_heads=4,
+            pad_token_id=0,
+            eos_token_id=1,
+            decoder_start_token_id=0,
+        ),
+        sentence_pieces,
+    ),
+    "bart": (
+        hf.BartForConditionalGeneration,
+        lambda: hf.BartConfig(
+            vocab_size=V,
+            max_position_embeddings=5000,
+            encoder_layers=2,
+            decoder_layers=1,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            d_model=32,
+            decoder_start_token_id=2,
+            **ENDS,
+        ),
+        word_pieces,
+    ),
+}
+"""Those that go through transformers' attention interface."""
+
+EAGER = {
+    "gptj": (
+        hf.GPTJForCausalLM,
+        lambda: hf.GPTJConfig(
+            vocab_size=V, n_positions=512, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, bos_token_id=1, eos_token_id=2
+        ),
+        bytes_and_words,
+    ),
+    "falcon": (
+        hf.FalconForCausalLM,
+        lambda: hf.FalconConfig(
+            vocab_size=V, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1, eos_token_id=2
+        ),
+        bytes_and_words,
+    ),
+    "bloom": (
+        hf.BloomForCausalLM,
+        lambda: hf.BloomConfig(vocab_size=V, hidden_size=32, n_layer=2, n_head=4, **ENDS),
+        bytes_and_words,
+    ),
+    "deberta": (
+        hf.DebertaV2Model,
+        lambda: hf.DebertaV2Config(vocab_size=V, **SIZES),
+        word_pieces,
+    ),
+}
+"""Those that do not."""
+
+
+def save(name, folder):
+    """Make the model's folder, if it is not there, and return it."""
+    hf.utils.logging.disable_progress_bar()
+    folder = Path(folder) / name
+    if not folder.exists():
+        model_class, config, tokenizer = (FAMILIES | EAGER)[name]
+        torch.manual_seed(0)
+        model = model_class(config())
+        for parameter_name, parameter in model.named_parameters():  # far from uniform weights; biases, sinks not zero
+            if "norm" not in parameter_name.lower() and "ln" not in parameter_name:
+                torch.nn.init.normal_(parameter, std=0.3)
+        model.save_pretrained(folder)
+        tokenizer().save_pretrained(folder)
+    return folder

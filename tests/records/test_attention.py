@@ -1,0 +1,66 @@
+"""What the masks of a map hide, against a loop over every query and key."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mhaviz.errors import ArgumentError
+from mhaviz.records import AttentionMap, Cells
+
+lengths = st.integers(1, 9)
+reaches = st.none() | st.integers(0, 10)
+
+
+def edges(draw, length):
+    start = draw(st.integers(0, 6))
+    inner = draw(st.sets(st.integers(1, length - 1))) if length > 1 else set()
+    return np.array([start, *(start + i for i in sorted(inner)), start + length])
+
+
+def names(n):
+    return tuple(f"t{i}" for i in range(n))
+
+
+def is_hidden(query, key, kind, reach):
+    return (kind == "masked" and key > query) or (reach is not None and abs(query - key) > reach)
+
+
+@given(st.sampled_from(["self", "masked", "cross"]), reaches, lengths, lengths)
+def test_what_a_mask_hides(kind, reach, q_length, k_length):
+    weights = np.zeros((1, q_length, k_length), np.float32)
+    hidden = AttentionMap(names(q_length), names(k_length), weights, kind, reach=reach).hidden
+    if kind != "masked" and reach is None:
+        assert hidden is None
+        return
+    past = k_length - q_length if kind == "masked" else 0
+    expected = [[is_hidden(i + past, j, kind, reach) for j in range(k_length)] for i in range(q_length)]
+    assert hidden.tolist() == expected
+
+
+@given(st.data(), st.sampled_from(["self", "masked", "cross"]), reaches, lengths, lengths)
+def test_a_cell_is_hidden_if_all_in_it_is(data, kind, reach, q_length, k_length):
+    cells = Cells(edges(data.draw, q_length), edges(data.draw, k_length))
+    q_edges, k_edges = cells.query_edges.tolist(), cells.key_edges.tolist()
+    weights = np.zeros((1, len(q_edges) - 1, len(k_edges) - 1), np.float32)
+    hidden = AttentionMap(names(q_length), names(k_length), weights, kind, cells=cells, reach=reach).hidden
+    if kind != "masked" and reach is None:
+        assert hidden is None
+        return
+    for row, queries in enumerate(pairwise(q_edges)):
+        for column, keys in enumerate(pairwise(k_edges)):
+            pairs = [(i, j) for i in range(*queries) for j in range(*keys)]
+            assert hidden[row, column] == all(is_hidden(i, j, kind, reach) for i, j in pairs)
+
+
+@pytest.mark.parametrize(("kind", "hidden"), [("self", None), ("masked", [[False, True], [False, False]])])
+def test_a_rollout_reaches_farther_than_the_window_of_a_layer(kind, hidden):
+    m = AttentionMap(names(2), names(2), np.eye(2, dtype=np.float32)[None], kind, reach=0, rollout=True)
+    assert (None if m.hidden is None else m.hidden.tolist()) == hidden
+
+
+def test_special_tokens_are_some_of_those_that_there_are():
+    with pytest.raises(ArgumentError, match="special_keys: expected positions from 0 to 1, got 0 to 2"):
+        AttentionMap(names(3), names(2), np.zeros((1, 3, 2), np.float32), special_queries=(2,), special_keys=(0, 2))

@@ -1,0 +1,138 @@
+"""Every family of models: what is captured on the fast kernel gives the weights of transformers' eager attention."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from families import EAGER, FAMILIES
+
+from mhaviz.records import MapInputs
+from mhaviz.studies.pooled_maps import Pooling, pooled_maps
+from mhaviz.studies.verification import verify
+
+TEXTS = ["the cat sat on the mat playing hello", "hello cat"]
+TARGET = "the mat ran"
+ENCODERS = ("bert", "roberta", "distilbert", "modernbert", "deberta")
+WITH_ENCODER = ("t5", "bart")
+SLIDING = {"mistral": 3, "gemma2": 3, "gpt_oss": 3, "modernbert": 3}
+"""How far a query of a layer with a window sees."""
+
+
+def ids_of(model, text, target=None):
+    source = torch.tensor([model.loaded.tokenizer(text)["input_ids"]])
+    if target is None:
+        return source, None
+    produced = model.loaded.tokenizer(target)["input_ids"]
+    return source, torch.tensor([[model.loaded.config.decoder_start_token_id, *produced[:-1]]])
+
+
+def of_map(weights, kind, layer, name):
+    """Of a model that has one kind of attention, the fixture does not know which."""
+    return weights[kind, layer] if (kind, layer) in weights else weights[name, layer]
+
+
+@pytest.mark.parametrize("name", FAMILIES | EAGER)
+def test_the_weights_of_every_head(pretrained, eager, name):
+    model = pretrained(name)
+    assert model.loaded.captured == (name in FAMILIES)
+    target = TARGET if name in WITH_ENCODER else None
+    for text in TEXTS if target is None else TEXTS[:1]:
+        attention = model.attend([text], target)
+        expected = eager(name, *[ids_of(model, text, target)[0], None, ids_of(model, text, target)[1]])
+        assert len(attention.maps) == len(expected)
+        for m in attention.maps:
+            np.testing.assert_allclose(m.weights, of_map(expected, m.kind, m.layer, name)[0], atol=2e-6)
+            assert m.weights.std() > 0.02  # weights that are all alike would hide a wrong scale, mask or rotation
+    kinds = {m.kind for m in attention.maps}
+    assert kinds == ({"self", "masked", "cross"} if target else {"self" if name in ENCODERS else "masked"})
+
+
+@pytest.mark.parametrize("name", FAMILIES | EAGER)
+def test_a_padded_batch(pretrained, eager, name):
+    if name in WITH_ENCODER:
+        pytest.skip("it writes its own targets: below")
+    model = pretrained(name)
+    texts = [model.loaded.tokenizer(text)["input_ids"] for text in TEXTS]
+    long, short = map(len, texts)
+    ids = torch.tensor([texts[0], texts[1] + [texts[1][0]] * (long - short)])
+    mask = torch.ones_like(ids)
+    mask[1, short:] = 0
+    expected = eager(name, ids, mask)
+    seen = []
+    model.weigh(TEXTS, seen.append)
+    assert len(seen) == len(expected)
+    for batch in seen:
+        of_layer = of_map(expected, batch.kind, batch.layer, name)
+        np.testing.assert_allclose(batch.weights[0], of_layer[0], atol=2e-6)
+        np.testing.assert_allclose(batch.weights[1, :, :short], of_layer[1, :, :short], atol=2e-6)
+        assert float(batch.weights[1, :, :short, short:].max()) == 0
+        assert batch.queries.is_token.tolist() == mask.bool().tolist()
+
+
+@pytest.mark.parametrize("name", WITH_ENCODER)
+def test_a_padded_batch_writes_its_targets(pretrained, name):
+    model = pretrained(name)
+    seen = []
+    model.weigh(TEXTS, seen.append)
+    alone = [model.attend([text]).maps for text in TEXTS]
+    for i, batch in enumerate(seen):
+        for j, maps in enumerate(alone):
+            q_length, k_length = maps[i].weights.shape[1:]
+            np.testing.assert_allclose(batch.weights[j, :, :q_length, :k_length], maps[i].weights, atol=2e-6)
+            assert int(batch.queries.is_token[j].sum()) == q_length
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_outputs_of_the_model_itself(pretrained, name):
+    target = TARGET if name in WITH_ENCODER else None
+    deviations = verify(pretrained(name).queries_and_keys(TEXTS[:1], target, with_outputs=True))
+    assert len(deviations) == pretrained(name).attentions
+    assert all(deviation.size > 0 for deviation in deviations)
+    assert max(deviation.difference / deviation.size for deviation in deviations) < 2e-6
+
+
+def test_wrong_weights_give_other_outputs(pretrained):
+    inputs = pretrained("llama").queries_and_keys(TEXTS[:1], with_outputs=True)
+    seen = []
+    inputs.visit(seen.append)
+    wrong = [replace(one, key=one.key[::-1].copy()) for one in seen]  # groups of heads with one another's keys
+    assert all(d.difference > 1e-3 for d in verify(MapInputs.of(inputs.source, wrong)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_4096_tokens(pretrained, eager, name):
+    model = pretrained(name)
+    length, cells = 4096, 32
+    text = " ".join(TEXTS[0].split()[i % 7] for i in range(length))
+    tokenizer = model.loaded.tokenizer
+    words = tokenizer(text)["input_ids"]
+    while len(words) > length:  # of byte pieces a word has several
+        text = text[: len(text) * length // len(words)]
+        words = tokenizer(text)["input_ids"]
+    target = TARGET if name in WITH_ENCODER else None
+    one = type(model)(model.loaded, model.slots, layers=(1,), kind="self" if target else None)
+    ids, target_ids = ids_of(model, text, target)
+    (pooled,) = pooled_maps(one.queries_and_keys([text], target), Pooling(cells, summary=False)).maps
+    expected = of_map(eager(name, ids, None, target_ids), pooled.kind, 1, name)[0]
+    edges = [torch.from_numpy(side) for side in (pooled.cells.query_edges, pooled.cells.key_edges)]
+    rows = torch.stack([expected[:, a:b].mean(dim=1) for a, b in zip(edges[0][:-1], edges[0][1:], strict=True)], dim=1)
+    sums = [rows[:, :, a:b].sum(dim=2) for a, b in zip(edges[1][:-1], edges[1][1:], strict=True)]
+    np.testing.assert_allclose(pooled.weights, torch.stack(sums, dim=2), atol=5e-6)
+
+
+@pytest.mark.parametrize(("name", "reach"), SLIDING.items())
+def test_a_window_is_told(pretrained, name, reach):
+    maps = pretrained(name).attend(TEXTS[:1]).maps
+    assert reach in {m.reach for m in maps}
+    for m in maps:
+        if m.reach is not None:
+            assert float(np.abs(m.weights[:, m.hidden]).max()) == 0
+            assert float(m.weights[:, ~m.hidden].min()) > 0
+
+
+def test_a_sink_is_told(pretrained):
+    for m in pretrained("gpt_oss").attend(TEXTS[:1]).maps:
+        assert m.sink
+        assert float(m.weights.sum(axis=2).min()) < 0.9
+    assert not any(m.sink for m in pretrained("gemma2").attend(TEXTS[:1]).maps)

@@ -1,0 +1,122 @@
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mhaviz.records import STATISTICS, Source
+from mhaviz.views.figure.head_statistics import head_statistics_figure
+from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.look import Look
+
+KINDS = ("self", "masked", "cross")
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def tiles(sheet):
+    return [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
+
+
+def overlap(a, b):
+    return min(a[1], b[1]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[2], b[2]) > 1
+
+
+def clear(sheet):
+    """Everything is on the sheet, and no text lies over another or over a picture (numbers in cells are no texts)."""
+    renderer = sheet.canvas.get_renderer()
+    boxes = []
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.y0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+        boxes.append((extent.x0, extent.x1, extent.y0, extent.y1))
+    pictures = []
+    for image in sheet.page.images:
+        left, right, bottom, top = (side * sheet.dpi for side in image.get_extent())
+        pictures.append((left, right, sheet.height * sheet.dpi - bottom, sheet.height * sheet.dpi - top))
+    for number, box in enumerate(boxes):
+        assert not any(overlap(box, picture) for picture in pictures), sheet.page.texts[number]
+        assert not any(overlap(box, other) for other in boxes[:number]), sheet.page.texts[number]
+
+
+def test_a_panel_for_every_number(random_heads):
+    statistics = random_heads(3, 4)
+    drawn = tiles(head_statistics_figure(statistics))
+    assert tuple(image.get_label() for image in drawn) == STATISTICS
+    for image in drawn:
+        mean = statistics.kinds[0].average(image.get_label()).mean
+        np.testing.assert_array_equal(image.get_array(), mean.astype(np.float32))
+        high = mean.max() if image.get_label() in ("entropy", "distance") else 1.0
+        assert image.get_clim() == (0.0, pytest.approx(high))
+
+
+def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
+    sheet = head_statistics_figure(random_heads(2, 2, KINDS))
+    names = [image.get_label() for image in tiles(sheet)]
+    masked = [name for name in STATISTICS if name != "next"]
+    assert names == [*STATISTICS, *masked, "entropy", "first", "separators"]
+    for title in ("self-attention", "masked self-attention", "source-target attention"):
+        assert any(text.startswith(f"{title}: 4 heads, means over 10 sentences, 50 tokens") for text in texts(sheet))
+
+
+@pytest.mark.parametrize("heads", [2, 20])
+def test_kinds_have_cells_of_one_size(random_heads, heads):
+    extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))]
+    widths = [right - left for left, right, _, _ in extents]
+    assert max(widths) == pytest.approx(min(widths), rel=0.05)
+
+
+def test_scales_are_named_once(random_heads):
+    sheet = head_statistics_figure(random_heads(2, 2, KINDS))
+    bars = [image.get_label() for image in sheet.page.images if image.get_label().startswith("scale of")]
+    assert bars == ["scale of weight", "scale of entropy, nats", "scale of distance, tokens"]
+
+
+def test_numbers_where_they_fit(random_heads):
+    statistics = random_heads(6, 12)
+    drawn = {artist.get_label() for artist in head_statistics_figure(statistics).page.collections}
+    (kind,) = statistics.kinds
+    for name, decimals in (("entropy", 2), ("distance", 1), ("itself", 2)):
+        assert {f"numbers {number:z.{decimals}f}" for number in kind.average(name).mean.flat} <= drawn
+    many = head_statistics_figure(random_heads(32, 32)).page.collections
+    assert not any(artist.get_label().startswith("numbers") for artist in many)
+
+
+def test_layers_by_their_numbers(random_heads):
+    statistics = random_heads(2, 2)
+    chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(17, 23)),))
+    assert {"17", "23"} <= set(texts(head_statistics_figure(chosen)))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 32), (32, 2), (12, 12), (32, 32)])
+@pytest.mark.parametrize("kinds", [("self",), ("cross",), KINDS])
+def test_any_size_is_clear(random_heads, size, kinds):
+    clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Look(dpi=100)))
+
+
+def test_a_layer_with_fewer_heads(random_heads):
+    statistics = random_heads(2, 2)
+    (kind,) = statistics.kinds
+    mean = kind.entropy.mean.copy()
+    mean[1, 1] = np.nan
+    lacking = replace(kind, entropy=replace(kind.entropy, mean=mean))
+    sheet = head_statistics_figure(replace(statistics, kinds=(lacking,)))
+    assert "rows are layers, columns heads; grey: no such head" in texts(sheet)
+    assert any(text.startswith("self-attention: 3 heads") for text in texts(sheet))
+
+
+def test_no_more_pixels_than_programs_open(random_heads):
+    sheet = head_statistics_figure(random_heads(), Look(dpi=5000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    assert "instead of 5000" in sheet.notices[0]
+
+
+def test_a_hostile_footnote(random_heads):
+    sheet = head_statistics_figure(replace(random_heads(), source=Source("$x$ \x1b[1m \u202e")))
+    sheet.save(io.BytesIO(), "png")
+    assert not any("\x1b" in text or "\u202e" in text for text in texts(sheet))
