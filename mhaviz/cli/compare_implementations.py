@@ -37,9 +37,8 @@ def compare_implementations(
     from mhaviz.studies import implementations
     from mhaviz.studies.bench import Bench
     from mhaviz.studies.timing import Laboratory
-    from mhaviz.views.look import Look
 
-    look, where = Look(dpi=dpi), resolve_device(device)
+    look, where = options.choose_look(dpi=dpi), resolve_device(device)
     bench = Bench(d_model, heads, seed, where)
     with progress(quiet) as told:
         comparison = implementations.compare_implementations(bench, Laboratory(where, most_seconds, told), chosen)

@@ -47,9 +47,8 @@ def compare_projections(
 
     from mhaviz.sources.random_layer import RandomLayer
     from mhaviz.studies import projections
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, vmax=options.parse_vmax(vmax))
+    look = options.choose_look(cmap, dpi, vmax=options.parse_vmax(vmax))
     layer = RandomLayer(d_model, heads, seed, device)
     inputs = layer.projection_inputs(texts[0] if texts else SAMPLE)
     comparison = projections.compare_projections(inputs, exclude_self)

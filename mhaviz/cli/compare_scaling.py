@@ -68,9 +68,8 @@ def compare_scaling(
     from mhaviz.layer.tokens import tokenize
     from mhaviz.sources.random_layer import WORKED_EXAMPLE
     from mhaviz.studies import scaling
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi)
+    look = options.choose_look(cmap, dpi)
     text = texts[0] if texts else WORKED_EXAMPLE[0]
     if sweep:
         swept = scaling.sweep_scaling(tokenize(text), seed)

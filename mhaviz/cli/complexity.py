@@ -40,9 +40,8 @@ def complexity(
     from mhaviz.studies.bench import Bench
     from mhaviz.studies.complexity import measure_complexity
     from mhaviz.studies.timing import Laboratory
-    from mhaviz.views.look import Look
 
-    look, where = Look(dpi=dpi), resolve_device(device)
+    look, where = options.choose_look(dpi=dpi), resolve_device(device)
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), where)}
     bench = Bench(d_model, heads, seed, where)
     with progress(quiet) as told:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Delivery:
     """Where the user wants a result. Made before the work starts, so that it fails before the work starts.
 
+    ``inputs``: files that are read, and must not be written over.
+
     Raises:
         ArgumentError, MhavizError: an output that cannot be written; see ``check_outputs``.
     """
@@ -28,9 +30,10 @@ class Delivery:
     quiet: bool
     json: bool
     suffixes: Sequence[str] = (*FIGURE_SUFFIXES, ".json")
+    inputs: Sequence[Path] = ()
 
     def __post_init__(self) -> None:
-        check_outputs(self.paths, self.suffixes)
+        check_outputs(self.paths, self.suffixes, self.inputs)
 
     def tell(self, notices: Iterable[str]) -> None:
         """Print what the user should be told, a line each, unless nothing is to be shown."""

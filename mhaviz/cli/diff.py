@@ -1,35 +1,51 @@
 """mhaviz diff"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from mhaviz.cli import options
+from mhaviz.cli.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.saved_maps import about_arrays, choose_maps
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.cli.saved_maps import about_arrays, choose_maps, find_heads, require_use
+from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mhaviz.records import Attention, Difference
-    from mhaviz.sources.saved_maps import About
+    from mhaviz.records import Attention
+    from mhaviz.sources.saved_maps import SavedMaps
     from mhaviz.views.figure.sheet import Sheet
+
+_T = TypeVar("_T")
 
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     head: options.SavedHead = "all",
-    layer: options.Layer = None,
+    layer: options.SavedLayers = None,
     fail_above: Annotated[
         float | None,
-        typer.Option("--fail-above", metavar="NATS", help="Exit with 1 if the divergence of any head is above this."),
+        typer.Option(
+            "--fail-above",
+            metavar="NATS",
+            help="Exit with 1 if the divergence of any head, drawn or not, is above this: the mean of its rows.",
+        ),
     ] = None,
-    name: options.ArrayName = None,
+    fail_above_row: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-above-row",
+            metavar="NATS",
+            help="Exit with 1 if the divergence of any row of any head, drawn or not, is above this.",
+        ),
+    ] = None,
+    name: options.ArrayNames = None,
     queries: options.QueryLabels = None,
     keys: options.KeyLabels = None,
     kind: options.ArrayKind = None,
@@ -51,26 +67,43 @@ def diff(
     """Show what has changed between two saved attentions of the same tokens: B − A.
 
     A and B are files that mhaviz show draws. Maps of the same sentence, layer and kind are compared; the heads are
-    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693.
+    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. --name, --queries,
+    --keys and --kind are about arrays: where one file brings its own tokens, they are about the other.
 
     Output: a .png, .svg, .pdf or .json file.
+
+    Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
+    2 for a wrong command line.
     """
-    delivery = Delivery(output or (), quiet, json)
-    if fail_above is not None and not 0 <= fail_above <= math.log(2):
-        raise ArgumentError(f"--fail-above: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {fail_above}")
+    delivery = Delivery(output or (), quiet, json, inputs=[before, after])
+    for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
+        if most is not None and not 0 <= most <= math.log(2):
+            raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
+    from mhaviz.sources.saved_maps import read_maps
     from mhaviz.studies.difference import compare
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
-    about = about_arrays(name, queries, keys, kind)
-    first, second = (choose_maps(_read(path, about, delivery), layer, head) for path in (before, after))
-    difference = compare(first, second)
+    look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
+    paths, layers = (before, after), _of_each("--layer", layer)
+    sides = (before, layers[0]), (after, layers[1])
+    abouts = [about_arrays(one, queries, keys, kind) for one in _of_each("--name", name)]
+    files = [read_maps(path, about) for path, about in zip(paths, abouts, strict=True)]
+    require_use(abouts[0], dict(zip(paths, files, strict=True)))
+    for saved in files:
+        delivery.tell(saved.notices)
+    first, second = _of_layers([_named(*one) for one in zip(files, paths, strict=True)], layers)
+    find_heads(first, head)  # for its error
+    heads = find_heads(second, head)
+    if heads is not None:
+        first, second = _with_common_heads(first, second)
+    whole = compare(first, second)
+    difference = whole if heads is None else whole.select(heads)
     delivery.tell(
         f"only in {path}: {'; '.join(names)}"
         for path, names in ((before, difference.only_before), (after, difference.only_after))
         if names
     )
+    delivery.tell(flaw_notices(whole, sides))
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.difference import difference_figure
@@ -83,31 +116,52 @@ def diff(
         return DifferenceView(difference, look)
 
     delivery.deliver(difference, draw, view)
-    if fail_above is not None:
-        _require_at_most(fail_above, difference)
+    if fail_above is not None or fail_above_row is not None:
+        require_at_most(fail_above, fail_above_row, whole, sides)
 
 
-def _read(path: Path, about: "About", delivery: Delivery) -> "Attention":
+def _of_each(option: str, given: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
+    """What an option says of the first file, and of the second: given once, it is said of both."""
+    if not given:
+        return None, None
+    if len(given) > 2:
+        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(given)} times")
+    return given[0], given[-1]
+
+
+def _named(saved: "SavedMaps", path: Path) -> "Attention":
     """The maps of a file, their footnote with its name: two runs may have the same footnote."""
-    from mhaviz.sources.saved_maps import read_maps
-
-    saved = read_maps(path, about)
-    delivery.tell(saved.notices)
     source = saved.attention.source
     footnote = f"{path} ({source.footnote})" if saved.is_own else source.footnote
     return replace(saved.attention, source=replace(source, footnote=footnote))
 
 
-def _require_at_most(most: float, difference: "Difference") -> None:
-    """Raise MhavizError if a head's divergence is larger, or if there is none that could be."""
-    known = [one for one in difference.ranking if one.divergence is not None]
-    if not known:
-        raise MhavizError("--fail-above: no head has a divergence; compare maps by mass, whose rows sum to 1")
-    above = [one for one in known if one.divergence is not None and one.divergence > most]
-    if above:
-        worst = above[0]
-        others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
-        raise MhavizError(
-            f"expected a divergence of at most {most:g} nats, got {worst.divergence:.4f} in head {worst.head} of "
-            f"{worst.map.name}{others}"
+def _of_layers(both: Sequence["Attention"], layers: tuple[int | None, int | None]) -> list["Attention"]:
+    """The maps of these layers; where they are two, the first stand for the second, to be compared with them."""
+    chosen = [choose_maps(attention, layer) for attention, layer in zip(both, layers, strict=True)]
+    if layers[0] == layers[1] or layers[1] is None:
+        return chosen
+    return [
+        replace(
+            attention,
+            source=replace(
+                attention.source,
+                footnote=f"{attention.source.footnote}, layer {layer}",
+                details={**attention.source.details, "layer": layer},
+            ),
+            maps=tuple(replace(m, layer=layers[1]) for m in attention.maps),
         )
+        for attention, layer in zip(chosen, layers, strict=True)
+    ]
+
+
+def _with_common_heads(first: "Attention", second: "Attention") -> tuple["Attention", "Attention"]:
+    """Of maps that are in both, the heads that are in both."""
+    heads = {m.name: m.heads for m in first.maps}
+    common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in second.maps if m.name in heads}
+
+    def reduced(attention: "Attention") -> "Attention":
+        maps = (m if common.get(m.name, m.heads) == m.heads else m.select(common[m.name]) for m in attention.maps)
+        return replace(attention, maps=tuple(maps))
+
+    return reduced(first), reduced(second)

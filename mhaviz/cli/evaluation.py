@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mhaviz.cli import options
 from mhaviz.cli.corpora import BUILT_IN, read_corpus
 from mhaviz.cli.delivery import Delivery
 from mhaviz.errors import ArgumentError
@@ -30,9 +31,8 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.studies.alignment import alignment_errors
     from mhaviz.training.loading import load_checkpoint
-    from mhaviz.views.look import Look
 
-    look = Look(dpi=dpi)
+    look = options.choose_look(dpi=dpi)
     checkpoint = load_checkpoint(name)
     chosen_device = resolve_device(device)
     pairs, notice = _sentences(checkpoint, name, corpus)

@@ -75,9 +75,8 @@ def explain(
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
     from mhaviz.studies import explanation
-    from mhaviz.views.look import Look
 
-    look = Look(dpi=dpi)
+    look = options.choose_look(dpi=dpi)
     source = choose_layer(context)
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:

@@ -81,9 +81,8 @@ def heads(
     most = _parse_top(top)
 
     from mhaviz.views.head_statistics import Order
-    from mhaviz.views.look import Look
 
-    look, order = Look(cmap, dpi), Order(sort.value, reverse, most)
+    look, order = options.choose_look(cmap, dpi), Order(sort.value, reverse, most)
     stream = stream_sentences(sentences, file)
     source = choose_corpus_source(context)
     delivery.tell(pretrained_notices(source))

@@ -99,9 +99,9 @@ def heatmap(
         require_words("--target", target)
         longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
-    from mhaviz.views.look import Look
-
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
+    look = options.choose_look(
+        cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
+    )
     source = choose_layer(context)
     delivery.tell(pretrained_notices(source))
     chosen = options.parse_heads(head, source.n_heads)

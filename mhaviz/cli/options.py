@@ -13,6 +13,7 @@ from mhaviz.units import parse_bytes
 
 if TYPE_CHECKING:
     from mhaviz.studies.pooled_maps import OpenWindow
+    from mhaviz.views.look import Look
 
 _LAYER, _TRAINED, _PRETRAINED, _SAVED = "The layer", "A trained model", "A model of transformers", "Saved weights"
 _LONG = "Long inputs"
@@ -221,7 +222,17 @@ MaxTokens = Annotated[
     int, typer.Option("--max-tokens", metavar="N", help="Refuse longer inputs.", rich_help_panel=_LONG)
 ]
 ArrayName = Annotated[
-    str | None, typer.Option("--name", help="Which array of a file that holds several.", rich_help_panel=_ARRAY)
+    str | None,
+    typer.Option("--name", help="Which array of a file, where several could be weights.", rich_help_panel=_ARRAY),
+]
+ArrayNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="Which array of a file, where several could be weights; given twice: that of A, then that of B.",
+        rich_help_panel=_ARRAY,
+    ),
 ]
 QueryLabels = Annotated[
     Path | None,
@@ -245,7 +256,11 @@ ArrayKind = Annotated[
     ),
 ]
 SavedHead = Annotated[str, typer.Option("--head", help="Heads to draw: 0,3-5 or all.")]
-Layer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
+SavedLayer = Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")]
+SavedLayers = Annotated[
+    list[int] | None,
+    typer.Option("--layer", metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
+]
 Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
@@ -277,6 +292,22 @@ def given(context: typer.Context, names: Iterable[str]) -> list[str]:
     """Those of these parameters that stand on the command line, as options are written."""
     sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in names}
     return [f"--{name.replace('_', '-')}" for name, source in sources.items() if source == "COMMANDLINE"]
+
+
+def choose_look(
+    cmap: str = "bone",
+    dpi: int = 150,
+    columns: int | None = None,
+    vmax: float | None = 1.0,
+    log: bool | None = None,
+) -> "Look":
+    """A ``Look`` as the command line has it. Raises ArgumentError that names the option."""
+    from mhaviz.views.look import Look
+
+    try:
+        return Look(cmap, dpi, columns, vmax, log=log)
+    except ArgumentError as error:
+        raise ArgumentError(f"--{error}") from None
 
 
 def parse_vmax(text: str) -> float | None:

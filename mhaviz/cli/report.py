@@ -63,9 +63,8 @@ def report(
 
     from mhaviz.records import Report
     from mhaviz.studies.scaling import compare_scaling
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax))
+    look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     source = choose_layer(context)
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:

@@ -1,5 +1,6 @@
 """Files of saved maps: reading them, and choosing among what they hold."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention
-    from mhaviz.sources.saved_maps import About
+    from mhaviz.sources.saved_maps import About, SavedMaps
 
 
 def about_arrays(
@@ -21,7 +22,17 @@ def about_arrays(
     return About(name, queries, keys, kind.value if kind else None)
 
 
-def choose_maps(attention: "Attention", layer: int | None, head: str) -> "Attention":
+def require_use(about: "About", files: Mapping[Path, "SavedMaps"]) -> None:
+    """Raise ArgumentError if there is nothing that the options could be about: mhaviz's own files say it themselves."""
+    given = [f"--{name}" for name in ("name", "queries", "keys", "kind") if getattr(about, name) is not None]
+    if given and all(saved.is_own for saved in files.values()):
+        bring = "brings its" if len(files) == 1 else "bring their"
+        raise ArgumentError(
+            f"{' and '.join(map(str, files))} {bring} own tokens and kinds; leave out {', '.join(given)}"
+        )
+
+
+def choose_maps(attention: "Attention", layer: int | None, head: str = "all") -> "Attention":
     """The maps of a layer, or of all, with the heads that are asked for.
 
     Raises:
@@ -31,13 +42,19 @@ def choose_maps(attention: "Attention", layer: int | None, head: str) -> "Attent
     if layer is not None and layer not in layers:
         there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
         raise ArgumentError(f"--layer: there is no layer {layer}; the maps have {there}")
-    maps = tuple(m for m in attention.maps if layer in (None, m.layer))
+    chosen = replace(attention, maps=tuple(m for m in attention.maps if layer in (None, m.layer)))
+    heads = find_heads(chosen, head)
+    return chosen if heads is None else chosen.select(heads)
+
+
+def find_heads(attention: "Attention", head: str) -> tuple[int, ...] | None:
+    """The heads that are asked for; None: all. Raises ArgumentError if a map lacks one."""
     if head.strip().lower() == "all":
-        return replace(attention, maps=maps)
-    heads = options.parse_heads(head, 1 + max(number for m in maps for number in m.heads))
-    for m in maps:
+        return None
+    heads = options.parse_heads(head, 1 + max(number for m in attention.maps for number in m.heads))
+    for m in attention.maps:
         missing = [number for number in heads if number not in m.heads]
         if missing:
             there = ", ".join(map(str, m.heads[:12])) + ", …" * (len(m.heads) > 12)
             raise ArgumentError(f"--head: there is no head {missing[0]}; a map has heads {there}")
-    return replace(attention, maps=maps).select(heads)
+    return heads

@@ -9,7 +9,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.long_inputs import SIZE
-from mhaviz.cli.saved_maps import about_arrays, choose_maps
+from mhaviz.cli.saved_maps import about_arrays, choose_maps, require_use
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     head: options.SavedHead = "all",
-    layer: options.Layer = None,
+    layer: options.SavedLayer = None,
     name: options.ArrayName = None,
     queries: options.QueryLabels = None,
     keys: options.KeyLabels = None,
@@ -40,20 +40,27 @@ def show(
 
     FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
     of weights of another tool, in a .npy, .npz, .safetensors or .pt file: (q_length, k_length),
-    (n_heads, q_length, k_length), or (1, n_heads, q_length, k_length).
+    (n_heads, q_length, k_length), (n_layers, n_heads, q_length, k_length) or
+    (n_layers, 1, n_heads, q_length, k_length). In a .pt file a list or a tuple of tensors, such as the attentions of a
+    Hugging Face model, is a layer a tensor.
+
+    The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
 
     Maps that are pooled, and arrays of more than 512 tokens, have colours that begin at the weights that there are,
     unless --vmax or --scale says otherwise.
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
-    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
+    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"), [file])
 
     from mhaviz.sources.saved_maps import read_maps
-    from mhaviz.views.look import Look
 
-    look = Look(cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None)
-    saved = read_maps(file, about_arrays(name, queries, keys, kind))
+    look = options.choose_look(
+        cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
+    )
+    about = about_arrays(name, queries, keys, kind)
+    saved = read_maps(file, about)
+    require_use(about, {file: saved})
     delivery.tell(saved.notices)
     attention = choose_maps(saved.attention, layer, head)
     is_long = not saved.is_own and any(max(m.weights.shape) > SIZE for m in attention.maps)

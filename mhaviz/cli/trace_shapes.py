@@ -83,10 +83,9 @@ def trace_shapes(
     worked_example = not texts and not bare_sizes
 
     from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
-    from mhaviz.views.look import Look
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
-    look = Look(dpi=dpi)
+    look = options.choose_look(dpi=dpi)
     source = choose_layer(
         context, usual_d_model if d_model is None else d_model, usual_heads if heads is None else heads
     )

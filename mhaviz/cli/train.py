@@ -121,10 +121,9 @@ def train(
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
     from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer
-    from mhaviz.views.look import Look
 
     (path,) = checkpoint_paths
-    look, chosen_device = Look(dpi=dpi), resolve_device(device)
+    look, chosen_device = options.choose_look(dpi=dpi), resolve_device(device)
     if resume:
         settled = options.given(context, _SETTLED)
         if settled:

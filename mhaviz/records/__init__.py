@@ -3,7 +3,7 @@
 from mhaviz.records.attention import ROUNDING, Attention, AttentionMap, Kind
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
-from mhaviz.records.difference import Change, Difference, HeadDifference, MapDifference
+from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
@@ -33,6 +33,7 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Explanation",
+    "Flaw",
     "FollowedElement",
     "HeadAverages",
     "HeadDifference",
@@ -57,6 +58,7 @@ __all__ = [
     "QueriesAndKeys",
     "Reduction",
     "Report",
+    "RowChange",
     "Scaling",
     "ScalingComparison",
     "ScalingSweep",

@@ -120,6 +120,11 @@ class AttentionMap:
         return self.cells or Cells.of_tokens(len(self.queries), len(self.keys))
 
     @property
+    def row_sums(self) -> NDArray[np.float64]:
+        """What each row of each head sums to, (n_heads, rows)."""
+        return np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
+
+    @property
     def hidden(self) -> NDArray[np.bool_] | None:
         """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
 

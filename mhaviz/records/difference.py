@@ -1,6 +1,6 @@
 """What is not the same in two attentions of the same tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +23,55 @@ class Change:
 
 
 @dataclass(frozen=True)
+class RowChange:
+    """The query whose row has changed most, and by how much: the Jensen–Shannon divergence of the row, in nats."""
+
+    query: int
+    divergence: float
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A row that is no distribution, so that its head has no divergence: what it sums to, and in which of both."""
+
+    query: int
+    sum: float
+    is_second: bool
+
+
+@dataclass(frozen=True)
 class MapDifference:
-    """How one map has changed.
+    """How one map has changed; all but ``change`` is of each head.
 
     Attributes:
         change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
-        divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of each head's rows before and after, in
-            nats, from 0 to ln 2; None if the rows are no distributions.
-        largest: of each head, where its weights have changed most.
+        divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of the head's rows before and after, in
+            nats, from 0 to ln 2; NaN if some rows are no distributions. Rows that are zeros both before and after, as
+            of padding, do not count.
+        largest: where its weights have changed most; None if no weight differs.
+        worst: the row with the largest divergence; None if none is above 0.
+        flaws: the row that sums least nearly to 1, if that is why there is no divergence.
+        zero_rows: how many rows are zeros before and after.
     """
 
     change: AttentionMap
-    divergence: NDArray[np.float64] | None
-    largest: tuple[Change, ...]
+    divergence: NDArray[np.float64]
+    largest: tuple[Change | None, ...]
+    worst: tuple[RowChange | None, ...]
+    flaws: tuple[Flaw | None, ...]
+    zero_rows: tuple[int, ...]
+
+    def select(self, heads: tuple[int, ...]) -> "MapDifference":
+        """The same with only these heads. Raises ArgumentError if there is no such head."""
+        rows = [self.change.heads.index(head) for head in heads if head in self.change.heads]
+        return MapDifference(
+            self.change.select(heads),
+            self.divergence[rows],
+            tuple(self.largest[row] for row in rows),
+            tuple(self.worst[row] for row in rows),
+            tuple(self.flaws[row] for row in rows),
+            tuple(self.zero_rows[row] for row in rows),
+        )
 
 
 @dataclass(frozen=True)
@@ -45,7 +81,9 @@ class HeadDifference:
     map: AttentionMap
     head: int
     divergence: float | None
-    largest: Change
+    largest: Change | None
+    worst: RowChange | None
+    flaw: Flaw | None
 
 
 @dataclass(frozen=True)
@@ -67,14 +105,25 @@ class Difference:
     def ranking(self) -> tuple[HeadDifference, ...]:
         """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
         heads = [
-            HeadDifference(m.change, head, None if m.divergence is None else float(m.divergence[i]), m.largest[i])
+            HeadDifference(
+                m.change,
+                head,
+                None if np.isnan(m.divergence[i]) else float(m.divergence[i]),
+                m.largest[i],
+                m.worst[i],
+                m.flaws[i],
+            )
             for m in self.maps
             for i, head in enumerate(m.change.heads)
         ]
         return tuple(sorted(heads, key=_unlike, reverse=True))
 
+    def select(self, heads: tuple[int, ...]) -> "Difference":
+        """The same with only these heads. Raises ArgumentError if there is no such head."""
+        return replace(self, maps=tuple(m.select(heads) for m in self.maps))
+
 
 def _unlike(head: HeadDifference) -> tuple[bool, float]:
     if head.divergence is not None:
         return True, head.divergence
-    return False, abs(head.largest.after - head.largest.before)
+    return False, abs(head.largest.after - head.largest.before) if head.largest else 0.0

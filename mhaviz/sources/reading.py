@@ -1,20 +1,29 @@
 """Files of other tools, of which anything may be wrong: nothing in them is run, and what they raise becomes a line."""
 
+import errno
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mhaviz.errors import MhavizError
 
-LISTED = 12  # names that an error lists
 NEVER_RUN = "it holds Python objects, which mhaviz never runs; save the weights alone, as an array of numbers"
+_SIGNS_OF_PICKLES = ("pickle", "Pickle", "weights_only")  # in what the libraries say of them
+_OF_TORCH = (b"PK", b"\x80")
+_STARTS = {".npy": (b"\x93NUMPY",), ".npz": (b"PK",)} | dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _OF_TORCH)
+"""What files of these formats begin with; a safetensors file begins with a number."""
+_LISTED = 12  # names that an error lists
+
+
+class NoWeightsError(ValueError):
+    """What an array is that cannot hold weights; the message is mhaviz's own, to stand after the file's name."""
 
 
 def require_file(path: Path, suffixes: Sequence[str]) -> None:
-    """Raise MhavizError unless this is a file that can be opened, and its name ends in one of these."""
+    """Raise MhavizError unless this is a file that can be opened, not empty, and its name ends in one of these."""
     formats = ", ".join(suffixes)
     try:
         if path.is_dir():
@@ -25,6 +34,8 @@ def require_file(path: Path, suffixes: Sequence[str]) -> None:
         raise MhavizError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     if path.suffix.lower() not in suffixes:
         raise MhavizError(f"cannot tell the format of {path}: expected a name ending in {formats}")
+    if path.is_file() and not path.stat().st_size:
+        raise MhavizError(f"cannot read {path}: it is empty")
 
 
 def load_pt(path: Path) -> Any:
@@ -36,26 +47,38 @@ def load_pt(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
-def is_pickled(error: Exception) -> bool:
-    """Whether a library has refused to run what a file holds."""
-    return any(sign in str(error) for sign in ("pickle", "Pickle", "weights_only", "Python objects"))
-
-
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What a library or the operating system raises about the file, as one line that names it."""
+def told(path: Path, never_run: str = NEVER_RUN) -> Iterator[None]:
+    """Raise MhavizError, a line that names the file, for whatever a library or the operating system raises about it.
+
+    ``never_run``: what is said of Python objects.
+    """
     try:
         yield
     except (MhavizError, MemoryError):
         raise
-    except OSError as error:
-        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
+    except NoWeightsError as error:
+        raise MhavizError(f"cannot read {path}: {error}") from error
     except Exception as error:  # a broken file may raise anything in the libraries that read it
-        text = NEVER_RUN if is_pickled(error) else str(error)
-        raise MhavizError(f"cannot read {path}: {text.splitlines()[0][:200] if text else 'it is cut off'}") from error
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
+        # EINVAL: a library has looked for what a broken file says is there
+        raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, str(error), never_run)}") from error
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as an error shows them: "a, b, … 7 more"."""
-    more = f", … {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(name[:60] for name in names[:LISTED]) + more
+def _what_is_wrong(path: Path, said: str, never_run: str) -> str:
+    """In words for somebody who does not know the library that has ``said`` something about the file."""
+    suffix = path.suffix.lower()
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    if suffix not in _STARTS:
+        return f"it is no {suffix} file, or is cut off"
+    if not start.startswith(_STARTS[suffix]):
+        return f"it is no {suffix} file"
+    return never_run if any(sign in said for sign in _SIGNS_OF_PICKLES) else "it is cut off, or damaged"
+
+
+def listed(names: Sequence[str], about: Callable[[str], str] = lambda name: "") -> str:
+    """Names as an error shows them: "a, b, … 7 more"; ``about``: what stands after a name."""
+    more = f", … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(name[:60] + about(name) for name in names[:_LISTED]) + more

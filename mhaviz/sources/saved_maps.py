@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_names
-from mhaviz.sources.bare_arrays import SUFFIXES, read_array, read_tensor
+from mhaviz.sources.array_files import SUFFIXES, read_tensor
+from mhaviz.sources.bare_arrays import BareLayers, read_layers
 from mhaviz.sources.json_rows import read_json
 from mhaviz.sources.reading import require_file, told
 
@@ -52,11 +53,11 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
 
     Args:
         path: a .safetensors or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of shape
-            (q_length, k_length), (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length).
-        about: for an array.
+            (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
+        about: for an array; what mhaviz has saved says itself what it is.
 
     Raises:
-        ArgumentError: ``about`` does not suit the file.
+        ArgumentError: ``about`` does not suit the array.
         MhavizError: the file cannot be read, or is not understood, or its weights are none.
     """
     about = about or About()
@@ -65,13 +66,10 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
         attention = _own_maps(path)
     is_own = attention is not None
     if attention is None:
-        attention = _labelled(read_array(path, about.name), path, about)
-    elif about != About():
-        options = [f"--{name}" for name in ("name", "queries", "keys", "kind") if getattr(about, name) is not None]
-        raise ArgumentError(f"{path} brings its own tokens and kinds; leave out {', '.join(options)}")
+        attention = _labelled(read_layers(path, about.name), path, about)
     for m in attention.maps:
         _check_weights(m, path)
-    return SavedMaps(attention, tuple(_sum_notice(attention.maps, path)), is_own)
+    return SavedMaps(attention, tuple(_sum_notices(attention.maps, path)), is_own)
 
 
 def _own_maps(path: Path) -> Attention | None:
@@ -84,23 +82,20 @@ def _own_maps(path: Path) -> Attention | None:
         return _restored(document, path, lambda name, described: _stacked(described.get("weights")))
     if path.suffix.lower() != ".safetensors":
         return None
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, "numpy") as file:
-            metadata = (file.metadata() or {}).get("mhaviz")
-            if metadata is None:
-                return None
-            there = set(file.keys())
+    with safe_open(path, "numpy") as file:
+        metadata = (file.metadata() or {}).get("mhaviz")
+        if metadata is None:
+            return None
+        there = set(file.keys())
 
-            def weights_of(name: str, described: dict[str, Any]) -> NDArray[np.float32]:
-                if name not in there:
-                    raise ValueError(f"there is no tensor {name:.80}")
-                return read_tensor(file, path, name)
+        def weights_of(name: str, described: dict[str, Any]) -> NDArray[np.float32]:
+            if name not in there:
+                raise ValueError(f"there is no tensor {name:.80}")
+            return read_tensor(file, path, name)
 
-            return _restored(json.loads(metadata), path, weights_of)
-    except SafetensorError as error:
-        raise MhavizError(f"{path} is no safetensors file, or is cut off: {error}") from error
+        return _restored(json.loads(metadata), path, weights_of)
 
 
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
@@ -150,7 +145,14 @@ def _stacked(rows: Any) -> NDArray[np.float32]:
     return weights
 
 
-def _labelled(weights: NDArray[np.float32], path: Path, about: About) -> Attention:
+def _labelled(bare: BareLayers, path: Path, about: About) -> Attention:
+    details = {"kind": "array", "file": path.name} | ({"array": bare.name} if bare.name is not None else {})
+    footnote = path.name if bare.name is None else f"{path.name}, {bare.name}"
+    maps = tuple(_labelled_map(weights, layer, about) for layer, weights in enumerate(bare.layers))
+    return Attention(Source(footnote, details), maps)
+
+
+def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> AttentionMap:
     _, q_length, k_length = weights.shape
     queries = _labels(about.queries, "--queries", q_length)
     alone = about.keys is None and about.queries is not None and q_length == k_length
@@ -158,12 +160,10 @@ def _labelled(weights: NDArray[np.float32], path: Path, about: About) -> Attenti
     kind: Kind = about.kind or ("self" if queries == keys else "cross")
     if kind != "cross" and q_length != k_length:
         raise ArgumentError(f"--kind {kind}: expected as many queries as keys, got {q_length} × {k_length}")
-    details = {"kind": "array", "file": path.name} | ({"array": about.name} if about.name is not None else {})
-    footnote = path.name if about.name is None else f"{path.name}, {about.name}"
-    m = AttentionMap(queries, keys, weights, kind)
+    m = AttentionMap(queries, keys, weights, kind, layer)
     if (hidden := _seen_hidden(m)) is not None:
-        raise ArgumentError(f"--kind masked: expected no weight on later keys, got {hidden}")
-    return Attention(Source(footnote, details), (m,))
+        raise ArgumentError(f"--kind masked: expected no weight on later keys, got {hidden} of layer {layer}")
+    return m
 
 
 def _labels(path: Path | None, option: str, length: int) -> tuple[str, ...]:
@@ -212,22 +212,32 @@ def _seen_hidden(m: AttentionMap) -> str | None:
     return None
 
 
-def _sum_notice(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
-    """What to say of rows that do not sum to 1: the one that is farthest from it.
+def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
+    """What to say of rows that do not sum to 1: the one that is farthest from it, and how many are zeros.
 
-    Rows of zeros are those of queries that see no key. Largest weights have no sum; a part of a map may leave some out,
-    and a head's sink gets some.
+    Largest weights have no sum; a part of a map may leave some out, or all, and a head's sink gets some, or all.
     """
     worst, text = ROUNDING, ""
+    rows, zeros, first = 0, 0, ""
     for m in maps:
         if m.cells is not None and m.cells.reduction == "max":
             continue
-        sums = m.weights.sum(axis=-1, dtype=np.float64)  # n_heads rows
+        sums = m.row_sums
         away = np.where(sums == 0, 0.0, sums - 1)
         away = np.abs(away) if m.cells is None and not m.sink else np.maximum(away, 0.0)
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
             text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
+        if m.cells is None and not m.sink:
+            rows += sums.size
+            if (sums == 0).any():
+                head, row = (int(i) for i in np.argwhere(sums == 0)[0])
+                first = first or f"row {row} of head {m.heads[head]} in {m.name}"
+                zeros += int((sums == 0).sum())
     if text:
         yield f"{path}: not all rows sum to 1; farthest from it, {text}"
+    if zeros:
+        number = "1 row has" if zeros == 1 else f"{zeros:,} rows have"
+        beginning = "; the first is" if zeros > 1 else ":"
+        yield f"{path}: {number} nothing but zeros, of {rows:,}, as if no key were seen{beginning} {first}"

@@ -10,10 +10,14 @@ from torch import Tensor
 
 from mhaviz.devices import require_memory
 from mhaviz.errors import MhavizError
-from mhaviz.sources.reading import is_pickled, load_pt, require_file, told
+from mhaviz.sources.reading import load_pt, require_file, told
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _DEEPEST = 4  # containers within containers
+_NEVER_RUN = (
+    "it holds Python objects, such as a whole model, which mhaviz never runs; save the parameters alone, with "
+    "safetensors.torch.save_file(model.state_dict(), …)"
+)
 
 
 @dataclass(frozen=True)
@@ -59,35 +63,21 @@ def open_tensors(path: Path) -> dict[str, SavedTensor]:
 
 
 def _safetensors(path: Path) -> dict[str, SavedTensor]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with told(path):
-            file: Any = safe_open(path, "pt")  # open for as long as its tensors are wanted
+    with told(path):
+        file: Any = safe_open(path, "pt")  # open for as long as its tensors are wanted
 
-            def tensor(name: str) -> SavedTensor:
-                shape = tuple(file.get_slice(name).get_shape())
-                return SavedTensor(path, name, shape, lambda: file.get_tensor(name))
+        def tensor(name: str) -> SavedTensor:
+            shape = tuple(file.get_slice(name).get_shape())
+            return SavedTensor(path, name, shape, lambda: file.get_tensor(name))
 
-            return {name: tensor(name) for name in file.keys()}  # noqa: SIM118
-    except MhavizError as error:
-        if isinstance(error.__cause__, SafetensorError):
-            raise MhavizError(f"{path} is no safetensors file, or is cut off: {error.__cause__}") from error
-        raise
+        return {name: tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def _pickled(path: Path) -> dict[str, SavedTensor]:
-    try:
+    with told(path, _NEVER_RUN):
         held = load_pt(path)
-    except MemoryError:
-        raise
-    except Exception as error:  # a broken file may raise anything in the libraries that read it
-        if is_pickled(error):
-            raise MhavizError(
-                f"cannot read {path}: it holds Python objects, such as a whole model, which mhaviz never runs; save "
-                f"the parameters alone, with safetensors.torch.save_file(model.state_dict(), …)"
-            ) from error
-        raise MhavizError(f"{path} is no file of torch.save, or is cut off; save it again") from error
     if isinstance(held, Tensor):
         held = {"input": held}
     if not isinstance(held, Mapping):

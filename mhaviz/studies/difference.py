@@ -7,13 +7,23 @@ one of them is 0, and at most ln 2.
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
-from mhaviz.records import ROUNDING, Attention, AttentionMap, Change, Difference, MapDifference, Source
+from mhaviz.records import (
+    ROUNDING,
+    Attention,
+    AttentionMap,
+    Change,
+    Difference,
+    Flaw,
+    MapDifference,
+    RowChange,
+    Source,
+)
 from mhaviz.studies.divergence import jensen_shannon
 
 BOUND = math.log(2)
@@ -54,41 +64,72 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         sink=before.sink or after.sink,
     )
     per_head = list(zip(before.weights, after.weights, strict=True))
-    divergences = [_mean_divergence(change, a, b) for a, b in per_head]
-    known = [divergence for divergence in divergences if divergence is not None]
+    rows = [_compare_rows(change, a, b) for a, b in per_head]
     return MapDifference(
         change,
-        np.array(known) if len(known) == len(divergences) else None,
+        np.array([of_head.divergence for of_head in rows]),
         tuple(_largest(after, a, b) for a, b in per_head),
+        tuple(of_head.worst for of_head in rows),
+        tuple(of_head.flaw for of_head in rows),
+        tuple(of_head.zeros for of_head in rows),
     )
 
 
-def _mean_divergence(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> float | None:
-    """The mean over the queries of JSD(A, B), in nats; a row of cells counts as many times as it has queries.
+@dataclass(frozen=True)
+class _Rows:
+    """What a head's rows before and after have to say, in nats: see ``MapDifference``."""
+
+    divergence: float = math.nan
+    worst: RowChange | None = None
+    flaw: Flaw | None = None
+    zeros: int = 0
+
+
+def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> _Rows:
+    """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
 
     A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
     least that.
     """
     if m.edges.reduction == "max":
-        return None
+        return _Rows()
+    has_rest = m.cells is not None or m.sink
+    sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
+    if (flaw := _flaw(m, sums, has_rest)) is not None:
+        return _Rows(flaw=flaw)
     step = max(_BLOCK // A.shape[1], 1)
     bits: list[NDArray[np.float64]] = []
     for start in range(0, len(A), step):
-        pair = [weights[start : start + step].astype(np.float64) for weights in (A, B)]
-        rests = [1 - rows.sum(axis=-1, keepdims=True) for rows in pair]
-        if m.cells is None and not m.sink:
-            if any((np.abs(rest[rest < 1]) > ROUNDING).any() for rest in rests):  # a row of zeros has a rest of 1
-                return None
-        elif any((rest < -ROUNDING).any() for rest in rests):
-            return None
-        else:
-            pair = [np.append(rows, rest.clip(0), axis=-1) for rows, rest in zip(pair, rests, strict=True)]
+        block = slice(start, start + step)
+        pair = [weights[block].astype(np.float64) for weights in (A, B)]
+        if has_rest:
+            rests = (1 - sums[:, block, None]).clip(0)
+            pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
         bits.append(jensen_shannon(*pair))
-    return float(np.average(np.concatenate(bits), weights=np.diff(m.edges.query_edges))) * BOUND
+    nats = np.concatenate(bits) * BOUND
+    counts = np.diff(m.edges.query_edges)
+    seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
+    worst = int(nats.argmax())
+    return _Rows(
+        float(np.average(nats[seen], weights=counts[seen])) if seen.any() else 0.0,
+        RowChange(int(m.edges.query_edges[worst]), float(nats[worst])) if nats[worst] else None,
+        zeros=int((~seen).sum()),
+    )
 
 
-def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change:
+def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | None:
+    """The row of both, (2, rows), that is farthest from a distribution, if that is farther than rounding."""
+    away = sums - 1 if has_rest else np.where(sums == 0, 0.0, np.abs(sums - 1))
+    side, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
+    if away[side, row] <= ROUNDING:
+        return None
+    return Flaw(int(m.edges.query_edges[row]), float(sums[side, row]), bool(side))
+
+
+def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:
     row, column = np.unravel_index(np.abs(B - A).argmax(), A.shape)
+    if A[row, column] == B[row, column]:
+        return None
     query, key = m.edges.query_edges[row], m.edges.key_edges[column]
     return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
 

@@ -20,6 +20,7 @@ from mhaviz.records import (
 )
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import bare, cut, cut_words, in_ascii, title_words, visible
+from mhaviz.views.row_sums import ONE, sums_text
 
 T = TypeVar("T")
 
@@ -33,9 +34,8 @@ KINDS: dict[Kind, str] = {
 
 
 _SIDES = "rows are queries, columns keys"
-_SUM = "a row sums to 1"
 _ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
-READING = f"{_SIDES}; {_SUM}"
+READING = f"{_SIDES}; {ONE}"
 """How to read a map of weights."""
 
 
@@ -49,16 +49,12 @@ def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] 
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
     name = "share" if all(m.rollout for m in attention.maps) else "weight"
-    sinks = [m.sink for m in attention.maps]
     parts = [_SIDES]
     if pooled or any(m.cells is not None for m in attention.maps):
         parts.append(cells_texts(shown, name) or (f"{pooled} {name}s" if pooled else ""))
-        parts += ["what goes to no key goes to the head's sink"] * any(sinks)
-    elif any(sinks):
-        less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
-        parts.append(f"a row sums to {less} to the head's sink")
+        parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
     else:
-        parts.append(_SUM)
+        parts.append(sums_text(attention.maps))
     parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps), attention.source.remark]))
 

@@ -154,10 +154,24 @@ def _(record: ProjectionComparison) -> dict[str, Any]:
 def _(record: Difference) -> dict[str, Any]:
     differences = [
         describe(m.change)
-        | {"divergence": m.divergence, "largest": [asdict(change) for change in m.largest], "change": m.change.weights}
+        | {
+            "divergence": m.divergence,
+            "worst_row": [worst and asdict(worst) for worst in m.worst],
+            "zero_rows": list(m.zero_rows),
+            "largest": [change and asdict(change) for change in m.largest],
+            "change": m.change.weights,
+        }
         for m in record.maps
     ]
-    ranking = [{"map": one.map.name, "head": one.head, "divergence": one.divergence} for one in record.ranking]
+    ranking = [
+        {
+            "map": one.map.name,
+            "head": one.head,
+            "divergence": one.divergence,
+            "worst_row": one.worst and one.worst.divergence,
+        }
+        for one in record.ranking
+    ]
     only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
     about = {"unit": "nats", "bound": math.log(2), "differences": differences, "ranking": ranking}
     return describe_source(record.source) | about | only

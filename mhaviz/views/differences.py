@@ -16,7 +16,6 @@ from mhaviz.views.panels import Scale
 from mhaviz.views.positions import position_text
 
 HEADING = "B − A, the change of every weight"
-RANKING_HEADING = "the heads that changed most"
 
 _BOUND = math.log(2)
 _LEAST, _MOST = 2, 6  # decimals
@@ -65,9 +64,23 @@ def cell_text(m: AttentionMap, drawn: Cells) -> str:
     return cells_text(m.edges) + f"; where several share a place, {farthest}" * fewer
 
 
+def ranking_heading(d: Difference) -> str:
+    """What stands over the table."""
+    return "the heads that changed most" if _has_changed(d) else "no weight differs"
+
+
+def _has_changed(d: Difference) -> bool:
+    return any(head.largest for head in d.ranking)
+
+
 def ranking_headings(d: Difference) -> tuple[str, ...]:
     """Of the columns of ``ranking_rows``."""
-    return (*["map"] * (len(d.maps) > 1), "head", "divergence", "of ln 2", "change", "before", "after", "where")
+    names = ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
+    return (*["map"] * (len(d.maps) > 1), *names)
+
+
+WORDS = ("map", "worst row", "where")
+"""The columns that hold words; the others are numbers."""
 
 
 def ranking_rows(
@@ -83,10 +96,8 @@ def ranking_rows(
             *[names[head.map.name]] * (len(d.maps) > 1),
             f"{head.head}",
             *_divergence(head.divergence),
-            _signed(head.largest.after - head.largest.before),
-            f"{head.largest.before:.3f}",
-            f"{head.largest.after:.3f}",
-            _where(head, shown, "\n" if stacked else " "),
+            _worst(head, shown, "\n" if stacked else " "),
+            *_change(head, shown, "\n" if stacked else " "),
         )
         for head in d.ranking[:most]
     ]
@@ -111,41 +122,60 @@ def more_text(d: Difference, most: int) -> str:
 
 def ranking_notes(d: Difference) -> str:
     """What the columns mean."""
-    parts = ["change, before, after: of the weight that has changed most"]
-    if any(m.divergence is not None for m in d.maps):
+    parts = ["change, before, after: of the weight that has changed most"] * _has_changed(d)
+    if any(head.divergence is not None for head in d.ranking):
         parts.append(
             "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
             f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
         )
-    if any(m.divergence is not None and m.change.cells is not None for m in d.maps):
+    if any(head.worst for head in d.ranking):
+        parts.append("worst row: the largest of these divergences, and its query")
+    if zeros := sum(sum(m.zero_rows) for m in d.maps):
+        rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
+        parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
+    if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
-    if any(m.divergence is not None and m.change.sink for m in d.maps):
+    if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
-    if any(m.divergence is None and m.change.edges.reduction == "max" for m in d.maps):
+    if any(m.change.edges.reduction == "max" for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
-    if any(m.divergence is None and m.change.edges.reduction != "max" for m in d.maps):
-        parts.append("rows that do not sum to 1 are no distribution: they have no divergence")
+    if any(head.flaw for head in d.ranking):
+        parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
     return "; ".join(parts)
 
 
 def _divergence(divergence: float | None) -> tuple[str, str]:
     if divergence is None:
         return "–", "–"
-    small = 0 < divergence < 0.00005
-    return "<0.0001" if small else f"{divergence:.4f}", f"{divergence / _BOUND:.1%}"
+    return _nats(divergence), f"{divergence / _BOUND:.1%}"
+
+
+def _nats(divergence: float) -> str:
+    return "<0.0001" if 0 < divergence < 0.00005 else f"{divergence:.4f}"
+
+
+def _worst(head: HeadDifference, shown: Callable[[str], str], between: str) -> str:
+    """ "0.6931 at 3 cat"."""
+    if head.worst is None:
+        return "–"
+    m = head.map
+    return (
+        f"{_nats(head.worst.divergence)}{between}at {_token(m.queries, m.edges.query_edges, head.worst.query, shown)}"
+    )
+
+
+def _change(head: HeadDifference, shown: Callable[[str], str], between: str) -> tuple[str, str, str, str]:
+    m, change = head.map, head.largest
+    if change is None:
+        return "–", "–", "–", "–"
+    query = _token(m.queries, m.edges.query_edges, change.query, shown)
+    where = f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, shown)}"
+    return _signed(change.after - change.before), f"{change.before:.3f}", f"{change.after:.3f}", where
 
 
 def _signed(change: float) -> str:
     """ "+0.553", and "+2e-07" of what three decimals would make nothing."""
-    if not change:
-        return "0"
     return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
-
-
-def _where(head: HeadDifference, shown: Callable[[str], str], between: str) -> str:
-    m, change = head.map, head.largest
-    query = _token(m.queries, m.edges.query_edges, change.query, shown)
-    return f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, shown)}"
 
 
 def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, shown: Callable[[str], str]) -> str:

@@ -17,27 +17,39 @@ if TYPE_CHECKING:
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def check_outputs(paths: Iterable[Path], suffixes: Sequence[str]) -> None:
+def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequence[Path] = ()) -> None:
     """Find out before the work starts whether its results can be written.
 
     Raises:
-        ArgumentError: a suffix that is not among ``suffixes``, or a file named twice.
+        ArgumentError: no name, a suffix that is not among ``suffixes``, a file named twice, or one of the ``inputs``.
         MhavizError: a folder that is missing, is no folder, or may not be written to.
     """
     seen: set[Path] = set()
     for path in paths:
         shown, folder = visible(str(path)), path.absolute().parent
+        if not path.name:
+            raise ArgumentError(f"-o: expected the name of a file, ending in {', '.join(suffixes)}, got none")
         if path.suffix.lower() not in suffixes:
             raise ArgumentError(f"cannot tell the format of {shown}: expected a name ending in {', '.join(suffixes)}")
         if path.resolve() in seen:
             raise ArgumentError(f"{shown} is named twice as an output; name each file once")
         seen.add(path.resolve())
+        if any(_are_one(path, other) for other in inputs):
+            raise ArgumentError(f"{shown} is read, and cannot be written at the same time; give another name")
         if not folder.is_dir():
             raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
         if path.is_dir():
             raise MhavizError(f"cannot write {shown}: it is a folder; give the name of a file in it")
         if not os.access(folder, os.W_OK):
             raise MhavizError(f"cannot write {shown}: no permission to write in {visible(str(folder))}")
+
+
+def _are_one(path: Path, other: Path) -> bool:
+    """Whether both names are of one file, through links too."""
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):  # one of them is not there
+        return False
 
 
 def save_all(

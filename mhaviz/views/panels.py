@@ -11,6 +11,8 @@ from mhaviz.views.captions import rule_text
 from mhaviz.views.colours import BONE, DIVERGING, colours
 from mhaviz.views.labels import mathematics_in_ascii
 
+_ROUNDING = 2**-20  # of numbers in float32, relative to them
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -104,10 +106,14 @@ def scale_group(attention_map: AttentionMap) -> str:
     return "rollout, " * attention_map.rollout + group
 
 
-def values_beyond(panels: Iterable[Panel], scale: Scale) -> tuple[bool, bool]:
-    """Whether values lie below the scale, and above it."""
-    ends = [(bool((p.values < scale.low).any()), bool((p.values > scale.high).any())) for p in panels]
-    return any(below for below, _ in ends), any(above for _, above in ends)
+def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
+    """Whether values lie below the scale, and above it, by more than their rounding.
+
+    ``with_below``: whether it matters that some lie below; not where only the strongest of several are drawn.
+    """
+    least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
+    ends = [(bool((p.values < least).any()), bool((p.values > most).any())) for p in panels]
+    return with_below and any(below for below, _ in ends), any(above for _, above in ends)
 
 
 def scaling_panels(

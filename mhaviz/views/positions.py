@@ -1,6 +1,6 @@
 """Positions along the axis of a long map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mhaviz.views.labels import bare, cut
 
@@ -9,8 +9,16 @@ TOKEN_CELLS = 16
 
 
 def position_text(position: int, token: str, shown: Callable[[str], str]) -> str:
-    """12,345 and "whale" → "12,345 whale"; ``shown`` makes a token fit to be shown."""
-    return f"{position:,} {cut(shown(bare(token)), TOKEN_CELLS)}"
+    """12,345 and "whale" → "12,345 whale"; ``shown`` makes a token fit to be shown.
+
+    A token that is its own position, as where there are no labels, is not said twice.
+    """
+    return f"{position:,}" if token == str(position) else f"{position:,} {cut(shown(bare(token)), TOKEN_CELLS)}"
+
+
+def are_positions(tokens: Sequence[str], start: int) -> bool:
+    """Whether the tokens are nothing but their positions, from ``start`` on."""
+    return all(token == str(position) for position, token in enumerate(tokens, start))
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

@@ -98,7 +98,10 @@ def test_nothing_that_a_limit_could_be_for(mhaviz, folder):
     assert mhaviz("diff", "m.json", "m.json", "-q").status == 0
     result = mhaviz("diff", "m.json", "m.json", "-q", "--fail-above", "0.1")
     assert result.status == 1
-    assert result.err == "mhaviz: --fail-above: no head has a divergence; compare maps by mass, whose rows sum to 1\n"
+    assert result.err == (
+        "mhaviz: cannot tell whether too much has changed: no head has a divergence; compare maps by mass, whose rows "
+        "sum to 1\n"
+    )
 
 
 def test_what_is_only_in_one_file(mhaviz, folder):
@@ -115,12 +118,130 @@ def test_arrays_of_another_tool(mhaviz, folder):
     result = mhaviz("diff", "a.npy", "b.npy")
     assert result.status == 0
     assert "rows that do not sum to 1 are no distribution" in " ".join(result.out.split())
-    assert result.err.startswith("mhaviz: b.npy: not all rows sum to 1")
+    assert result.err.splitlines() == [
+        "mhaviz: b.npy: not all rows sum to 1; farthest from it, row 0 of head 0 in layer 0, self sums to 1.1",
+        "mhaviz: b.npy: head 0 of layer 0, self has no divergence, as row 0 sums to 1.1",
+    ]
     Path("l.txt").write_text("one\ntwo\n")
     mhaviz("heatmap", "one two", *SMALL, "--head", "0", "-q", "-o", "c.json")
-    result = mhaviz("diff", "c.json", "a.npy", "--queries", "l.txt")
+    for pair in (("c.json", "a.npy"), ("a.npy", "c.json")):
+        assert mhaviz("diff", *pair, "--queries", "l.txt").status == 0, "labels are for the array"
+        assert "expected the same tokens" in mhaviz("diff", *pair).err
+    result = mhaviz("diff", "c.json", "c.json", "--queries", "l.txt", "--kind", "self")
     assert result.status == 2
-    assert "c.json brings its own tokens" in result.err
+    assert "c.json brings its own tokens and kinds; leave out --queries, --kind" in result.err
+
+
+@pytest.fixture
+def arrays(folder):
+    """Three heads, of which the last has one other row, slightly in one file, and altogether in another."""
+    weights = np.full((3, 4, 4), 0.25)
+    np.save("a.npy", weights)
+    weights[2, 1] = (0.2501, 0.2499, 0.25, 0.25)
+    np.save("slight.npy", weights)
+    weights[2, 1] = (1, 0, 0, 0)
+    np.save("b.npy", weights)
+    return folder
+
+
+def test_heads_that_are_not_drawn_are_checked_too(mhaviz, arrays):
+    result = mhaviz("diff", "a.npy", "b.npy", "--head", "0,1", "--fail-above", "0.01", "--json")
+    assert result.status == 1
+    assert [head["head"] for head in json.loads(result.out)["ranking"]] == [0, 1]
+    assert "in head 2 of layer 0, self" in result.err
+    assert mhaviz("diff", "a.npy", "b.npy", "--head", "0", "--fail-above-row", "0.3", "-q").status == 1
+
+
+def test_heads_that_only_one_file_has(mhaviz, seeds):
+    mhaviz("heatmap", "one two three", *SMALL, "--head", "1", "-q", "-o", "head.json")
+    assert mhaviz("diff", "a.json", "head.json", "--head", "1", "--fail-above", "0", "-q").status == 0
+    assert mhaviz("diff", "head.json", "a.json", "--head", "1", "-q").status == 0
+    assert mhaviz("diff", "head.json", "a.json", "-q").status == 1
+
+
+def test_a_limit_for_the_worst_row(mhaviz, arrays):
+    m = np.array([0.625, 0.125, 0.125, 0.125])
+    nats = (np.log(1 / m[0]) + (0.25 * np.log(0.25 / m)).sum()) / 2
+    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{nats / 4 + 1e-6}").status == 0
+    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", f"{nats + 1e-6}").status == 0
+    result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", "0.3")
+    assert (result.status, result.err) == (
+        1,
+        f"mhaviz: expected a divergence of at most 0.3 nats in every row, got {nats:.4g} in row 1 of head 2 of "
+        "layer 0, self\n",
+    )
+    shown = mhaviz("diff", "a.npy", "b.npy").out
+    assert f"{nats:.4f} at 1" in shown
+    assert mhaviz("diff", "a.npy", "b.npy", "--fail-above-row", "0.7").status == 2
+
+
+def test_a_limit_has_as_many_digits_as_it_takes(mhaviz, arrays):
+    err = mhaviz("diff", "a.npy", "slight.npy", "-q", "--fail-above", "0.0").err
+    assert "expected a divergence of at most 0.0 nats, got " in err
+    assert float(err.split("got ")[1].split()[0]) > 0
+    got = json.loads(mhaviz("diff", "a.npy", "b.npy", "--json").out)["ranking"][0]["divergence"]
+    err = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{got - 1e-12:.15f}").err
+    assert float(err.split("got ")[1].split()[0]) > got - 1e-12
+
+
+def test_a_head_that_cannot_be_compared_is_no_success(mhaviz, arrays):
+    weights = np.load("a.npy")
+    weights[1, 3] *= 1.1
+    np.save("bad.npy", weights)
+    result = mhaviz("diff", "a.npy", "bad.npy", "--fail-above", "0.5")
+    assert result.status == 1
+    flaw = "bad.npy: head 1 of layer 0, self has no divergence, as row 3 sums to 1.1"
+    assert f"mhaviz: {flaw}\n" in result.err
+    assert f"mhaviz: cannot tell whether too much has changed: {flaw}; expected rows that sum to 1\n" in result.err
+    assert [line.split()[:2] for line in result.out.splitlines() if line.strip()[:1].isdigit()][-3:] == [
+        ["0", "0.0000"],
+        ["2", "0.0000"],
+        ["1", "–"],
+    ]
+    assert "head 0" not in result.err
+
+
+def test_a_name_and_a_layer_for_each_file(mhaviz, folder):
+    first, second = np.full((2, 2), 0.5), np.eye(2)
+    np.savez("x.npz", first=first, second=second)
+    np.save("layers.npy", np.stack([first, second])[:, None])
+    assert "choose one with --name" in mhaviz("diff", "x.npz", "x.npz").err
+    named = mhaviz("diff", "x.npz", "x.npz", "--name", "first", "--name", "second", "--json")
+    layers = mhaviz("diff", "layers.npy", "layers.npy", "--layer", "0", "--layer", "1", "--json")
+    for result in (named, layers):
+        (only,) = json.loads(result.out)["differences"]
+        assert only["change"] == [(second - first).tolist()]
+    assert json.loads(named.out)["source"]["footnote"] == "A: x.npz, first; B: x.npz, second"
+    assert json.loads(layers.out)["source"]["footnote"] == "A: layers.npy, layer 0; B: layers.npy, layer 1"
+    np.save("bad.npy", np.stack([first, second, 3 * first])[:, None])
+    assert "bad.npy: head 0 of layer 2, self has no divergence, as row 0 sums to 3\n" in (
+        mhaviz("diff", "bad.npy", "bad.npy", "--layer", "2", "--layer", "1").err
+    )
+    same = mhaviz("diff", "x.npz", "x.npz", "--name", "first", "--json")
+    assert not np.any(json.loads(same.out)["differences"][0]["change"])
+    result = mhaviz("diff", "x.npz", "x.npz", *["--name", "first"] * 3)
+    assert (result.status, result.err) == (
+        2,
+        "mhaviz: --name: expected it once, or twice, for A and for B; got it 3 times\n",
+    )
+
+
+def test_identical_maps(mhaviz, arrays):
+    shown = mhaviz("diff", "a.npy", "a.npy").out
+    assert "no weight differs" in shown
+    assert "→" not in shown
+
+
+def test_the_exit_statuses_are_in_the_help(mhaviz, folder):
+    text = " ".join(mhaviz("diff", "--help").out.split())
+    assert "Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows" in text
+
+
+def test_an_input_is_no_output(mhaviz, seeds):
+    for name in ("a.json", "./a.json"):
+        result = mhaviz("diff", "b.safetensors", "a.json", "-o", name)
+        assert result.status == 2
+        assert "a.json is read, and cannot be written at the same time" in result.err
 
 
 BAD = [

@@ -123,6 +123,14 @@ def test_an_array_of_another_tool(mhaviz, folder):
     assert data["maps"][0]["queries"] == ["one", "[bold]"]
 
 
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
+    mhaviz("heatmap", "one two", *SMALL, "-q", "-o", f"a.{suffix}")
+    result = mhaviz("show", f"a.{suffix}", "--queries", "nothing.txt", "--kind", "self")
+    assert result.status == 2
+    assert f"a.{suffix} brings its own tokens and kinds; leave out --queries, --kind" in result.err
+
+
 def test_a_long_array_is_not_black(mhaviz, folder):
     np.save("w.npy", np.full((513, 513), 1 / 513, np.float32))
     named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "log"], "linear.png": ["--vmax", "1"]}
@@ -143,21 +151,58 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
     assert "\x1b" not in result.out + result.err
 
 
+def test_rows_that_sum_to_2(mhaviz, folder):
+    np.save("w.npy", np.array([[2, 0], [0.5, 0.48]]))
+    result = mhaviz("show", "w.npy")
+    assert "≥1   rows are queries, columns keys; rows sum to between 0.98 and 2.00" in " ".join(result.out.split("\n"))
+    assert "a row sums to 1" not in result.out
+
+
+def test_layers_of_an_array(mhaviz, folder):
+    np.save("w.npy", np.full((3, 2, 4, 4), 0.25))
+    assert mhaviz("show", "w.npy", "-o", "x.png").out.count("self-attention, layer ") == 3
+    (only,) = json.loads(mhaviz("show", "w.npy", "--layer", "2", "--json").out)["maps"]
+    assert only["layer"] == 2
+    assert "four axes is always taken for layers" in " ".join(mhaviz("show", "--help").out.split())
+
+
+def test_an_input_is_no_output(mhaviz, seed_file):
+    before = Path("a.json").read_bytes()
+    result = mhaviz("show", "a.json", "-o", "link.json")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "mhaviz: link.json is read, and cannot be written at the same time; give another name\n"
+    assert Path("a.json").read_bytes() == before
+
+
+@pytest.fixture
+def seed_file(mhaviz, folder):
+    mhaviz("heatmap", "one two", *SMALL, "-q", "-o", "a.json")
+    Path("link.json").symlink_to("a.json")
+
+
 BAD = [
     (["nothing.json"], 1, "cannot read nothing.json: No such file"),
     (["."], 1, "cannot read .: it is a folder"),
     (["folder.npy"], 1, "cannot read folder.npy: it is a folder"),
     (["l.txt"], 1, "cannot tell the format of l.txt: expected a name ending in .json, .npy, .npz, .safetensors, .pt"),
-    (["cut.safetensors"], 1, "cut.safetensors is no safetensors file, or is cut off"),
+    (["cut.safetensors"], 1, "cannot read cut.safetensors: it is no .safetensors file, or is cut off"),
     (["sweep.json"], 1, "sweep.json holds no attention maps"),
     (["other.json"], 1, "other.json was not saved by mhaviz"),
-    (["two.npz"], 2, "two.npz holds 2 arrays; choose one with --name: a, b"),
-    (["two.npz", "--name", "c"], 2, "there is no array c in two.npz; it has a, b"),
+    (["two.npz"], 2, "two.npz holds 2 arrays that could be weights; choose one with --name: a (2, 2), b (2, 2)"),
+    (["two.npz", "--name", "c"], 2, "there is no array c in two.npz; it has a (2, 2), b (2, 2)"),
     (["w.npy", "--queries", "l.txt"], 1, "--queries: expected 2 labels, one a line, got 3 in l.txt"),
     (["w.npy", "--kind", "both"], 2, "--kind"),
     (["w.npy", "--head", "1"], 2, "there is no head 1"),
     (["w.npy", "--layer", "1"], 2, "there is no layer 1; the maps have layer 0 only"),
-    (["w.npy", "--vmax", "2"], 2, "vmax: expected a weight above 0"),
+    (["w.npy", "--vmax", "2"], 2, "mhaviz: --vmax: expected a weight above 0"),
+    (["w.npy", "--cmap", "nothing"], 2, "mhaviz: --cmap: expected a matplotlib colormap"),
+    (["w.npy", "--dpi", "3"], 2, "mhaviz: --dpi: expected at least 20, got 3"),
+    (["w.npy", "--columns", "0"], 2, "mhaviz: --columns: expected at least 1, got 0"),
+    (
+        ["w.npy", "-o", ""],
+        2,
+        "-o: expected the name of a file, ending in .png, .svg, .pdf, .json, .safetensors, got none",
+    ),
     (["w.npy", "-o", "x.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
     (["one.npy"], 1, "cannot read one.npy: expected weights (q_length, k_length)"),
     ([], 2, "FILE"),

@@ -84,12 +84,11 @@ def test_a_layer_of_a_list(tmp_path):
     ("array", "message"),
     [
         (WEIGHTS[0, 0], "got 1 axes: (3)"),
-        (WEIGHTS[None, None], "got 5 axes: (1, 1, 2, 4, 3)"),
-        (WEIGHTS[:, None], "got 4 axes: (2, 1, 4, 3)"),
+        (WEIGHTS[None, None, None], "got 6 axes: (1, 1, 1, 2, 4, 3)"),
+        (np.tile(WEIGHTS, (2, 3, 1, 1, 1)), "got (2, 3, 2, 4, 3); save one sequence of the batch, such as the first"),
         (WEIGHTS[:, :0], "expected at least one weight, got none: (2, 0, 3)"),
-        (np.eye(3, dtype=np.int64), "expected floating-point weights, got "),
-        (np.eye(3, dtype=bool), "expected floating-point weights, got "),
-        (np.eye(3, dtype=np.complex64), "expected floating-point weights, got "),
+        (2 * np.eye(3, dtype=np.int64), "expected floating-point weights, or zeros and ones, got 2 in an array of "),
+        (np.eye(3, dtype=np.complex64), "expected floating-point weights, or zeros and ones, got "),
         (WEIGHTS - 1, "expected a weight that is at least 0, got -"),
         (WEIGHTS * np.float32(np.nan), "expected a weight that is a finite number, got nan in head 0, row 0, column 0"),
         (WEIGHTS.astype(np.float64) * 1e300, "a finite number, got inf"),
@@ -109,7 +108,10 @@ def test_rows_that_do_not_sum_to_1(path):
     array = WEIGHTS.copy()
     array[1, 2] = (0.5, 0.25, 0)
     array[0, 0] = 0
-    (notice,) = read_maps(save(path, array)).notices
+    notice, zeros = read_maps(save(path, array)).notices
+    assert zeros.endswith(
+        "1 row has nothing but zeros, of 8, as if no key were seen: row 0 of head 0 in layer 0, cross"
+    )
     assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of head 1 in layer 0, "
                            "cross sums to 0.75")  # fmt: skip
 
@@ -123,9 +125,11 @@ def test_several_arrays_need_a_name(tmp_path, suffix):
     else:
         tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
         torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
-    assert "holds 2 arrays; choose one with --name: a\x1b[1m, b" in fails(path, error=ArgumentError)
+    assert "holds 2 arrays that could be weights; choose one with --name: a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(
+        path, error=ArgumentError
+    )
     assert "there is no array c in" in fails(path, About("c"), ArgumentError)
-    assert "it has a\x1b[1m, b" in fails(path, About("c"), ArgumentError)
+    assert "it has a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(path, About("c"), ArgumentError)
     assert len(read_maps(path, About("b")).attention.maps[0].heads) == 2
 
 
@@ -158,7 +162,7 @@ def test_nothing_pickled_is_run(tmp_path):
         pickle.dump(Evil(), stream)
     torch.save(Evil(), tmp_path / "y.pt")
     (tmp_path / "z.npy").write_bytes((tmp_path / "x.pt").read_bytes())
-    assert "magic string" in fails(tmp_path / "z.npy")
+    assert "it is no .npy file" in fails(tmp_path / "z.npy")
     for name in ("x.npy", "x.npz", "x.pt", "y.pt"):
         assert "Python objects, which mhaviz never runs" in fails(tmp_path / name), name
 
@@ -227,3 +231,100 @@ def test_kinds_that_cannot_be(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[0.75, 0.25], [0.5, 0.5]]))
     text = fails(tmp_path / "x.npy", About(kind="masked"), ArgumentError)
     assert "expected no weight on later keys, got 0.25 in head 0, row 0, column 1" in text
+
+
+LAYERS = np.random.default_rng(1).dirichlet(np.ones(3), size=(5, 2, 4)).astype(np.float32)  # 5 layers, 2 heads, 4 × 3
+
+
+@pytest.mark.parametrize("array", [LAYERS, LAYERS[:, None], LAYERS[None]], ids=["4 axes", "batch second", "first"])
+def test_layers(path, array):
+    maps = read_maps(save(path, np.ascontiguousarray(array))).attention.maps
+    assert [m.layer for m in maps] == [0, 1, 2, 3, 4]
+    for m, weights in zip(maps, LAYERS, strict=True):
+        np.testing.assert_array_equal(m.weights, weights)
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+@pytest.mark.parametrize("within", [tuple, list, lambda layers: {"logits": torch.ones(5), "attentions": tuple(layers)}])
+def test_lists_of_tensors_are_layers(tmp_path, axes, within):
+    layers = {2: LAYERS[:, 0], 3: LAYERS, 4: LAYERS[:, None]}[axes]
+    torch.save(within([torch.from_numpy(layer) for layer in layers]), tmp_path / "x.pt")
+    maps = read_maps(tmp_path / "x.pt").attention.maps
+    assert [m.layer for m in maps] == [0, 1, 2, 3, 4]
+    for m, weights in zip(maps, layers, strict=True):
+        np.testing.assert_array_equal(m.weights, weights.reshape(-1, 4, 3))
+
+
+def test_pruned_heads(tmp_path):
+    torch.save([torch.from_numpy(LAYERS[0]), torch.from_numpy(LAYERS[1, :1])], tmp_path / "x.pt")
+    assert [len(m.heads) for m in read_maps(tmp_path / "x.pt").attention.maps] == [2, 1]
+
+
+def test_a_batch_is_no_layer_of_a_list(tmp_path):
+    torch.save([torch.from_numpy(LAYERS[:2])] * 3, tmp_path / "x.pt")
+    assert "item 0: expected (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length), got (2, 2, 4, 3); " in (
+        text := fails(tmp_path / "x.pt")
+    )
+    assert "save one sequence of the batch" in text
+
+
+def test_several_lists_need_a_name(tmp_path):
+    lists = {"encoder": [torch.from_numpy(WEIGHTS)] * 2, "decoder": [torch.from_numpy(WEIGHTS)] * 3}
+    torch.save(lists, tmp_path / "x.pt")
+    assert "choose one with --name: decoder 3 × (2, 4, 3), encoder 2 × (2, 4, 3)" in fails(
+        tmp_path / "x.pt", error=ArgumentError
+    )
+    saved = read_maps(tmp_path / "x.pt", About("decoder"))
+    assert len(saved.attention.maps) == 3
+    assert saved.attention.source.footnote == "x.pt, decoder"
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt", "safetensors"])
+def test_what_cannot_be_weights_is_passed_over(tmp_path, suffix):
+    path = tmp_path / f"x.{suffix}"
+    arrays = {"ids": np.arange(10), "mask": np.ones((1, 1, 4, 3), bool), "w": WEIGHTS, "bias": WEIGHTS[0, 0]}
+    if suffix == "npz":
+        np.savez(path, names=np.array([["a"]]), objects=np.array([[None]], dtype=object), **arrays)
+    else:
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
+    saved = read_maps(path)
+    np.testing.assert_array_equal(saved.attention.maps[0].weights, WEIGHTS)
+    assert saved.attention.source.footnote == f"x.{suffix}, w"
+    assert saved.attention.source.details["array"] == "w"
+    assert read_maps(path, About("mask")).attention.maps[0].weights.all()
+
+
+def test_what_is_no_array_at_all_is_passed_over(tmp_path):
+    np.savez(tmp_path / "x.npz", w=WEIGHTS)
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+        archive.writestr("readme.txt", "hello")
+        archive.writestr("empty", "")
+    np.testing.assert_array_equal(read_maps(tmp_path / "x.npz").attention.maps[0].weights, WEIGHTS)
+
+
+def test_nothing_that_could_be_weights(tmp_path):
+    np.savez(tmp_path / "x.npz", ids=np.arange(10), names=np.array(["a"]))
+    assert "none of its arrays could be weights; it has ids (10), names (1)" in fails(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_hard_attention(path, dtype):
+    (m,) = read_maps(save(path, np.eye(3, dtype=dtype))).attention.maps
+    np.testing.assert_array_equal(m.weights[0], np.eye(3, dtype=np.float32))
+
+
+def test_sparse_tensors(tmp_path):
+    torch.save(torch.from_numpy(WEIGHTS).to_sparse(), tmp_path / "x.pt")
+    assert "got a sparse tensor; save its to_dense()" in fails(tmp_path / "x.pt")
+
+
+def test_what_is_wrong_with_a_file_in_plain_words(path):
+    name = path.suffix
+    for content, text in ((b"", "it is empty"), (b"hello world", f"it is no {name} file")):
+        path.write_bytes(content)
+        assert text in fails(path)
+    save(path, np.tile(WEIGHTS[:, :, :1], (1, 1, 400)))
+    path.write_bytes(path.read_bytes()[:-200])
+    assert fails(path).endswith(": it is no .safetensors file, or is cut off" if name == ".safetensors" else
+                                ": it is cut off, or damaged")  # fmt: skip

@@ -306,10 +306,12 @@ def test_nothing_is_run(tmp_path):
 def test_broken_files(path):
     save(reference().state_dict(), path)
     whole = path.read_bytes()
-    kind = "no safetensors file, or is cut off" if path.suffix == ".safetensors" else "no file of torch.save, or is"
-    for content in (b"", b"hello world", whole[:30], whole[: len(whole) // 2], whole[:-5]):
+    no_safetensors = "it is no .safetensors file, or is cut off"
+    other, cut = (no_safetensors,) * 2 if path.suffix == ".safetensors" else ("it is no .pt file", "it is cut off")
+    contents = {b"": "it is empty", b"hello world": other}
+    for content, text in (contents | dict.fromkeys((whole[:30], whole[: len(whole) // 2], whole[:-5]), cut)).items():
         path.write_bytes(content)
-        assert kind in fails(MhavizError, path)
+        assert text in fails(MhavizError, path)
 
 
 def test_files_that_are_none(tmp_path):

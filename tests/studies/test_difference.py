@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, AttentionMap, Cells, Flaw, Source
 from mhaviz.studies.difference import BOUND, compare
 
 
@@ -57,7 +57,21 @@ def test_a_sink_is_one_more_key():
     expected = (jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) + jsd([0, 0, 1], [0.5, 0.5, 0])) / 2
     np.testing.assert_allclose(m.divergence, [expected], atol=1e-7)
     (m,) = compare(attention(one([before])), attention(one([after]))).maps
-    assert m.divergence is None, "without a sink such rows are no distributions"
+    assert m.flaws == (Flaw(0, 0.5, is_second=True),), "without a sink such rows are no distributions"
+    assert np.isnan(m.divergence).all()
+
+
+def test_rows_with_a_sink_sum_to_1_at_most():
+    whole, more = ([[[0.5, 0.25], [0, s]]] for s in (1, 1.25))
+    (m,) = compare(attention(one(whole, sink=True)), attention(one(more, sink=True))).maps
+    assert m.flaws == (Flaw(1, 1.25, is_second=True),)
+
+
+def test_a_row_that_goes_to_the_sink_is_no_row_of_zeros():
+    before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0, 0]]
+    (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
+    assert m.zero_rows == (0,)
+    np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) / 2], atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +105,12 @@ def test_the_first_and_the_second_file_mirror_each_other(random_map):
 
 
 def test_rows_of_zeros():
-    """A query that sees no key: as it was, or another row altogether."""
-    (m,) = compare(attention(one([[[0, 0], [0, 0]]])), attention(one([[[0, 0], [1, 0]]]))).maps
-    np.testing.assert_allclose(m.divergence, [math.log(2) / 2])
+    """A query that sees no key counts for nothing before and after, and else is another row altogether."""
+    before = one([[[0, 0], [0, 0], [1, 0]], [[0, 0]] * 3])
+    after = one([[[0, 0], [1, 0], [1, 0]], [[0, 0]] * 3])
+    (m,) = compare(attention(before), attention(after)).maps
+    np.testing.assert_allclose(m.divergence, [math.log(2) / 2, 0])
+    assert m.zero_rows == (1, 3)
 
 
 def test_many_rows_are_taken_in_blocks(random_map, monkeypatch):
@@ -149,7 +166,7 @@ def test_pooling_hides_some_of_the_divergence():
 )
 def test_what_is_no_distribution_has_no_divergence(before, after):
     difference = compare(attention(before), attention(after))
-    assert difference.maps[0].divergence is None
+    assert np.isnan(difference.maps[0].divergence).all()
     assert difference.ranking[0].divergence is None
     assert difference.maps[0].change.weights.any()
 
@@ -202,3 +219,39 @@ def test_lengths_and_cells_that_differ(random_map):
     )
     with pytest.raises(MhavizError, match="there are 2 and 1 along the keys"):
         compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(narrow))
+
+
+def test_the_worst_row():
+    before = one([[[1, 0], [1, 0], [0.5, 0.5]], [[1, 0]] * 3])
+    after = one([[[1, 0], [0, 1], [0, 1]], [[1, 0]] * 3])
+    difference = compare(attention(before), attention(after))
+    (m,) = difference.maps
+    assert (m.worst[0].query, m.worst[0].divergence) == (1, pytest.approx(math.log(2)))
+    assert m.divergence[0] == pytest.approx((math.log(2) + jsd((0.5, 0.5), (0, 1))) / 3)
+    assert (m.worst[1], m.largest[1]) == (None, None), "nothing has changed, in no place"
+    (pooled,) = compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(cells_of([[[1, 0], [0, 1]]]))).maps
+    assert (pooled.worst[0].query, pooled.worst[0].divergence) == (5, pytest.approx(math.log(2)))
+
+
+def test_a_bad_row_is_that_of_its_head_alone():
+    before = one([[[1, 0], [0, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]]])
+    after = one([[[0, 1], [0, 1]], [[1, 0], [0.5, 0.25]], [[1, 0], [0, 1]]])
+    for pair, is_second in (((before, after), True), ((after, before), False)):
+        difference = compare(*map(attention, pair))
+        (m,) = difference.maps
+        np.testing.assert_allclose(m.divergence, [math.log(2) / 2, np.nan, 0])
+        assert (m.flaws[0], m.flaws[2], m.worst[1]) == (None, None, None)
+        assert (m.flaws[1].query, m.flaws[1].sum, m.flaws[1].is_second) == (1, 0.75, is_second)
+        assert [head.head for head in difference.ranking] == [0, 2, 1]
+
+
+def test_heads_can_be_chosen_afterwards(random_map):
+    whole = compare(attention(random_map(4, seed=0)), attention(random_map(4, seed=1)))
+    chosen = whole.select((3, 1))
+    (m,), (of_all,) = chosen.maps, whole.maps
+    assert m.change.heads == (3, 1)
+    np.testing.assert_array_equal(m.change.weights, of_all.change.weights[[3, 1]])
+    np.testing.assert_array_equal(m.divergence, of_all.divergence[[3, 1]])
+    assert (m.worst, m.largest) == (of_all.worst[3::-2], of_all.largest[3::-2])
+    with pytest.raises(MhavizError, match="expected a head from 0 to 3, got 4"):
+        whole.select((4,))

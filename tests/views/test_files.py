@@ -132,3 +132,16 @@ def test_a_users_matplotlibrc_changes_nothing(random_attention, tmp_path):
     with matplotlib.rc_context(ugly):
         save_all([tmp_path / "two.png"], attention, lambda: heatmap_figure(attention))
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+@pytest.mark.parametrize("link", ["itself", "symbolic", "hard"])
+def test_what_is_read_is_not_written_over(tmp_path, link):
+    source, output = tmp_path / "a.json", tmp_path / ("a.json" if link == "itself" else "b.json")
+    source.write_text("{}")
+    if link == "symbolic":
+        output.symlink_to(source)
+    elif link == "hard":
+        output.hardlink_to(source)
+    with pytest.raises(ArgumentError, match=r"is read, and cannot be written at the same time; give another name"):
+        check_outputs([output], ALL, [tmp_path / "other.json", source])
+    check_outputs([tmp_path / "c.json"], ALL, [source])

@@ -8,11 +8,12 @@ from mhaviz.views.captions import part_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
-    RANKING_HEADING,
+    WORDS,
     cell_text,
     change_scale,
     layer_text,
     more_text,
+    ranking_heading,
     ranking_headings,
     ranking_notes,
     ranking_rows,
@@ -115,7 +116,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
             under = y + _TITLE + block.layout.height + _CELL_LINE / 2
             sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
         y += block.height + _BETWEEN
-    sheet.write(beside, top - 0.12, RANKING_HEADING, SMALL, bold=True)
+    sheet.write(beside, top - 0.12, ranking_heading(d), SMALL, bold=True)
     draw_summary(sheet, table, beside, top, width - MARGIN - beside)
     sheet.foot(d.source.footnote, remark)
     return sheet
@@ -147,5 +148,5 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
 def _table(d: Difference, lettering: Lettering) -> SummaryTable:
     headings = ranking_headings(d)
     rows = [headings, *ranking_rows(d, _MOST_ROWS, lettering.shown)]
-    right = tuple(heading not in ("map", "where") for heading in headings)
+    right = tuple(heading not in WORDS for heading in headings)
     return measured_table(rows, right, more_text(d, _MOST_ROWS), ranking_notes(d), lettering)

@@ -56,7 +56,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         name = number_name(m) + ", log" * scale.log
-        beyond = values_beyond(panels, scale) if m.cells is not None else (False, False)
+        beyond = values_beyond(panels, scale, with_below=m.cells is not None)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:

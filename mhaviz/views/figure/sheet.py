@@ -176,7 +176,7 @@ class Sheet(Figure):
         families, room = self.lettering.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_TITLE), size, families, bold=True)
         if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
-            room *= 0.96
+            room *= 0.93
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
         self.write(MARGIN, y, fit(shorten, _LONGEST_TITLE, room, size, families, bold=True), size, bold=True)
 

@@ -10,11 +10,12 @@ from mhaviz.records import Difference
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
-    RANKING_HEADING,
+    WORDS,
     cell_text,
     change_scale,
     layer_text,
     more_text,
+    ranking_heading,
     ranking_headings,
     ranking_notes,
     ranking_rows,
@@ -58,10 +59,10 @@ class DifferenceView:
         def rows(stacked: bool) -> list[tuple[str, ...]]:
             return [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, abilities.shown, stacked)]
 
-        yield Text(RANKING_HEADING, BOLD)
+        yield Text(ranking_heading(d), BOLD)
         headings = ranking_headings(d)
         keys = headings.index("head") + 1
-        left = [place for place, heading in enumerate(headings) if heading in ("map", "where")]
+        left = [place for place, heading in enumerate(headings) if heading in WORDS]
         yield from fitting_or_stacked(headings, rows, console, options, keys, left)
         for text in filter(None, [more_text(d, _ROWS), ranking_notes(d)]):
             yield Text(plain(text), DIM)

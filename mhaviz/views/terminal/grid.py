@@ -17,6 +17,7 @@ from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.pooling import pool_strongest
+from mhaviz.views.positions import are_positions
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -166,8 +167,9 @@ class HeatGrid:
         edges = self.first_key + cell_edges(len(self.keys), layout.columns)
         header = ""
         for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
-            if len(header) <= cell:
-                header = header.ljust(cell) + str(edges[cell]) + " "
+            label = str(edges[cell])
+            if len(header) <= cell and cell + len(label) <= layout.columns:
+                header = header.ljust(cell) + label + " "
         return [Segment(header[: layout.columns].ljust(layout.columns), DIM)]
 
     def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[RowLabel]:
@@ -193,6 +195,8 @@ class HeatGrid:
             text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
             yield from wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
         for name, tokens, start in () if self.numbered else self._legends(layout):
+            if are_positions(tokens, start):
+                continue
             suffixes = position_suffixes(tokens, ascii_only, start)
             labels = zip(token_labels(tokens, 24, ascii_only, start), suffixes, strict=True)
             entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, start)]

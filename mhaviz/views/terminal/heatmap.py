@@ -37,7 +37,8 @@ class HeatmapView:
                 yield grid_title(stack.map, options.max_width, ascii_only, self._layers(stack))
                 yield token_grid(stack.map, scale, stack.titles)
                 yield Segment.line()
-            yield ScaleBar(scale, reading_text(self.attention))
+            panels = (panel for m in self.attention.maps for panel in head_panels(m, scale))
+            yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale, with_below=False))
         yield footnote(self.attention.source.footnote, ascii_only)
 
     def _layers(self, stack: LayerStack) -> str:
@@ -60,7 +61,7 @@ class HeatmapView:
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._layers(stack))
             yield grid.coloured(scale)
             drawn = grid.drawn
-            beyond = values_beyond(head_panels(drawn, scale), scale) if drawn.cells is not None else (False, False)
+            beyond = values_beyond(head_panels(drawn, scale), scale, with_below=drawn.cells is not None)
             yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges, number_name(drawn))), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)

@@ -12,7 +12,7 @@ from mhaviz.records import AttentionMap
 from mhaviz.records.cells import even_cells
 from mhaviz.views.labels import bare, cut, in_ascii, visible
 from mhaviz.views.panels import Scale, head_panels, tile_titles
-from mhaviz.views.positions import round_positions
+from mhaviz.views.positions import are_positions, round_positions
 from mhaviz.views.terminal.grid import DIM, GAP, Abilities, GridLayout, RowLabel, panel_lines, wrapped
 
 _READABLE = 30  # columns of a panel, where the terminal has so many
@@ -106,6 +106,8 @@ def _ends(attention_map: AttentionMap, ascii_only: bool) -> Iterator[list[str]]:
     keys = (attention_map.keys, int(attention_map.edges.key_edges[0]))
     sides = {"queries and keys": keys} if queries == keys else {"queries": queries, "keys": keys}
     for name, (tokens, start) in sides.items():
+        if are_positions((tokens[0],), start) and are_positions((tokens[-1],), start + len(tokens) - 1):
+            continue
         texts = [visible(bare(token)) for token in (tokens[0], tokens[-1])]
         texts = list(map(in_ascii, texts)) if ascii_only else texts
         first, last = (cut(text, _TOKEN, ellipsis) for text in texts)

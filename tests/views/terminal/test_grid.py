@@ -191,6 +191,23 @@ def test_any_token_in_any_width(show, tokens, width):
         assert max(cell_len(line) for line in shown.split("\n")) <= width
 
 
+@pytest.mark.parametrize("width", [40, 60, 77, 80, 100])
+def test_positions_over_the_columns_are_whole(show, width):
+    heat = grid(1, 600)
+    edges = {str(edge) for edge in np.linspace(0, 600, heat.decide(width, PLAIN).columns + 1).astype(int)}
+    header = show(heat, width).splitlines()[1].split()
+    assert len(header) > 5
+    assert [int(label) for label in header] == sorted(int(label) for label in header)
+    assert {int(label) for label in header} <= {int(edge) + i for edge in edges for i in (-1, 0, 1)}
+
+
+def test_labels_that_are_positions_have_no_legend(show):
+    heat = grid(1, 30)
+    positions = HeatGrid(heat.panels, [str(i) for i in range(30)], [str(i) for i in range(30)])
+    assert "keys:" in show(heat, 80)
+    assert "keys:" not in show(positions, 80)
+
+
 def dim(text):
     """What is written in dim characters."""
     return re.findall(r"\x1b\[2m(.*?)\x1b\[0m", text)

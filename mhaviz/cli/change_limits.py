@@ -1,0 +1,66 @@
+"""How much may have changed: mhaviz diff as a test that a machine runs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mhaviz.errors import MhavizError
+
+if TYPE_CHECKING:
+    from mhaviz.records import Difference, HeadDifference
+
+Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
+"""Both files, each with the layer that was asked for."""
+
+_MOST_FLAWS = 3  # that are told one by one
+_UNKNOWN = "cannot tell whether too much has changed"
+
+
+def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
+    """Which heads have no divergence, and why."""
+    flawed = [head for head in difference.ranking if head.flaw]
+    for head in flawed[:_MOST_FLAWS]:
+        yield _flaw_text(head, sides)
+    if len(flawed) > _MOST_FLAWS:
+        yield f"{len(flawed) - _MOST_FLAWS:,} more heads have no divergence, as some of their rows do not sum to 1"
+
+
+def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
+    flaw = head.flaw
+    assert flaw is not None
+    path, layer = sides[flaw.is_second]
+    m = head.map if layer is None else replace(head.map, layer=layer)
+    return f"{path}: head {head.head} of {m.name} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
+
+
+def require_at_most(mean: float | None, row: float | None, difference: "Difference", sides: Sides) -> None:
+    """Raise MhavizError if a head's divergence, or a row's, is larger, or if there is none that could be."""
+    known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
+    flawed = [head for head in difference.ranking if head.flaw]
+    if not known and not flawed:
+        raise MhavizError(f"{_UNKNOWN}: no head has a divergence; compare maps by mass, whose rows sum to 1")
+    above = [(divergence, head) for divergence, head in known if mean is not None and divergence > mean]
+    if mean is not None and above:
+        divergence, worst = above[0]
+        others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
+        raise MhavizError(
+            f"expected a divergence of at most {mean} nats, got {_above(divergence, mean)} in head {worst.head} of "
+            f"{worst.map.name}{others}"
+        )
+    rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
+    rows = sorted((one for one in rows if row is not None and one[0] > row), key=lambda one: -one[0])
+    if row is not None and rows:
+        divergence, query, worst = rows[0]
+        others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
+        raise MhavizError(
+            f"expected a divergence of at most {row} nats in every row, got {_above(divergence, row)} in row {query} "
+            f"of head {worst.head} of {worst.map.name}{others}"
+        )
+    if flawed:
+        raise MhavizError(f"{_UNKNOWN}: {_flaw_text(flawed[0], sides)}; expected rows that sum to 1")
+
+
+def _above(number: float, limit: float) -> str:
+    """In as many digits as it takes to be above the limit."""
+    return next(text for digits in range(4, 18) if float(text := f"{number:.{digits}g}") > limit)

@@ -1,0 +1,185 @@
+"""The arrays in files of other tools: .npy, .npz, .safetensors and .pt. Nothing that a file holds is ever run."""
+
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.sources.reading import NoWeightsError, load_pt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+_MAGIC = b"\x93NUMPY"  # what a .npy file begins with
+_MOST_HEADER = 2**17  # bytes; a header has at most 64 KiB
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array in a file, as it is known before its numbers are read.
+
+    Attributes:
+        shape: its sizes.
+        dtype: the name of its type.
+        numbers: what it holds: "whole" are those of integers and of truth values.
+        read: reads them, as float32.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    numbers: Literal["float", "whole", "sparse", "objects", "other"]
+    read: Callable[[], NDArray[np.float32]]
+
+
+Arrays = tuple[Array, ...]
+"""A list of arrays that belong together, such as those of a model's layers."""
+
+Held = Array | Arrays | Mapping[str, Array | Arrays]
+"""What a file holds: a single array without a name, a list, or several by their names."""
+
+
+def arrays_in(path: Path) -> Held:
+    """What the file holds. Raises NoWeightsError, or whatever a library raises about a broken file."""
+    return _READERS[path.suffix.lower()](path)
+
+
+def _npy(path: Path) -> Array:
+    with path.open("rb") as stream:
+        shape, dtype = _npy_header(stream.read(_MOST_HEADER))
+    return Array(shape, str(dtype), _numbers(dtype), lambda: _float32(np.lib.format.open_memmap(path, mode="r")))
+
+
+def _npz(path: Path) -> Mapping[str, Array]:
+    arrays: dict[str, Array] = {}
+    with path.open("rb") as opened, zipfile.ZipFile(opened) as archive:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            with archive.open(member) as stream:
+                start = stream.read(_MOST_HEADER)
+            if not start.startswith(_MAGIC):
+                continue  # it is no array
+            shape, dtype = _npy_header(start)
+            if int(np.prod(shape, dtype=np.float64)) * dtype.itemsize > member.file_size:
+                raise NoWeightsError(f"{name} is cut off")
+            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name))
+    return arrays
+
+
+def _read_npz(path: Path, name: str) -> NDArray[np.float32]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return _float32(arrays[name])
+
+
+def _npy_header(content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    start = io.BytesIO(content)
+    version = np.lib.format.read_magic(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(start)
+    return shape, dtype
+
+
+def _numbers(dtype: np.dtype[Any]) -> Literal["float", "whole", "objects", "other"]:
+    if dtype.hasobject:
+        return "objects"
+    return "float" if dtype.kind == "f" else "whole" if dtype.kind in "iub" else "other"
+
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_WHOLE = ("BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64")
+
+
+def _safetensors(path: Path) -> Mapping[str, Array]:
+    from safetensors import safe_open
+
+    arrays: dict[str, Array] = {}
+    with safe_open(path, "numpy") as file:
+        for name in file.keys():  # noqa: SIM118
+            part = file.get_slice(name)
+            dtype = part.get_dtype()
+            numbers: Literal["float", "whole", "other"] = (
+                "float" if dtype in _FLOATS else "whole" if dtype in _WHOLE else "other"
+            )
+            arrays[name] = Array(tuple(part.get_shape()), dtype, numbers, partial(_read_safetensors, path, name))
+    return arrays
+
+
+def _read_safetensors(path: Path, name: str) -> NDArray[np.float32]:
+    from safetensors import safe_open
+
+    with safe_open(path, "numpy") as file:
+        is_bfloat16 = file.get_slice(name).get_dtype() == "BF16"
+        return _bfloat16(path, name) if is_bfloat16 else _float32(file.get_tensor(name))
+
+
+def read_tensor(file: Any, path: Path, name: str) -> NDArray[np.float32]:
+    """A tensor of a file that ``safe_open`` has opened and checked. Raises NoWeightsError if it has no such numbers."""
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in _FLOATS:
+        raise NoWeightsError(f"expected floating-point weights, got {dtype}")
+    return _bfloat16(path, name) if dtype == "BF16" else _float32(file.get_tensor(name))
+
+
+def _bfloat16(path: Path, name: str) -> NDArray[np.float32]:
+    """numpy has no bfloat16: it is the upper half of a float32. The file's header has been checked."""
+    with path.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        about = json.loads(stream.read(length))[name]
+        stream.seek(8 + length + about["data_offsets"][0])
+        halves = np.fromfile(stream, "<u2", int(np.prod(about["shape"])))
+    return (halves.astype(np.uint32) << 16).view(np.float32).reshape(about["shape"])
+
+
+def _pt(path: Path) -> Held:
+    """What torch.save has written: a tensor, or tensors and lists of them in a dict, a list or a tuple."""
+    import torch
+
+    held = load_pt(path)
+    if not isinstance(held, (torch.Tensor, dict, list, tuple)):
+        raise NoWeightsError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
+    if (found := _tensors(held)) is not None:
+        return found
+    items: Mapping[Any, Any] = held if isinstance(held, dict) else dict(enumerate(held))
+    return {str(key): found for key, item in items.items() if (found := _tensors(item)) is not None}
+
+
+def _tensors(held: Any) -> Array | Arrays | None:
+    """A tensor, or a list of nothing else."""
+    from torch import Tensor
+
+    if isinstance(held, Tensor):
+        return _tensor(held.detach())
+    if isinstance(held, (list, tuple)) and held and all(isinstance(item, Tensor) for item in held):
+        return tuple(_tensor(item.detach()) for item in held)
+    return None
+
+
+def _tensor(tensor: "Tensor") -> Array:
+    import torch
+
+    numbers: Literal["float", "whole", "sparse", "other"] = "whole"
+    if tensor.layout is not torch.strided:
+        numbers = "sparse"
+    elif tensor.is_quantized or tensor.is_complex():
+        numbers = "other"
+    elif tensor.is_floating_point():
+        numbers = "float"
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return Array(tuple(tensor.shape), dtype, numbers, lambda: _float32(tensor.float().numpy()))
+
+
+_READERS: dict[str, Callable[[Path], Held]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt}
+SUFFIXES: Sequence[str] = tuple(_READERS)
+
+
+def _float32(array: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large becomes infinity, which is no weight
+        return np.ascontiguousarray(array, np.float32)

@@ -1,0 +1,52 @@
+"""What is said of the sums of rows."""
+
+import numpy as np
+import pytest
+
+from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.views.captions import reading_text
+from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.look import Look
+from mhaviz.views.row_sums import sums_text
+from mhaviz.views.terminal.heatmap import HeatmapView
+
+
+def rows(*sums):
+    return AttentionMap(
+        tuple("abcdefgh"[: len(sums)]), ("k", "l"), np.array([[[0, s] for s in sums]], np.float32), "cross"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sums", "text"),
+    [
+        ((1, 1), "a row sums to 1"),
+        ((1, 1 - 2**-9), "a row sums to 1"),
+        ((1, 0, 0), "a row sums to 1, but 2 of 3 to 0"),
+        ((2, 2), "rows sum to 2.00"),
+        ((0.98, 2, 1), "rows sum to between 0.98 and 2.00"),
+        ((1, 0.995), "rows sum to between 0.995 and 1.000"),
+        ((0, 3), "rows sum to 3.00, but 1 of 2 to 0"),
+        ((0, 0), "all weights are 0"),
+    ],
+)
+def test_what_rows_sum_to(sums, text):
+    assert sums_text([rows(*sums)]) == text
+    assert reading_text(Attention(Source("s"), (rows(*sums),))).endswith(f"; {text}")
+
+
+def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
+    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 300, 75))
+    tokens = tuple(map(str, range(300)))
+    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights),))
+    look = Look(log=True, vmax=None, dpi=40)
+    assert "≤" not in show(HeatmapView(attention, look), 80)
+    assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
+
+
+def test_weights_above_the_scale(show):
+    for weight, end in ((1.05, "≥"), (1 + 2**-22, ""), (0.5, "")):
+        attention = Attention(Source("s"), (rows(weight),))
+        texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
+        assert (f"{end} 1".strip() in texts, "≥ 1" in texts) == (True, bool(end))
+        assert f" {end}1   rows are" in show(HeatmapView(attention), 100)
