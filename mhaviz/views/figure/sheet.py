@@ -128,7 +128,9 @@ class Sheet(Figure):
         canvas.draw()  # type: ignore[no-untyped-call]
         self.set_canvas(before)
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        Image.fromarray(pixels).convert("RGB").save(stream, "png", compress_level=_COMPRESSION, dpi=(self.dpi, self.dpi))
+        Image.fromarray(pixels).convert("RGB").save(
+            stream, "png", compress_level=_COMPRESSION, dpi=(self.dpi, self.dpi)
+        )
 
     def write(
         self,
