@@ -63,7 +63,7 @@ def main() -> None:
             partial(draw_as_notebooks_do, attention.maps, SIDE, theirs, (sheet.width, sheet.height), sheet.dpi),
         ]
         mhaviz, peer = time_functions(functions, repeat)
-        assert plt.imread(ours).shape == plt.imread(theirs).shape
+        assert plt.imread(ours).shape[:2] == plt.imread(theirs).shape[:2]
     what = f"PNG of {N_HEADS} heads, {LENGTH} tokens; peer: {SIDE} x {SIDE} subplots"
     print_table([Row(what, mhaviz, peer, TARGET)])
 

@@ -51,7 +51,7 @@ def drawing(repeat: int) -> Row:
             partial(draw_as_notebooks_do, attention.maps, heads, theirs, *size),
         ]
         mhaviz, peer = time_functions(functions, repeat)
-        assert plt.imread(ours).shape == plt.imread(theirs).shape
+        assert plt.imread(ours).shape[:2] == plt.imread(theirs).shape[:2]
     what = f"PNG of {heads * len(attention.maps)} heads, {length} tokens; peer: subplots"
     return Row(what, mhaviz, peer, DRAWING)
 

@@ -258,7 +258,7 @@ class PretrainedModel:
             if slot in self._chosen:
                 seen(WeighedBatch(slot.kind, slot.layer, call.weights().float().cpu(), *sides[slot.kind]))
 
-        hear(self.loaded, *self._batch(batch), heard)
+        hear(self.loaded, *self._batch(batch), heard, self._last)
 
     def _unnamed(self, ids: Sequence[int]) -> Reading:
         special = set(self.loaded.tokenizer.all_special_ids)
@@ -295,6 +295,11 @@ class PretrainedModel:
             if (self.layers is None or slot.layer in self.layers) and self.kind in (None, slot.kind)
         )
 
+    @cached_property
+    def _last(self) -> int:
+        """The number of the last attention that is looked at."""
+        return max(i for i, slot in enumerate(self.slots) if slot in self._chosen)
+
     def _visit(
         self, texts: Sequence[Text], seen: Callable[[Slot, AttentionCall, Tensor | None, Text, int | None], None]
     ) -> None:
@@ -313,7 +318,7 @@ class PretrainedModel:
                 if self.slots[i] in self._chosen:
                     seen(self.slots[i], call, output, text, number)
 
-            hear(self.loaded, *self._batch([text]), heard)
+            hear(self.loaded, *self._batch([text]), heard, self._last)
 
     def _batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""

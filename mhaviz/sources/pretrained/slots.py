@@ -1,7 +1,9 @@
 """Which attention is which: found out by letting the model read a few tokens, so that nothing is assumed of it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,10 @@ SOURCE_LENGTH, TARGET_LENGTH = 4, 3
 
 _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
+
+
+class _HeardEnoughError(Exception):
+    """Ends a forward pass."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,26 @@ def hear(
     mask: Tensor | None,
     target_ids: Tensor | None,
     heard: Callable[[int, AttentionCall, Tensor | None, nn.Module | None], None],
+    last: int | None = None,
 ) -> None:
     """One forward pass; ``heard`` is told of each attention, by its number in the order in which they run.
 
-    It is called with the inputs, and with the output and the module where they can be seen.
+    It is called with the inputs, and with the output and the module where they can be seen. What comes after the
+    attention with the number ``last`` is not computed.
     """
     if not loaded.captured:
         for number, call in enumerate(eager_calls(run(loaded, ids, mask, target_ids, output_attentions=True))):
             heard(number, call, None, None)
         return
-    numbers = iter(range(10**9))
-    with listening(lambda module, call, output: heard(next(numbers), call, output, module)):
+    numbers = count()
+
+    def listen(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
+        number = next(numbers)
+        heard(number, call, output, module)
+        if number == last:
+            raise _HeardEnoughError
+
+    with listening(listen), suppress(_HeardEnoughError):
         run(loaded, ids, mask, target_ids)
 
 

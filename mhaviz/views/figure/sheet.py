@@ -70,7 +70,8 @@ class Cells(AxesImage):
         self, renderer: RendererBase, magnification: float = 1.0, unsampled: bool = False
     ) -> tuple[NDArray[np.uint8], float, float, Affine2D]:
         """See ``AxesImage.make_image``."""
-        numbers, box = self.get_array(), self.get_window_extent()
+        numbers: NDArray[Any] = np.ma.asarray(self.get_array())
+        box = self.get_window_extent()
         sizes = abs(box.height) / numbers.shape[0], abs(box.width) / numbers.shape[1], box.x0, min(box.y0, box.y1)
         whole = [round(size) for size in sizes]
         if unsampled or magnification != 1 or min(whole[:2]) < 1 or not np.allclose(sizes, whole, atol=1e-3):
