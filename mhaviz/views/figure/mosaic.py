@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from matplotlib.text import Text
 
 from mhaviz.records.cells import cell_edges
 from mhaviz.views.captions import pooled_text
@@ -325,23 +326,30 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     """Queries left of the first column of tiles, keys under the lowest tile of each column."""
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
+    written: dict[tuple[str, int], Text] = {}
     for left, top in corners[:: layout.columns]:
         if layout.query_ruler:
             draw_ruler(sheet, layout.query_ruler, left, top)
         for place, i in thinned_places(len(layout.query_labels), layout.query_every, layout.q_cells):
             label, colour = layout.query_labels[i], FAINT if i in layout.special_queries else INK
-            sheet.write(left - 0.05, top + place * layout.cell_height, label, size, align="right", colour=colour)
+            at = left - 0.05, top + place * layout.cell_height
+            if first := written.get(("query", i)):
+                sheet.copy(first, *at)
+            else:
+                written["query", i] = sheet.write(*at, label, size, align="right", colour=colour)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
         if layout.key_ruler:
             draw_ruler(sheet, layout.key_ruler, left, top + layout.tile_height)
         for place, i in thinned_places(len(layout.key_labels), layout.key_every, layout.k_cells):
-            at, label = left + place * layout.cell_width, layout.key_labels[i]
+            at, label = (left + place * layout.cell_width, under), layout.key_labels[i]
             colour = FAINT if i in layout.special_keys else INK
-            if layout.turned:
-                sheet.write(at, under, label, size, align="right", rotation=90, colour=colour)
+            if first := written.get(("key", i)):
+                sheet.copy(first, *at)
+            elif layout.turned:
+                written["key", i] = sheet.write(*at, label, size, align="right", rotation=90, colour=colour)
             else:
-                sheet.write(at, under, label, size, align="center", vertical="top", colour=colour)
+                written["key", i] = sheet.write(*at, label, size, align="center", vertical="top", colour=colour)
 
 
 def thinned_places(length: int, step: int, cells: int) -> list[tuple[float, int]]:
