@@ -1,12 +1,9 @@
 """A checkpoint of transformers as a source of attention: what it attends to on anybody's sentences."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mhaviz.devices import require_memory
@@ -26,35 +23,14 @@ from mhaviz.records import (
     ShapeTrace,
     Source,
 )
+from mhaviz.sources.pretrained import inputs as records_of
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names
+from mhaviz.sources.pretrained.reading import read_without_names
 from mhaviz.sources.pretrained.slots import Slot, hear
+from mhaviz.sources.pretrained.texts import Text, Texts, side_of
 from mhaviz.sources.pretrained.tracing import trace_attention
 from mhaviz.sources.recorder import StepRecorder
 from mhaviz.sources.single_layer import VALUES_UP_TO
-
-WRITTEN = 64
-"""The most tokens that an encoder–decoder writes where no target is given."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """What a model reads for one sentence: ``source``, and for a decoder beside an encoder ``target`` and ``produced``.
-
-    ``produced`` is what the decoder should make of ``target``: the same, a token later. Where a decoder has gone on
-    writing, ``prompt`` is how many tokens it was given.
-    """
-
-    source: Reading
-    target: Reading | None = None
-    produced: Reading | None = None
-    prompt: int = 0
-
-    def sides(self, kind: Kind) -> tuple[Reading, Reading]:
-        """The rows and columns of an attention; those of cross attention are named after what is being produced."""
-        if self.target is None or self.produced is None or kind == "self":
-            return self.source, self.source
-        return (self.target, self.target) if kind == "masked" else (self.produced, self.source)
 
 
 @dataclass(frozen=True)
@@ -117,25 +93,7 @@ class PretrainedModel:
         """
         inputs = self.queries_and_keys(sentences, target)
         maps: list[AttentionMap] = []
-
-        def seen(one: QueriesAndKeys) -> None:
-            maps.append(
-                AttentionMap(
-                    one.query_tokens,
-                    one.key_tokens,
-                    weights_of_inputs(one).numpy(),
-                    one.kind,
-                    one.layer,
-                    one.heads,
-                    one.sentence,
-                    special_queries=one.special_queries,
-                    special_keys=one.special_keys,
-                    reach=one.reach,
-                    sink=one.sinks is not None,
-                )
-            )
-
-        inputs.visit(seen)
+        inputs.visit(lambda one: maps.append(_whole_map(one)))
         return Attention(inputs.source, tuple(maps))
 
     def queries_and_keys(
@@ -165,10 +123,8 @@ class PretrainedModel:
             def seen_call(
                 slot: Slot, call: AttentionCall, output: Tensor | None, text: Text, number: int | None
             ) -> None:
-                one = _inputs(slot, call, text, number, heads)
-                if with_outputs and output is not None:
-                    value = _array(call.value[0, _key_heads(call, one.heads)])
-                    one = replace(one, value=value, output=_array(output[0, list(one.heads)]))
+                shown = output if with_outputs else None
+                one = records_of.queries_and_keys(slot, call, text, number, _heads(slot, heads), shown)
                 seen(one.without_special() if self.hide_special else one)
 
             self._visit(texts, seen_call)
@@ -192,26 +148,7 @@ class PretrainedModel:
         inputs: list[HeadInputs] = []
 
         def seen(slot: Slot, call: AttentionCall, output: Tensor | None, text: Text, number: int | None) -> None:
-            queries, keys = text.sides(slot.kind)
-            visible = call.visible()
-            shown = torch.ones(1, 1, 1, 1, dtype=torch.bool) if visible is None else visible
-            bias = call.mask if call.mask is not None and call.mask.dtype != torch.bool else None
-            inputs.append(
-                HeadInputs(
-                    queries.tokens,
-                    keys.tokens,
-                    _array(call.query[0]),
-                    _array(call.key[0].repeat_interleave(call.group, dim=0)),
-                    _array(call.value[0].repeat_interleave(call.group, dim=0)),
-                    shown[0, 0].expand(len(queries), len(keys)).cpu().contiguous().numpy(),
-                    slot.kind,
-                    number,
-                    scale=call.scale,
-                    bias=None if bias is None else _array(bias[0]),
-                    softcap=call.softcap,
-                    sinks=None if call.sinks is None else _array(call.sinks),
-                )
-            )
+            inputs.append(records_of.head_inputs(slot, call, text, number))
 
         self._visit(texts, seen)
         return LayerInputs(self._source(texts), tuple(inputs))
@@ -227,7 +164,7 @@ class PretrainedModel:
         texts = self._texts(sentences, target)
         (slot,) = self._chosen
         recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
-        trace_attention(self.loaded, self.slots.index(slot), *self._batch(texts), recorder)
+        trace_attention(self.loaded, self.slots.index(slot), *self._reader.batch(texts), recorder)
         tokens = tuple(text.sides(slot.kind)[0].tokens for text in texts)
         return ShapeTrace(self._source(texts), tuple(recorder.steps), tokens)
 
@@ -240,29 +177,20 @@ class PretrainedModel:
 
         A decoder beside an encoder writes its targets itself, greedily.
         """
-        readings = read_without_names(self.loaded.tokenizer, texts)
-        for reading in readings:
-            self._require_positions(len(reading))
-        batch = [Text(reading) for reading in readings]
-        source = _side(readings)
-        sides = {"self": (source, source), "masked": (source, source)}
-        if self.loaded.has_encoder:
-            written = self._written(readings, WRITTEN)
-            targets, produced = ([self._unnamed(ids[part]) for ids in written] for part in (slice(-1), slice(1, None)))
-            batch = [Text(*parts) for parts in zip(readings, targets, produced, strict=True)]
-            target = _side(targets)
-            sides |= {"masked": (target, target), "cross": (_side(produced), source)}
+        batch = self._reader.read_without_names(texts)
+        sides = _sides(batch)
 
         def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
             slot = self.slots[i]
             if slot in self._chosen:
                 seen(WeighedBatch(slot.kind, slot.layer, call.weights().float().cpu(), *sides[slot.kind]))
 
-        hear(self.loaded, *self._batch(batch), heard, self._last)
+        hear(self.loaded, *self._reader.batch(batch), heard, self._last)
 
-    def _unnamed(self, ids: Sequence[int]) -> Reading:
-        special = set(self.loaded.tokenizer.all_special_ids)
-        return Reading(tuple(ids), ("",) * len(ids), tuple(i for i, number in enumerate(ids) if number in special))
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+        return self._reader.max_length
 
     @property
     def source(self) -> Source:
@@ -318,98 +246,24 @@ class PretrainedModel:
                 if self.slots[i] in self._chosen:
                     seen(self.slots[i], call, output, text, number)
 
-            hear(self.loaded, *self._batch([text]), heard, self._last)
-
-    def _batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""
-        ids, is_token = _padded([text.source for text in texts])
-        targets = [text.target for text in texts if text.target is not None]
-        target_ids = _padded(targets)[0].to(self.loaded.device) if targets else None
-        mask = None if bool(is_token.all()) else is_token.long().to(self.loaded.device)
-        return ids.to(self.loaded.device), mask, target_ids
-
-    def _texts(self, sentences: Sequence[str], target: str | None) -> list[Text]:
-        if not sentences:
-            raise ArgumentError("expected at least one sentence, got none")
-        if target is not None and not self.loaded.has_encoder:
-            raise ArgumentError(
-                f"--target is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
-            )
-        if target is not None and len(sentences) > 1:
-            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
-        texts = [self._text(sentence, target) for sentence in sentences]
-        self._require_memory(texts)
-        return texts
-
-    def _text(self, sentence: str, target: str | None) -> Text:
-        tokenizer = self.loaded.tokenizer
-        source = read(tokenizer, sentence)
-        self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
-        if not self.loaded.has_encoder:
-            return self._continued(source) if self.generate else Text(source)
-        start = self.loaded.config.decoder_start_token_id
-        start = tokenizer.pad_token_id if start is None else start
-        if target is None:
-            (written,) = self._written([source], self.generate or WRITTEN)
-            return Text(source, name_tokens(tokenizer, written[:-1]), name_tokens(tokenizer, written[1:]))
-        produced = read(tokenizer, target)
-        self._require_positions(len(produced))
-        first = name_tokens(tokenizer, [start])
-        shifted = Reading(
-            (*first.ids, *produced.ids[:-1]),
-            (*first.tokens, *produced.tokens[:-1]),
-            (0, *(i + 1 for i in produced.special if i + 1 < len(produced))),
-        )
-        return Text(source, shifted, produced)
-
-    def _continued(self, prompt: Reading) -> Text:
-        """The prompt and what the model writes after it. A text's last special token, such as </s>, would end it."""
-        ids = list(prompt.ids)
-        while len(ids) > 1 and len(ids) - 1 in prompt.special:
-            ids.pop()
-        kept = Reading(tuple(ids), prompt.tokens[: len(ids)], tuple(i for i in prompt.special if i < len(ids)))
-        (continued,) = self._written([kept], self.generate)
-        written = name_tokens(self.loaded.tokenizer, continued[len(ids) :])
-        whole = Reading(
-            (*kept.ids, *written.ids),
-            (*kept.tokens, *written.tokens),
-            (*kept.special, *(i + len(ids) for i in written.special)),
-        )
-        return Text(whole, prompt=len(ids))
-
-    def _written(self, readings: Sequence[Reading], most: int) -> list[list[int]]:
-        """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
-        model = self.loaded.model
-        ids, mask, _ = self._batch([Text(reading) for reading in readings])
-        eos = model.generation_config.eos_token_id
-        ends = set(eos if isinstance(eos, list) else [eos])
-        with torch.no_grad():
-            written: Tensor = model.generate(  # type: ignore[operator]
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids) if mask is None else mask,
-                max_new_tokens=most,
-                do_sample=False,
-                num_beams=1,
-                pad_token_id=next((number for number in ends if number is not None), 0),
-            )
-        begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
-        return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
-
-    def _require_positions(self, length: int) -> None:
-        most = self.max_length
-        if most is not None and length > most:
-            raise ArgumentError(
-                f"expected at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; cut the text"
-            )
+            hear(self.loaded, *self._reader.batch([text]), heard, self._last)
 
     @cached_property
-    def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
-        for name, module in self.loaded.model.named_modules():
-            if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
-                return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
-        most = getattr(self.loaded.config, "max_position_embeddings", None)
-        return most if isinstance(most, int) and most > 0 else None
+    def _reader(self) -> Texts:
+        return Texts(self.loaded, self.generate)
+
+    @cached_property
+    def _read(self) -> dict[tuple[tuple[str, ...], str | None], list[Text]]:
+        return {}
+
+    def _texts(self, sentences: Sequence[str], target: str | None) -> list[Text]:
+        """What the model reads; the last is remembered, as the model may have had to write it."""
+        asked = tuple(sentences), target
+        if asked not in self._read:
+            self._read.clear()
+            self._read[asked] = self._reader.read(sentences, target)
+            self._require_memory(self._read[asked])
+        return self._read[asked]
 
     def _require_memory(self, texts: Sequence[Text]) -> None:
         longest = max(max(map(len, text.sides("cross"))) for text in texts)
@@ -418,8 +272,10 @@ class PretrainedModel:
         needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
         if not self.loaded.captured:
             needed += 3 * 4 * longest**2 * sum(slot.n_heads for slot in self.slots)
-        elif any(slot.kind == "self" for slot in self.slots) or getattr(config, "sliding_window", None):
-            needed += 2 * longest**2
+        elif hasattr(config, "relative_attention_num_buckets"):
+            needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
+        elif getattr(config, "sliding_window", None) or hasattr(config, "local_attention"):
+            needed += 2 * longest**2  # the mask
         require_memory(needed, self.loaded.device, self.loaded.name)
 
     def _outline(self, slot: Slot, text: Text, sentence: int | None, heads: Sequence[int] | None) -> MapOutline:
@@ -460,87 +316,33 @@ class PretrainedModel:
         return Source(", ".join(parts), details, "; ".join(remarks))
 
 
-def _until(ids: list[int], start: int, ends: set[int | None]) -> list[int]:
-    """Those up to the first end after ``start``: what follows is padding."""
-    end = next((i for i in range(start, len(ids)) if ids[i] in ends), len(ids))
-    return ids[: end + 1]
-
-
-def _padded(readings: Sequence[Reading]) -> tuple[Tensor, Tensor]:
-    """(batch_size, length): ids, and which are tokens; a model never sees what the others are."""
-    longest = max(map(len, readings))
-    ids = torch.tensor([[*reading.ids, *[reading.ids[0]] * (longest - len(reading))] for reading in readings])
-    lengths = torch.tensor([len(reading) for reading in readings])
-    return ids, torch.arange(longest) < lengths[:, None]
-
-
-def _side(readings: Sequence[Reading]) -> Side:
-    ids, is_token = _padded(readings)
-    is_special = ~is_token
-    for row, reading in zip(is_special, readings, strict=True):
-        row[list(reading.special)] = True
-    return Side(ids, is_token, is_special)
-
-
 def _heads(slot: Slot, heads: Sequence[int] | None) -> tuple[int, ...]:
+    """Those that the attention has."""
     return tuple(h for h in (range(slot.n_heads) if heads is None else heads) if h < slot.n_heads)
 
 
-def _key_heads(call: AttentionCall, heads: Sequence[int]) -> list[int]:
-    """Which keys these heads have; all groups, if all heads are there."""
-    if len(heads) == call.query.shape[1]:
-        return list(range(call.key.shape[1]))
-    return [h // call.group for h in heads]
-
-
-def _inputs(
-    slot: Slot, call: AttentionCall, text: Text, sentence: int | None, heads: Sequence[int] | None
-) -> QueriesAndKeys:
-    """Of the one input of a batch."""
-    queries, keys = text.sides(slot.kind)
-    chosen = _heads(slot, heads)
-    mask, reach = _mask(slot, call)
-    if mask is not None and mask.shape[0] > 1:
-        mask = mask[list(chosen)]
-    return QueriesAndKeys(
-        queries.tokens,
-        keys.tokens,
-        _array(call.query[0, list(chosen)]),
-        _array(call.key[0, _key_heads(call, chosen)]),
-        chosen,
-        slot.kind,
-        sentence,
-        slot.layer,
-        queries.special,
-        keys.special,
-        reach,
-        call.scale,
-        None if mask is None else mask.cpu().contiguous().numpy(),
-        call.softcap,
-        None if call.sinks is None else _array(call.sinks[list(chosen)]),
+def _whole_map(one: QueriesAndKeys) -> AttentionMap:
+    return AttentionMap(
+        one.query_tokens,
+        one.key_tokens,
+        weights_of_inputs(one).numpy(),
+        one.kind,
+        one.layer,
+        one.heads,
+        one.sentence,
+        special_queries=one.special_queries,
+        special_keys=one.special_keys,
+        reach=one.reach,
+        sink=one.sinks is not None,
     )
 
 
-def _mask(slot: Slot, call: AttentionCall) -> tuple[Tensor | None, int | None]:
-    """The mask of one input, (n_heads or 1, q_length or 1, k_length or 1), where it hides more than later keys.
-
-    Also how far a query sees, if the mask is a band along the diagonal.
-    """
-    if call.mask is None:
-        return None, None
-    if call.mask.dtype != torch.bool:
-        return call.mask[0].float(), None
-    mask = call.mask[0]
-    q_length, k_length = call.query.shape[2], call.key.shape[2]
-    if mask.shape[1:] == (q_length, k_length) and mask.shape[0] == 1 and q_length == k_length:
-        seen = mask[0]
-        reach = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())
-        last = seen.new_ones(q_length, k_length).triu_(-reach).tril_(0 if slot.kind == "masked" else reach)
-        if torch.equal(seen, last):
-            everything = reach == k_length - 1
-            return (None if everything else mask), (None if everything else reach)
-    return (None if bool(mask.all()) else mask), None
-
-
-def _array(x: Tensor) -> NDArray[np.float32]:
-    return np.asarray(x.float().cpu().contiguous().numpy())
+def _sides(batch: Sequence[Text]) -> dict[Kind, tuple[Side, Side]]:
+    """The queries and keys of each kind of attention; what is the same is one object."""
+    source = side_of([text.source for text in batch])
+    targets = [text.target for text in batch if text.target is not None]
+    if not targets:
+        return {"self": (source, source), "masked": (source, source)}
+    target = side_of(targets)
+    produced = side_of([text.produced for text in batch if text.produced is not None])
+    return {"self": (source, source), "masked": (target, target), "cross": (produced, source)}

@@ -121,6 +121,17 @@ def test_4096_tokens(pretrained, eager, name):
     np.testing.assert_allclose(pooled.weights, torch.stack(sums, dim=2), atol=5e-6)
 
 
+@pytest.mark.parametrize("heads", [(3, 2, 1, 0), (1, 2), (2,), (0, 1, 2, 3)])
+@pytest.mark.parametrize("name", ["llama", "gpt_oss", "t5", "gptj"])
+def test_chosen_heads_have_the_keys_of_their_group(pretrained, name, heads):
+    model, target = pretrained(name), TARGET if name in WITH_ENCODER else None
+    whole = model.attend(TEXTS[1:], target)
+    chosen = pooled_maps(model.queries_and_keys(TEXTS[1:], target, heads), Pooling(summary=False))
+    for m, all_heads in zip(chosen.maps, whole.maps, strict=True):
+        assert m.heads == heads
+        np.testing.assert_allclose(m.weights, all_heads.weights[list(heads)], atol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "reach"), SLIDING.items())
 def test_a_window_is_told(pretrained, name, reach):
     maps = pretrained(name).attend(TEXTS[:1]).maps
