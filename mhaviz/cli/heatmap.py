@@ -1,6 +1,5 @@
 """mhaviz heatmap"""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -82,8 +81,8 @@ def heatmap(
 
     With --weights: the attention of a file, on random embeddings of the sentence, or on --input.
 
-    Maps of more than --size tokens are computed block by block, exactly, and pooled. Then, and in windows, the colours
-    are those of the weights that there are, unless --vmax or --scale says otherwise.
+    Maps of more than --size tokens are computed block by block, exactly, and pooled. The colours of maps of more than
+    128 keys, and of windows, end at the weights that there are, unless --vmax or --scale says otherwise.
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
@@ -118,8 +117,7 @@ def heatmap(
         attention = source.attend(texts, target).select(chosen)
     else:
         attention = long.map(source, texts, target, chosen, pooling)
-        if any(m.cells is not None for m in attention.maps) and not options.given(context, ["vmax"]):
-            look = replace(look, vmax=None)
+    look = options.fit_look(context, look, attention.maps)
 
     if verify:
         attention = verified(attention, source, texts, target, chosen)

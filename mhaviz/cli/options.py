@@ -12,6 +12,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.units import parse_bytes
 
 if TYPE_CHECKING:
+    from mhaviz.records import AttentionMap
     from mhaviz.studies.pooled_maps import OpenWindow
     from mhaviz.views.look import Look
 
@@ -274,13 +275,13 @@ Vmax = Annotated[
     str,
     typer.Option(
         metavar="WEIGHT|auto",
-        help="The weight with the last colour; auto: the largest, as in pooled maps and windows.",
+        help="The weight with the last colour; auto: the largest, as in windows and in maps of more than 128 keys.",
         rich_help_panel=_LOOK,
     ),
 ]
 LookScale = Annotated[
     ColourScale | None,
-    typer.Option("--scale", help="\\[default: log for pooled maps, else linear]", rich_help_panel=_LOOK),
+    typer.Option("--scale", help="\\[default: log for maps of more than 128 keys, else linear]", rich_help_panel=_LOOK),
 ]
 Dpi = Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=_LOOK)]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
@@ -308,6 +309,16 @@ def choose_look(
         return Look(cmap, dpi, columns, vmax, log=log)
     except ArgumentError as error:
         raise ArgumentError(f"--{error}") from None
+
+
+def fit_look(context: typer.Context, look: "Look", maps: "Sequence[AttentionMap]") -> "Look":
+    """The look, whose colours end at the largest weight where maps are long or parts of one, unless --vmax is given."""
+    from dataclasses import replace
+
+    from mhaviz.views.look import spans_magnitudes
+
+    fits = any(m.cells is not None or (spans_magnitudes(m) and not m.rollout) for m in maps)
+    return replace(look, vmax=None) if fits and not given(context, ["vmax"]) else look
 
 
 def parse_vmax(text: str) -> float | None:

@@ -1,6 +1,5 @@
 """mhaviz show"""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,6 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.long_inputs import SIZE
 from mhaviz.cli.saved_maps import about_arrays, choose_maps, require_use
 from mhaviz.views.files import FIGURE_SUFFIXES
 
@@ -46,8 +44,8 @@ def show(
 
     The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
 
-    Maps that are pooled, and arrays of more than 512 tokens, have colours that begin at the weights that there are,
-    unless --vmax or --scale says otherwise.
+    Maps of more than 128 keys, and parts of maps, have colours that end at the weights that there are, unless --vmax or
+    --scale says otherwise.
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
@@ -63,11 +61,7 @@ def show(
     require_use(about, {file: saved})
     delivery.tell(saved.notices)
     attention = choose_maps(saved.attention, layer, head)
-    is_long = not saved.is_own and any(max(m.weights.shape) > SIZE for m in attention.maps)
-    if (is_long or any(m.cells is not None for m in attention.maps)) and not options.given(context, ["vmax"]):
-        look = replace(look, vmax=None)
-    if is_long and scale is None:
-        look = replace(look, log=True)
+    look = options.fit_look(context, look, attention.maps)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

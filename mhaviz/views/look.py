@@ -12,6 +12,7 @@ from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale
 
+MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
@@ -31,7 +32,7 @@ class Look:
             nearly equal weights a little more.
         numbers: whether a figure writes them into its cells where there is room.
         log: whether equal factors are equal steps of colour; None: of numbers that differ by orders of magnitude, as
-            those of pooled maps and of rollouts do.
+            those of long maps and of rollouts do.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
@@ -71,7 +72,7 @@ class Look:
 
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
     """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
-    return attention_map.is_pooled or attention_map.rollout
+    return attention_map.is_pooled or attention_map.rollout or len(attention_map.keys) > MANY_KEYS
 
 
 def _largest(attention_map: AttentionMap) -> float:

@@ -8,6 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.views.look import Look
 
 SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
 WORDS = [f"w{i % 37}" for i in range(700)]
@@ -257,7 +258,7 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
         "mass",
         "a quarter of what is free",
         "of inputs longer than --size",
-        "log for pooled maps, else linear",
+        "log for maps of more than 128 keys, else linear",
     ):
         assert f"[default: {default}]" in shown
 
@@ -294,3 +295,21 @@ def test_every_option_changes_the_picture_of_a_long_map(mhaviz, book, options):
     for name, more in (("without.png", []), ("with.png", options)):
         assert mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, *more, "-q", "-o", name).status == 0
     assert (book / "without.png").read_bytes() != (book / "with.png").read_bytes()
+
+
+@pytest.mark.parametrize(("words", "asked", "is_log", "high"), [
+    (128, (), False, 1.0), (129, (), True, None), (129, ("--scale", "linear"), False, None),
+    (129, ("--vmax", "1"), True, 1.0), (128, ("--scale", "log"), True, 1.0),
+])  # fmt: skip
+def test_many_keys_have_a_scale_of_their_own(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
+    scales = []
+    draw = Look.weight_scale
+    monkeypatch.setattr(Look, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
+    text = " ".join(f"w{i}" for i in range(words))
+    saved = ("-o", str(tmp_path / "x.png"), "-o", str(tmp_path / "x.json"), "--dpi", "20", "-q")
+    assert mhaviz("heatmap", text, "--d-model", "8", "--heads", "1", *asked, *saved).status == 0
+    assert mhaviz("show", str(tmp_path / "x.json"), *asked, *saved[:2], *saved[4:]).status == 0
+    assert len(scales) == 2
+    for scale in scales:
+        assert scale.log == is_log
+        assert (scale.high == high) if high else scale.high < 1

@@ -111,8 +111,8 @@ def _spans(text: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
             shown += [""] * len(tokens)
             continue
         piece = text[start:end]
-        if start > previous_end and text[start - 1].isspace():
-            piece = text[start - 1] + piece
+        if start > previous_end and text[start - 1].isspace():  # a line break too begins a word, unless it is a token
+            piece = f" {piece}"
         previous_end = end
         count = len(tokens)
         shown += [piece] if count == 1 else [f"{piece} {i}/{count}" for i in range(1, count + 1)]
