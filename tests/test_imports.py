@@ -44,6 +44,7 @@ def loaded_after(code):
         (f"{SAVED}; main(['show', 'w.safetensors', '-o', 'x.json'])", {"torch"}),
         (f"{SAVED}; main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])", {"torch"}),
         ("from mhaviz.cli import main; main(['show', '--help']); main(['diff', '--help'])", {"torch", "numpy"}),
+        ("from mhaviz.cli import main; main(['heatmap', 'a b', '-q', '-o', '/dev/null/a.png'])", {"transformers"}),
         ("import mhaviz; mhaviz.MultiHeadAttention(8, 2)", {"matplotlib", "rich", "typer"}),
     ],
 )

@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import typing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import errors
 from safetensors.numpy import load_file
 
 from mhaviz import devices
@@ -342,6 +344,52 @@ def test_the_cache_comes_first(mhaviz, model_folder, monkeypatch, tmp_path):
     result = mhaviz("heatmap", TEXT, "--model", "some/bert")
     assert result.status == 0, result.err
     assert "bert: BertModel" in result.out
+
+
+class Answer:
+    """What the hub's errors carry."""
+
+    headers: typing.ClassVar = {}
+    request = None
+    status_code = 404
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError("no route to host\nand more"), "the hub cannot be reached (OSError: no route to host); give a folder"),
+        (errors.RepositoryNotFoundError("x", response=Answer()), "the hub has no model of this name"),
+        (errors.RevisionNotFoundError("x", response=Answer()), "the hub has no revision v2 of some/model"),
+        (errors.GatedRepoError("x", response=Answer()), "some/model is gated: ask for access on the hub"),
+    ],
+)
+def test_what_the_hub_says(mhaviz, monkeypatch, tmp_path, error, message):
+    import huggingface_hub
+
+    def fetch(name, local_files_only=False, **options):
+        assert (name, options["revision"]) == ("some/model", "v2")
+        raise errors.LocalEntryNotFoundError("not here") if local_files_only else error
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    result = mhaviz("heatmap", TEXT, "--model", "some/model", "--revision", "v2")
+    assert (result.status, result.out) == (1, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_what_is_fetched_is_drawn(mhaviz, monkeypatch, model_folder):
+    import huggingface_hub
+
+    def fetch(name, local_files_only=False, **options):
+        if local_files_only:
+            raise errors.LocalEntryNotFoundError("not here")
+        assert "*.bin" not in options["allow_patterns"]
+        return str(model_folder("bert"))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    assert mhaviz("heatmap", TEXT, "--model", "some/model").status == 0
 
 
 def test_a_model_that_does_not_fit(mhaviz, model_folder, monkeypatch):
