@@ -333,10 +333,8 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for place, i in thinned_places(len(layout.query_labels), layout.query_every, layout.q_cells):
             label, colour = layout.query_labels[i], FAINT if i in layout.special_queries else INK
             at = left - 0.05, top + place * layout.cell_height
-            if first := written.get(("query", i)):
-                sheet.copy(first, *at)
-            else:
-                written["query", i] = sheet.write(*at, label, size, align="right", colour=colour)
+            text = sheet.write(*at, label, size, align="right", colour=colour)
+            sheet.alike(written.setdefault(("query", i), text), text)
     for left, top in lowest.values():
         under = top + layout.tile_height + 0.05
         if layout.key_ruler:
@@ -344,12 +342,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for place, i in thinned_places(len(layout.key_labels), layout.key_every, layout.k_cells):
             at, label = (left + place * layout.cell_width, under), layout.key_labels[i]
             colour = FAINT if i in layout.special_keys else INK
-            if first := written.get(("key", i)):
-                sheet.copy(first, *at)
-            elif layout.turned:
-                written["key", i] = sheet.write(*at, label, size, align="right", rotation=90, colour=colour)
+            if layout.turned:
+                text = sheet.write(*at, label, size, align="right", rotation=90, colour=colour)
             else:
-                written["key", i] = sheet.write(*at, label, size, align="center", vertical="top", colour=colour)
+                text = sheet.write(*at, label, size, align="center", vertical="top", colour=colour)
+            sheet.alike(written.setdefault(("key", i), text), text)
 
 
 def thinned_places(length: int, step: int, cells: int) -> list[tuple[float, int]]:

@@ -1,14 +1,14 @@
-"""What can be drawn several times as fast, pixel for pixel the same, because cells and tiles are on whole pixels."""
+"""What is drawn several times as fast, the same to the eye, because cells and tiles are on whole pixels."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from matplotlib.backend_bases import RendererBase
-from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
-from matplotlib.transforms import Affine2D, Bbox
+from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 
 
@@ -33,39 +33,37 @@ class Cells(AxesImage):
         return pixels, whole[2], whole[3], Affine2D()
 
 
-class Copy(Text):
-    """A text like one that is drawn before it, whole pixels away. On pixels it is not drawn again, but copied.
+def copy_texts(pixels: NDArray[np.uint8], copies: Sequence[tuple[Text, Text]]) -> None:
+    """Put each second text where it belongs, with the pixels of the first, which are there.
 
-    Labels are most of what takes time in a page of heads, and most are those of another tile.
+    Labels are most of what takes time in a page of heads, and most are those of another tile. What else lies where the
+    first text is must lie so where the second one is: the tiles of a mosaic do.
+
+    Args:
+        pixels: (height, width, channels), of the figure, which has just been drawn.
+        copies: pairs for which ``can_be_copied`` holds.
     """
-
-    def __init__(self, original: Text) -> None:
-        super().__init__()
-        self.update_from(original)
-        self.set(text=original.get_text(), parse_math=False, usetex=False)
-        self._original = original
-
-    def draw(self, renderer: RendererBase) -> None:
-        """See ``Text.draw``."""
-        if not isinstance(renderer, RendererAgg):
-            super().draw(renderer)
-            return
-        region = renderer.copy_from_bbox(_pixels_of(self._original, renderer.dpi))
-        ours, theirs = (x.get_transform().transform(x.get_unitless_position()) for x in (self, self._original))
-        dx, dy = np.rint(ours - theirs)
-        left, top, *_ = region.get_extents()  # counted from the top
-        renderer.restore_region(region, xy=(left + dx, top - dy))  # type: ignore[no-untyped-call]
-        self.stale = False
+    height, width, _ = pixels.shape
+    boxes: dict[Text, tuple[int, int, int, int]] = {}
+    for first, second in copies:
+        if first not in boxes:
+            box = first.get_window_extent().padded(1)
+            boxes[first] = math.floor(box.x0), math.ceil(box.x1), math.floor(box.y0), math.ceil(box.y1)
+        dx, dy = map(round, _distance(first, second))
+        left, right, bottom, top = boxes[first]
+        left, right = max(left, -dx, 0), min(right, width - dx, width)
+        bottom, top = max(bottom, -dy, 0), min(top, height - dy, height)
+        if left < right and bottom < top:  # y of the figure begins at the bottom
+            pixels[height - top - dy : height - bottom - dy, left + dx : right + dx] = pixels[
+                height - top : height - bottom, left:right
+            ]
 
 
-def _pixels_of(text: Text, dpi: float) -> Bbox:
-    """The whole pixels that a text is on. Finding out takes as long as drawing it: it is done once for all copies."""
-    known = _PIXELS.get(text)
-    if known is None or known[0] != dpi:
-        box = text.get_window_extent(dpi=dpi).padded(1)
-        known = dpi, Bbox.from_extents(*np.floor(box.min).tolist(), *np.ceil(box.max).tolist())
-        _PIXELS[text] = known
-    return known[1]
+def can_be_copied(first: Text, second: Text) -> bool:
+    """Whether two texts that are alike are whole pixels apart, as the figure's size now is."""
+    return bool(np.allclose(distance := _distance(first, second), np.rint(distance), atol=1e-3))
 
 
-_PIXELS: WeakKeyDictionary[Text, tuple[float, Bbox]] = WeakKeyDictionary()
+def _distance(first: Text, second: Text) -> NDArray[np.float64]:
+    here, there = (text.get_transform().transform(text.get_unitless_position()) for text in (first, second))
+    return np.asarray(there - here)

@@ -28,7 +28,7 @@ from mhaviz.records import AttentionMap, Kind
 from mhaviz.views.captions import map_title, pair_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
-from mhaviz.views.figure.pixels import Cells, Copy
+from mhaviz.views.figure.pixels import Cells, can_be_copied, copy_texts
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
@@ -76,6 +76,7 @@ class Sheet(Figure):
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         self.page.set_axis_off()
         self.lettering = lettering or Lettering()
+        self._alike: list[tuple[Text, Text]] = []
         self.notices: list[str] = [self.lettering.notice] if self.lettering.notice else []
         if dpi > allowed:
             self.notices.append(fewer_pixels_notice(allowed, dpi))
@@ -105,10 +106,18 @@ class Sheet(Figure):
 
     def _save_png(self, stream: BinaryIO) -> None:
         """Without transparency, which a white sheet has no use for, and with what compression gives in little time."""
+        copies = [pair for pair in self._alike if can_be_copied(*pair)]
         before, canvas = self.canvas, FigureCanvasAgg(self)
-        canvas.draw()  # type: ignore[no-untyped-call]
+        try:
+            for _, second in copies:
+                second.set_visible(False)
+            canvas.draw()  # type: ignore[no-untyped-call]
+        finally:
+            for _, second in copies:
+                second.set_visible(True)
+        pixels = np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        copy_texts(pixels, copies)
         self.set_canvas(before)
-        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
         Image.fromarray(pixels).convert("RGB").save(
             stream, "png", compress_level=_COMPRESSION, dpi=(self.dpi, self.dpi)
         )
@@ -145,13 +154,10 @@ class Sheet(Figure):
             usetex=False,
         )
 
-    def copy(self, text: Text, x: float, y: float) -> Text:
-        """The same text at another place, whole pixels from the first."""
-        copy = Copy(text)
-        copy.set_position((x, y))
-        copy.set_transform(self.page.transData)
-        self.page.add_artist(copy)
-        return copy
+    def alike(self, first: Text, second: Text) -> None:
+        """Say that two texts and what is around them are alike, so that in a PNG one may be a copy of the other."""
+        if second is not first:
+            self._alike.append((first, second))
 
     def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str]) -> None:
         """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""

@@ -1,0 +1,93 @@
+"""What is drawn in fewer steps looks as matplotlib itself would have drawn it."""
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.image import AxesImage
+from PIL import Image
+
+from mhaviz import display_attention
+from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.views.figure import sheet as module
+from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.look import Look
+
+WORDS = ["the", "quick", "antidisestablishmentarianism", "i", "WWWW", "ljq", "é", "漢字", "مرحبا", "$x$", "ab", "Ag"]
+
+
+def attention(length, n_heads, layers, kind="self"):
+    draw = np.random.default_rng(0)
+    names = tuple(WORDS[i % len(WORDS)] for i in range(length))
+    weights = draw.dirichlet(np.full(length, 0.3), size=(layers, n_heads, length)).astype(np.float32)
+    if kind == "masked":
+        weights = np.tril(weights)
+    maps = tuple(AttentionMap(names, names, w, kind, layer) for layer, w in enumerate(weights))
+    return Attention(Source("made by a test"), maps)
+
+
+def saved(sheet):
+    stream = io.BytesIO()
+    sheet.save(stream, "png")
+    return Image.open(stream)
+
+
+def as_matplotlib_does(drawn, look):
+    """The same figure, every text and every pixel of a cell drawn by matplotlib."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Cells", AxesImage)
+        patch.setattr(module.Sheet, "alike", lambda *_: None)
+        return np.asarray(saved(heatmap_figure(drawn, look)), int)
+
+
+@pytest.mark.parametrize("dpi", [40, 100, 150, 233])
+@pytest.mark.parametrize(("length", "n_heads", "layers", "kind"), [
+    (1, 1, 1, "self"), (3, 4, 3, "self"), (8, 5, 1, "masked"), (20, 3, 4, "self"), (60, 4, 1, "masked"),
+])  # fmt: skip
+def test_the_same_to_the_eye(dpi, length, n_heads, layers, kind):
+    drawn, look = attention(length, n_heads, layers, kind), Look(dpi=dpi)
+    ours = np.asarray(saved(heatmap_figure(drawn, look)), int)
+    assert np.abs(ours - as_matplotlib_does(drawn, look)).max() <= 8  # of 255
+
+
+def test_labels_that_repeat_are_copied_and_seen():
+    sheet = heatmap_figure(attention(20, 3, 4))
+    assert len(sheet._alike) == 3 * 20 + 2 * 20
+    pixels = np.asarray(saved(sheet))
+    assert all(text.get_visible() for text in sheet.page.texts)
+    for _, text in sheet._alike:
+        box = text.get_window_extent()
+        rows = slice(len(pixels) - round(box.y1), len(pixels) - round(box.y0))
+        assert pixels[rows, round(box.x0) : round(box.x1)].min() < 200
+
+
+def test_pngs_have_no_alpha_and_know_their_size():
+    picture = saved(heatmap_figure(attention(3, 2, 1), Look(dpi=100)))
+    assert picture.mode == "RGB"
+    assert picture.info["dpi"] == pytest.approx((100, 100), abs=0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"bbox_inches": "tight"}, {"dpi": 77}, {"dpi": 300}])
+def test_a_figure_that_somebody_else_saves_has_all_its_labels(options):
+    words = [f"word{i}" for i in range(14)]
+    weights = np.full((8, 14, 14), 1 / 14, np.float32)
+    figure = display_attention(words, words, weights)
+    saved(figure)
+    stream = io.BytesIO()
+    figure.savefig(stream, **options)
+    pixels = np.asarray(Image.open(stream).convert("L"))
+    left = pixels[:, : pixels.shape[1] // 20]
+    quarters = [int((part < 128).sum()) for part in np.array_split(left, 4)]
+    assert min(quarters) > 20
+    FigureCanvasAgg(figure).draw()
+
+
+def test_labels_in_vector_files_stand_where_they_stand_in_pixels():
+    sheet = heatmap_figure(attention(8, 4, 2))
+    FigureCanvasAgg(sheet).draw()
+    for first, second in sheet._alike:
+        assert first.get_rotation_mode() == second.get_rotation_mode() == "anchor"
+        here, there = (text.get_transform().transform(text.get_unitless_position()) for text in (first, second))
+        boxes = [text.get_window_extent() for text in (first, second)]
+        np.testing.assert_allclose(boxes[1].p0 - boxes[0].p0, there - here, atol=1.0)
