@@ -8,7 +8,7 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
-from mhaviz.cli.model_checks import rolled_out, verification_text, verified
+from mhaviz.cli.model_checks import rolled_out, verified
 from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
     lines_notice,
@@ -120,8 +120,8 @@ def heatmap(
     look = options.fit_look(context, look, attention.maps)
 
     if verify:
-        attention = verified(attention, source, texts, target, chosen)
-        delivery.tell([verification_text(attention)])
+        attention, told = verified(attention, source, texts, target, chosen)
+        delivery.tell([told])
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure

@@ -68,6 +68,9 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
     _refuse_settled(context, "--model")
     if find_spec("transformers") is None:
         raise MhavizError('--model needs transformers; install it with pip install "mhaviz[hf]"')
+    from mhaviz.sources.pretrained.folder import find_folder
+
+    find_folder(asked["model"], asked["revision"])  # before all that takes seconds to load
     from mhaviz.devices import resolve_device
 
     device = resolve_device(asked["device"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -40,22 +40,21 @@ def verified(
     texts: Sequence[str],
     target: str | None,
     heads: Sequence[int],
-) -> "Attention":
-    """The same, with how far its weights are from those of the model among the details of its source."""
+) -> "tuple[Attention, str]":
+    """The same, with how far its outputs are from those of the model among its source's details, and that in words.
+
+    Raises:
+        MhavizError: they are farther than rounding explains, or the model does not show its outputs.
+    """
     from mhaviz.sources.pretrained.model import PretrainedModel
-    from mhaviz.studies.verification import verify
+    from mhaviz.studies.verification import require_alike, verify
 
     assert isinstance(source, PretrainedModel)
     deviations = verify(source.queries_and_keys(texts, target, heads, with_outputs=True))
+    worst = require_alike(deviations, source.loaded.model.dtype)
     details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
-    return replace(attention, source=replace(attention.source, details=details))
-
-
-def verification_text(attention: "Attention") -> str:
-    """The largest difference, and where it is."""
-    found: Any = attention.source.details["verified"]
-    worst = max(found, key=lambda deviation: deviation["difference"])
-    return (
-        f"verified: the weights drawn give the model's own outputs to {worst['difference']:.1e} (largest in layer "
-        f"{worst['layer']}, {worst['kind']}, head {worst['head']}, of outputs up to {worst['size']:.2g})"
+    text = (
+        f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to {worst.difference:.1e} "
+        f"(largest in layer {worst.layer}, {worst.kind}, head {worst.head})"
     )
+    return replace(attention, source=replace(attention.source, details=details)), text

@@ -160,5 +160,14 @@ class Attention:
     maps: tuple[AttentionMap, ...]
 
     def select(self, heads: tuple[int, ...]) -> "Attention":
-        """The same maps with only these heads. Raises ArgumentError if there is no such head."""
-        return replace(self, maps=tuple(m if m.heads == heads else m.select(heads) for m in self.maps))
+        """The same maps with only these heads, where one may have fewer than another.
+
+        Raises:
+            ArgumentError: there is no such head in any of them.
+        """
+        for head in heads:
+            if all(head not in m.heads for m in self.maps):
+                raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in self.maps)}, got {head}")
+        chosen = [(m, tuple(head for head in heads if head in m.heads)) for m in self.maps]
+        maps = tuple(m if m.heads == those else m.select(those) for m, those in chosen if those)
+        return replace(self, maps=maps)

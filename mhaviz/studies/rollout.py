@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError
 from mhaviz.maps.map_of_inputs import weights_of_inputs
 from mhaviz.records import Attention, AttentionMap, Kind, MapInputs, QueriesAndKeys
@@ -26,9 +27,14 @@ def rollout(
 
     Raises:
         ArgumentError: there is nothing but cross attention.
+        MhavizError: the weights of one layer and the rollouts of all do not fit into memory.
     """
     if all(outline.kind == "cross" for outline in inputs.outlines):
         raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
+    largest = max(inputs.outlines, key=lambda outline: outline.q_length * outline.n_heads)
+    n_layers = len(inputs.outlines)
+    matrices = (largest.n_heads + n_layers + 4) * largest.q_length**2  # of one layer's heads, and R of every layer
+    require_memory(4 * matrices, torch.device("cpu"), "the rollout")
     rolled: dict[tuple[int | None, Kind], Tensor] = {}  # R, (length, length)
     maps: list[AttentionMap] = []
     done = 0

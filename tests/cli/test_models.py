@@ -95,7 +95,7 @@ def test_without_special_tokens(mhaviz, model_folder):
 
 def test_verify(mhaviz, model_folder):
     result = mhaviz("heatmap", TEXT, "--model", str(model_folder("gemma2")), "--verify", "--json")
-    assert "verified: the weights drawn give the model's own outputs to " in result.err
+    assert "verified: the weights give the model's own outputs, which reach " in result.err
     verified = json.loads(result.out)["source"]["verified"]
     assert [(v["kind"], v["layer"]) for v in verified] == [("masked", 0), ("masked", 1)]
     assert all(v["difference"] < 1e-5 * v["size"] for v in verified)

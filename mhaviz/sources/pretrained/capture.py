@@ -1,9 +1,10 @@
 """Sees what every attention of a transformers model is called with, while the model runs on its fast kernel.
 
 transformers lets a name stand for an attention function (``AttentionInterface``) and for the way masks are made for it
-(``AttentionMaskInterface``; without that, padding masks silently vanish). Ours computes what ``sdpa`` does, with the
-same masks, and shows the inputs to whoever listens. Layers whose scores are capped or have a sink, which SDPA cannot
-compute, run by the model's own eager function, a block of queries at a time.
+(``AttentionMaskInterface``; without that, padding masks silently vanish). While somebody listens, ours stands in for
+``sdpa``: it computes the same and shows the inputs. It takes that name because there are models that ask for it. Layers
+whose scores are capped or have a sink, which SDPA cannot compute, are of models that do not run on it: they run under a
+name of ours, by their own eager function, a block of queries at a time.
 """
 
 import sys
@@ -20,8 +21,8 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from mhaviz.maps.attention_call import BLOCK, AttentionCall
 
-NAME = "mhaviz"
-"""What the attention function is called; for ``set_attn_implementation``."""
+SDPA, OURS = "sdpa", "mhaviz"
+"""What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others."""
 
 Listener = Callable[[nn.Module, AttentionCall, Tensor], None]
 """Is called with the attention module, what it computes with, and the output, (batch_size, n_heads, q_length, d_value),
@@ -34,9 +35,11 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 def listening(listener: Listener) -> Iterator[None]:
     """Let ``listener`` see each attention of models that are run within, in the order in which they run."""
     token = _listener.set(listener)
+    AttentionInterface.register(SDPA, attend)
     try:
         yield
     finally:
+        AttentionInterface.register(SDPA, sdpa_attention_forward)
         _listener.reset(token)
 
 
@@ -117,5 +120,5 @@ def _joined(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else bias + mask
 
 
-AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionInterface.register(OURS, attend)
+AttentionMaskInterface.register(OURS, sdpa_mask)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError
 
-_WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken")
+_WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
@@ -54,7 +54,7 @@ def check_folder(folder: Path, name: str) -> None:
         raise MhavizError(f"{name} is no model: expected a folder with a config.json and safetensors{hint}")
     try:
         fields = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise MhavizError(f"{name}: its config.json cannot be read ({error}); take another copy of it") from error
     if not isinstance(fields, dict):
         raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
@@ -65,6 +65,21 @@ def check_folder(folder: Path, name: str) -> None:
                 f"safetensors; save it with save_pretrained, which writes them"
             )
         raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json")
+    files = weight_files(folder)
+    if absent := [path.name for path in files if not path.is_file()]:
+        raise MhavizError(
+            f"{name} lacks {len(absent)} of its {len(files)} weight files, such as {absent[0]}; take another copy of it"
+        )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Those that make up the model; some may be absent, and others, in another format, may be there."""
+    try:
+        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        return [folder / name for name in sorted(set(index["weight_map"].values()))]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        single = folder / "model.safetensors"
+        return [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
 
 
 def _from_hub(name: str, revision: str | None) -> Path:

@@ -11,7 +11,7 @@ from torch import nn
 
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources.pretrained.folder import find_folder
+from mhaviz.sources.pretrained.folder import find_folder, weight_files
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
@@ -20,6 +20,7 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForTextEncoding,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -32,6 +33,8 @@ from mhaviz.sources.pretrained import capture
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
+
+_FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor may anybody be asked
 
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
 """Parts that read what the last layer has made: without their weights the attention is the same."""
@@ -66,7 +69,7 @@ class Loaded:
     @property
     def has_encoder(self) -> bool:
         """Whether there is an encoder and a decoder."""
-        return bool(self.config.is_encoder_decoder)
+        return bool(self.config.is_encoder_decoder) and not _is_encoder(type(self.model), self.config)
 
 
 def load_pretrained(
@@ -96,12 +99,12 @@ def load_pretrained(
     config = _config(folder, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
-    bytes_a_number = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}[dtype]  # of files of half precision
-    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    wide = getattr(config, "dtype", None) in (None, torch.float32)
-    require_memory(int(size * (1 if wide else bytes_a_number)), device, f"the model {name}")
+    halves = getattr(config, "dtype", None) not in (None, torch.float32)
+    twice = 2 if halves and dtype == "float32" else 1
+    require_memory(twice * sum(path.stat().st_size for path in weight_files(folder)), device, f"the model {name}")
     captured = bool(kind._can_set_attn_implementation())
-    model, missing = _model(kind, folder, config, dtype, capture.NAME if captured else "eager", name)
+    attention = (capture.SDPA if kind._supports_sdpa else capture.OURS) if captured else "eager"
+    model, missing = _model(kind, folder, config, dtype, attention, name)
     _require_weights(model, missing, name, writes)
     nn.Module.to(model, device)
     return Loaded(name, nn.Module.eval(model), tokenizer, device, captured)
@@ -115,7 +118,7 @@ def run_eagerly(loaded: Loaded) -> Loaded:
 
 def _config(folder: Path, name: str) -> PreTrainedConfig:
     try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
     except Exception as error:  # a checkpoint's file can be anything, and so can what reading it raises
         fields, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
         model_type = fields.get("model_type")
@@ -140,7 +143,7 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     try:
         if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
             raise ValueError("it has no such files")
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError("it has no tokens but special ones")
     except Exception as error:
@@ -151,7 +154,17 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def _is_encoder(kind: type[PreTrainedModel], config: PreTrainedConfig) -> bool:
+    """Whether this is the encoder alone of a model that has a decoder too, such as T5EncoderModel."""
+    mapping: Any = AutoModelForTextEncoding._model_mapping
+    return type(config) in mapping and kind is mapping[type(config)]
+
+
 def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
+    encoders: Any = AutoModelForTextEncoding._model_mapping
+    encoder: type[PreTrainedModel] | None = encoders.get(type(config), None)
+    if not writes and encoder and encoder.__name__ in (config.architectures or ()):
+        return encoder
     auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
     if type(config) not in auto._model_mapping:
         if writes:
@@ -178,7 +191,7 @@ def _model(
             dtype=dtype,
             attn_implementation=attention,
             use_safetensors=True,
-            local_files_only=True,
+            **_FROM_FILES,
             output_loading_info=True,
         )
     except SafetensorError as error:

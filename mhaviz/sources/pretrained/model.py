@@ -24,6 +24,7 @@ from mhaviz.records import (
     Source,
 )
 from mhaviz.sources.pretrained import inputs as records_of
+from mhaviz.sources.pretrained.description import describe
 from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.reading import read_without_names
 from mhaviz.sources.pretrained.slots import Slot, hear
@@ -31,6 +32,8 @@ from mhaviz.sources.pretrained.texts import Text, Texts, side_of
 from mhaviz.sources.pretrained.tracing import trace_attention
 from mhaviz.sources.recorder import StepRecorder
 from mhaviz.sources.single_layer import VALUES_UP_TO
+
+_SEEN = 1e-2  # a change of a weight, as a share of the largest, that is no rounding, in half precision either
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,9 @@ class PretrainedModel:
         """
         texts = self._texts(sentences, target)
         if with_outputs and not self.loaded.captured:
-            raise MhavizError(f"--verify: a {self.loaded.config.model_type} shows its weights alone, and no values")
+            raise MhavizError(
+                f"a {self.loaded.config.model_type} shows its weights alone, and no values: leave out --verify"
+            )
         if with_outputs and self.hide_special:
             raise ArgumentError("--verify compares with all tokens; leave out --hide-special")
         numbers = [None] if len(texts) == 1 else list(range(len(texts)))
@@ -164,7 +169,7 @@ class PretrainedModel:
         texts = self._texts(sentences, target)
         (slot,) = self._chosen
         recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
-        trace_attention(self.loaded, self.slots.index(slot), *self._reader.batch(texts), recorder)
+        trace_attention(self.loaded, self.slots.index(slot), slot.kind, *self._reader.batch(texts), recorder)
         tokens = tuple(text.sides(slot.kind)[0].tokens for text in texts)
         return ShapeTrace(self._source(texts), tuple(recorder.steps), tokens)
 
@@ -178,6 +183,10 @@ class PretrainedModel:
         A decoder beside an encoder writes its targets itself, greedily.
         """
         batch = self._reader.read_without_names(texts)
+        for together in [[text] for text in batch] if self._sees_padding else [batch]:
+            self._weigh(together, seen)
+
+    def _weigh(self, batch: Sequence[Text], seen: Callable[[WeighedBatch], None]) -> None:
         sides = _sides(batch)
 
         def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
@@ -249,6 +258,31 @@ class PretrainedModel:
             hear(self.loaded, *self._reader.batch([text]), heard, self._last)
 
     @cached_property
+    def _sees_padding(self) -> bool:
+        """Whether what follows a text changes its attention though it is masked, as in models that convolve tokens."""
+        readings = read_without_names(self.loaded.tokenizer, ["a b", "a b c d e f g h"])
+        short, long = (
+            Text(reading, reading, reading) if self.loaded.has_encoder else Text(reading) for reading in readings
+        )
+        weights: list[Tensor] = []
+        for batch in ([short], [short, long]):
+            self._show_last(batch, weights.append)
+        alone, padded = (A[0] for A in weights)
+        return bool((alone - padded).abs().max() > _SEEN * alone.abs().max())
+
+    def _show_last(self, batch: Sequence[Text], seen: Callable[[Tensor], None]) -> None:
+        """Show the weights of the last attention that reads the source, of a batch."""
+        last = max(i for i, slot in enumerate(self.slots) if slot.kind in ("self", "masked"))
+        if self.loaded.has_encoder:
+            last = max(i for i, slot in enumerate(self.slots) if slot.kind == "self")
+
+        def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
+            if i == last:
+                seen(call.weights()[..., : len(batch[0].source), : len(batch[0].source)])
+
+        hear(self.loaded, *self._reader.batch(batch), heard, last)
+
+    @cached_property
     def _reader(self) -> Texts:
         return Texts(self.loaded, self.generate)
 
@@ -285,35 +319,7 @@ class PretrainedModel:
         return MapOutline(slot.kind, len(_heads(slot, heads)), q_length, k_length, slot.d_key, sentence)
 
     def _source(self, texts: Sequence[Text]) -> Source:
-        loaded, chosen = self.loaded, self._chosen
-        layers = [sum(slot.kind == kind for slot in self.slots) for kind in ("self", "masked")]
-        of_layers = " + ".join(str(number) for number in layers if number) + f" layer{'s' * (sum(layers) != 1)}"
-        if len(chosen) == 1 and sum(layers) > 1:
-            of_layers = f"layer {chosen[0].layer} of {of_layers.removesuffix(' layers')}"
-        dtype = str(loaded.model.dtype).removeprefix("torch.")
-        parts = [f"{loaded.name.rstrip('/').rsplit('/')[-1]}: {type(loaded.model).__name__}"]
-        parts += [f"{of_layers}, {self.n_heads} head{'s' * (self.n_heads != 1)} each"]
-        parts += [dtype, str(loaded.device)]
-        details: dict[str, object] = {
-            "kind": "checkpoint",
-            "model": loaded.name,
-            "class": type(loaded.model).__name__,
-            "n_layers": sum(layers),
-            "n_heads": self.n_heads,
-            "dtype": dtype,
-            "device": str(loaded.device),
-        }
-        remarks = []
-        if self.hide_special:
-            remarks.append("special tokens left out, weights are shares of the other keys")
-            details["hidden"] = "special tokens"
-        if self.generate and not loaded.has_encoder:
-            details["prompt_lengths"] = [text.prompt for text in texts]
-            begins = f"{texts[0].prompt} on" if len(texts) == 1 else "the end of each prompt on"
-            remarks.append(f"tokens from {begins} are written by the model")
-        if any(slot.kind == "cross" for slot in chosen):
-            remarks.append("source-target rows are named after the token that is being produced")
-        return Source(", ".join(parts), details, "; ".join(remarks))
+        return describe(self.loaded, self.slots, self._chosen, texts, self.hide_special)
 
 
 def _heads(slot: Slot, heads: Sequence[int] | None) -> tuple[int, ...]:

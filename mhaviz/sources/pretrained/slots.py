@@ -12,7 +12,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.capture import listening
-from mhaviz.sources.pretrained.eager import eager_calls
+from mhaviz.sources.pretrained.eager import UnknownFormError, eager_calls
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
 
 SOURCE_LENGTH, TARGET_LENGTH = 4, 3
@@ -55,8 +55,10 @@ def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | N
     fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
     if target_ids is not None:
         fields["decoder_input_ids"] = target_ids
+    if getattr(loaded.config, "use_cache", None) is not None:
+        fields["use_cache"] = False
     with torch.no_grad():
-        return model(**fields, use_cache=False, **asked) if _has_cache(loaded) else model(**fields, **asked)
+        return model(**fields, return_dict=True, **asked)
 
 
 def hear(
@@ -73,8 +75,16 @@ def hear(
     attention with the number ``last`` is not computed.
     """
     if not loaded.captured:
-        for number, call in enumerate(eager_calls(run(loaded, ids, mask, target_ids, output_attentions=True))):
-            heard(number, call, None, None)
+        lengths = {ids.shape[1]} | ({target_ids.shape[1]} if target_ids is not None else set())
+        try:
+            for number, call in enumerate(eager_calls(run(loaded, ids, mask, target_ids, output_attentions=True))):
+                _require_lengths(call, lengths)
+                heard(number, call, None, None)
+        except UnknownFormError:
+            raise UnknownFormError(
+                f"{loaded.name}, a {loaded.config.model_type}, gives its attention in a form of its own, which is no "
+                f"map of queries and keys: it cannot be drawn"
+            ) from None
         return
     numbers = count()
 
@@ -92,7 +102,7 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
     """The attentions of a model; the model may have to run eagerly to show them.
 
     Raises:
-        MhavizError: it has no attention, or does not read text.
+        MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
     slots = _probe(loaded)
     if loaded.captured and (not slots or not _follows_eager(loaded)):
@@ -104,30 +114,49 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
 
 
 def _probe(loaded: Loaded) -> list[Slot]:
+    """The attentions that run for a few tokens; none if what is captured is not one attention a layer."""
     found: list[tuple[Kind, int | None, int, int]] = []
 
     def heard(number: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
         _, n_heads, _, d_key = call.query.shape
+        _require_lengths(call, {SOURCE_LENGTH, TARGET_LENGTH})
         layer = getattr(module, "layer_idx", None)
         found.append((_kind(call), layer if isinstance(layer, int) else None, n_heads, d_key))
 
     try:
         hear(loaded, *_few_tokens(loaded), heard)
-    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, does not read text ({reason:.120})") from error
-    return _numbered(found)
+    except UnknownFormError:
+        if loaded.captured:
+            return []
+        raise
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError) as error:
+        if "allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError":
+            raise
+        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, cannot be run on text alone") from error
+    return _numbered(found, getattr(loaded.config, "num_hidden_layers", None))
 
 
-def _numbered(found: Sequence[tuple[Kind, int | None, int, int]]) -> list[Slot]:
-    """With the layers' own numbers, where they have some: in some models not every layer has an attention."""
+def _numbered(found: Sequence[tuple[Kind, int | None, int, int]], layers: int | None) -> list[Slot]:
+    """With the layers' own numbers, where they have some: in some models not every layer has an attention.
+
+    None at all where a layer has several attentions of a kind: they are parts of one, such as DiffLlama's two.
+    """
     slots: list[Slot] = []
     for kind, layer, n_heads, d_key in found:
         own = [number for k, number, *_ in found if k == kind]
         count = sum(slot.kind == kind for slot in slots)
-        has_numbers = layer is not None and None not in own and len(set(own)) == len(own)
-        slots.append(Slot(kind, layer if has_numbers and layer is not None else count, n_heads, d_key))
+        has_numbers = layer is not None and None not in own
+        if has_numbers and len(set(own)) < len(own) and len(own) != layers:
+            return []
+        is_own = has_numbers and len(set(own)) == len(own)
+        slots.append(Slot(kind, layer if is_own and layer is not None else count, n_heads, d_key))
     return slots
+
+
+def _require_lengths(call: AttentionCall, lengths: set[int]) -> None:
+    """Raise UnknownFormError if queries or keys are not the tokens that were read."""
+    if not {call.query.shape[2], call.key.shape[2]} <= lengths:
+        raise UnknownFormError
 
 
 def _kind(call: AttentionCall) -> Kind:
@@ -159,7 +188,3 @@ def _follows_eager(loaded: Loaded) -> bool:
     if len(captured) != len(eager):
         return False
     return all(bool(((a - b).abs() < _SAME).all()) for a, b in zip(captured, eager, strict=True))
-
-
-def _has_cache(loaded: Loaded) -> bool:
-    return getattr(loaded.config, "use_cache", None) is not None

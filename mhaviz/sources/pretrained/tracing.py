@@ -1,12 +1,15 @@
 """The shapes on the way through one attention of a model, whose projections have the names of its own modules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.slots import hear
 from mhaviz.sources.recorder import StepRecorder
@@ -32,7 +35,13 @@ class Projection:
 
 
 def trace_attention(
-    loaded: Loaded, number: int, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None, recorder: StepRecorder
+    loaded: Loaded,
+    number: int,
+    kind: Kind,
+    ids: Tensor,
+    mask: Tensor | None,
+    target_ids: Tensor | None,
+    recorder: StepRecorder,
 ) -> None:
     """Run the model, then tell the recorder of every tensor on the way through its attention of this number.
 
@@ -41,9 +50,12 @@ def trace_attention(
 
     Args:
         loaded: a model whose attention can be seen.
-        number: of the attention, in the order in which they run.
+        number, kind: of the attention, in the order in which they run.
         ids, mask, target_ids: a batch; see ``hear``.
         recorder: is told.
+
+    Raises:
+        MhavizError: the attention is built in a way that is not understood.
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
 
@@ -53,10 +65,27 @@ def trace_attention(
 
     hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], heard)
     module = found.pop()[2]
-    projections: list[Projection] = []
+    inward: list[Projection] = []
+    outward: list[Projection] = []
+
+    def listening(name: str, is_within: bool) -> Any:
+        def told(part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+            if not (
+                args and isinstance(args[0], Tensor) and isinstance(made, Tensor) and args[0].ndim == made.ndim == 3
+            ):
+                return
+            projection = Projection(name, _role(name), part, args[0], made)
+            if is_within and not found and projection.role in ("Q", "K", "V", "QKV"):
+                inward.append(projection)
+            elif found and not outward and args[0].numel() == found[0][1].numel():
+                outward.append(projection)  # the next that is applied, wherever in the model it stands
+
+        return told
+
+    own = {id(part) for part in module.modules()}
     hooks = [
-        part.register_forward_hook(_listening(name, projections))
-        for name, part in module.named_modules()
+        part.register_forward_hook(listening(name.removeprefix(_name_of(loaded, module)), id(part) in own))
+        for name, part in loaded.model.named_modules()
         if name and isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
     ]
     try:
@@ -64,17 +93,16 @@ def trace_attention(
     finally:
         for hook in hooks:
             hook.remove()
+    if not inward:
+        raise MhavizError(f"a {loaded.config.model_type} makes queries, keys and values in a way that cannot be traced")
     call, output, _ = found.pop()
     with torch.no_grad(), recorder:
-        _tell(call, output, projections, recorder)
+        _tell(call, output, inward, outward, kind, recorder)
 
 
-def _listening(name: str, projections: list[Projection]) -> Any:
-    def told(module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-        if args and isinstance(args[0], Tensor) and args[0].ndim == 3 and isinstance(made, Tensor) and made.ndim == 3:
-            projections.append(Projection(name, _role(name), module, args[0], made))
-
-    return told
+def _name_of(loaded: Loaded, module: nn.Module) -> str:
+    """What the names of the module's parts begin with."""
+    return next(f"{name}." for name, part in loaded.model.named_modules() if part is module)
 
 
 def _role(name: str) -> str:
@@ -84,20 +112,33 @@ def _role(name: str) -> str:
     return last[0].upper() if last[0] in "qkv" else name
 
 
-def _tell(call: AttentionCall, output: Tensor, projections: list[Projection], step: StepRecorder) -> None:
-    inward = [p for p in projections if p.role in ("Q", "K", "V", "QKV")]
-    outward = [p for p in projections if p.role not in ("Q", "K", "V", "QKV") and p.read.numel() == output.numel()]
+def _tell(
+    call: AttentionCall,
+    output: Tensor,
+    inward: Sequence[Projection],
+    outward: Sequence[Projection],
+    kind: Kind,
+    step: StepRecorder,
+) -> None:
     read = {id(p.read): p.read for p in inward}
-    names = dict(zip(read, ("X", "E"), strict=False))
-    for name, x in zip(names.values(), read.values(), strict=False):
-        of, length = ("layer reads", "q_length") if name == "X" else ("encoder has made", "k_length")
+    second = "E" if kind == "cross" else "Y"
+    names = {which: "X" if place == 0 else f"{second}{place if place > 1 else ''}" for place, which in enumerate(read)}
+    for name, x in zip(names.values(), read.values(), strict=True):
         step.note()
-        step(f"{name} = what the {of}", x, f"batch_size {length} d_model")
+        if name == "X":
+            step("X = what the layer reads", x, "batch_size q_length d_model")
+        elif name == "E":
+            step("E = what the encoder has made", x, "batch_size k_length d_model")
+        else:
+            step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
     for p in inward:
         p.module(p.read)
-        length, heads = ("q_length", "n_heads") if p.role in ("Q", "QKV") else ("k_length", "n_kv_heads")
-        axis = {"Q": f"{heads}·d_key", "K": f"{heads}·d_key", "V": f"{heads}·d_value"}.get(p.role, "all features")
-        step(f"{p.role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis.replace(' ', '_')}")
+        heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
+        length = "q_length" if p.role in ("Q", "QKV") else "k_length"
+        axis = f"features_of_{p.role}"
+        if heads is not None and heads.shape[1] * heads.shape[3] == p.made.shape[2]:
+            axis = f"{'n_heads' if p.role == 'Q' else 'n_kv_heads'}·{'d_value' if p.role == 'V' else 'd_key'}"
+        step(f"{p.role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")
 
     kv_heads = "n_heads" if call.group == 1 else "n_kv_heads"
     d_value = "d_key" if call.value.shape[-1] == call.query.shape[-1] else "d_value"
@@ -118,6 +159,6 @@ def _tell(call: AttentionCall, output: Tensor, projections: list[Projection], st
     step("H = A V", output, f"batch_size n_heads q_length {d_value}")
     H = step("H swapped = swap n_heads, q_length", output.transpose(1, 2), f"batch_size q_length n_heads {d_value}")
     H = step(f"concat = join n_heads × {d_value}", H.flatten(2), "batch_size q_length n_heads·d_value")
-    for p in outward[-1:]:
+    for p in outward:
         p.module(H)
-        step(f"O = concat {p.name}", p.made, "batch_size q_length d_model")
+        step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, "batch_size q_length d_model")

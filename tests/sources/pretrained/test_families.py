@@ -7,9 +7,10 @@ import pytest
 import torch
 from families import EAGER, FAMILIES
 
+from mhaviz.errors import MhavizError
 from mhaviz.records import MapInputs
 from mhaviz.studies.pooled_maps import Pooling, pooled_maps
-from mhaviz.studies.verification import verify
+from mhaviz.studies.verification import require_alike, verify
 
 TEXTS = ["the cat sat on the mat playing hello", "hello cat"]
 TARGET = "the mat ran"
@@ -97,7 +98,12 @@ def test_wrong_weights_give_other_outputs(pretrained):
     seen = []
     inputs.visit(seen.append)
     wrong = [replace(one, key=one.key[::-1].copy()) for one in seen]  # groups of heads with one another's keys
-    assert all(d.difference > 1e-3 for d in verify(MapInputs.of(inputs.source, wrong)))
+    deviations = verify(MapInputs.of(inputs.source, wrong))
+    assert all(d.difference > 1e-3 for d in deviations)
+    with pytest.raises(MhavizError, match="not verified: the weights do not give the model's own outputs"):
+        require_alike(deviations, torch.float32)
+    right = verify(MapInputs.of(inputs.source, seen))
+    assert require_alike(right, torch.float32) in right
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -115,5 +115,6 @@ def test_studies_look_into_one_layer(minilm, eager):
     assert shapes["X"] == shapes["Q"] == shapes["concat"] == (2, length, 384)
     assert shapes["Q heads"] == shapes["V heads"] == (2, 12, length, 32)
     assert shapes["S"] == shapes["A"] == (2, 12, length, length)
-    assert sum(step.parameters for step in trace.steps) == 3 * (384 * 384 + 384)
+    assert shapes["O"] == (2, length, 384)
+    assert sum(step.parameters for step in trace.steps) == 4 * (384 * 384 + 384)
     assert {step.name: step.inputs for step in trace.steps}["S"] == ("Q heads", "K heads")
