@@ -31,6 +31,7 @@ class Explanation:
         visible: bool, (k_length,); False where the mask hides a key.
         kind: as in ``AttentionMap``.
         rule: what becomes of q·k before the softmax, as in ``HeadInputs``: "/ √64".
+        layer, special_queries, special_keys: as in ``HeadInputs``.
     """
 
     source: Source
@@ -52,6 +53,9 @@ class Explanation:
     visible: NDArray[np.bool_]
     kind: Kind
     rule: str
+    layer: int | None = None
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
 
     @property
     def token(self) -> str:

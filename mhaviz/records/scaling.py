@@ -50,7 +50,7 @@ class Scaling:
 class ScalingComparison:
     """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair.
 
-    ``heads``: their numbers; ``rule``: what becomes of q·k, as in ``HeadInputs``: "/ √64".
+    ``heads``: their numbers; ``rule``: what becomes of q·k: "/ √64"; the rest as in ``HeadInputs``.
     """
 
     source: Source
@@ -62,6 +62,9 @@ class ScalingComparison:
     scaled: Scaling
     kind: Kind
     rule: str
+    layer: int | None = None
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ class HeadInputs:
         value: float32, (n_heads, k_length, d_key).
         visible: bool, (q_length, k_length); False where the mask hides a key from a query.
         kind, sentence: as in ``AttentionMap``.
+        layer: of a model with several; None: there is one.
+        special_queries, special_keys: as in ``AttentionMap``.
         scale, softcap, sinks: as in ``attention_map``.
         bias: float32, (n_heads or 1, q_length, k_length): what is added to the scores, such as a position bias.
     """
@@ -35,6 +37,9 @@ class HeadInputs:
     visible: NDArray[np.bool_]
     kind: Kind = "self"
     sentence: int | None = None
+    layer: int | None = None
+    special_queries: tuple[int, ...] = ()
+    special_keys: tuple[int, ...] = ()
     scale: float | None = None
     bias: NDArray[np.float32] | None = None
     softcap: float | None = None

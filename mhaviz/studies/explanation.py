@@ -68,6 +68,9 @@ def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) ->
         visible=np.asarray(chosen.visible[position]),
         kind=chosen.kind,
         rule=chosen.rule,
+        layer=chosen.layer,
+        special_queries=chosen.special_queries,
+        special_keys=chosen.special_keys,
     )
 
 

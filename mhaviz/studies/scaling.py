@@ -57,6 +57,9 @@ def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingC
                 scaled=_scaling(scaled.scores()[0], scaled.weights()[0], visible),
                 kind=head_inputs.kind,
                 rule=head_inputs.rule,
+                layer=head_inputs.layer,
+                special_queries=head_inputs.special_queries,
+                special_keys=head_inputs.special_keys,
             )
         )
     return tuple(comparisons)

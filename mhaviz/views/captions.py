@@ -186,6 +186,19 @@ def pair_title(
     return _title(KINDS[kind], [(side, ()) for side in sides], width, ascii_only, shown)
 
 
+def study_title(
+    record: Explanation | ScalingComparison,
+    width: int,
+    ascii_only: bool = False,
+    shown: Callable[[str], str] = visible,
+) -> str:
+    """The same of a study of one layer, which it names if there are several: "self-attention, layer 3: …"."""
+    sides = [(record.queries, record.special_queries), (record.keys, record.special_keys)]
+    sides = sides if record.kind == "cross" or record.queries != record.keys else sides[:1]
+    layer = "" if record.layer is None else f", layer {record.layer}"
+    return _title(KINDS[record.kind] + layer, sides, width, ascii_only, shown)
+
+
 def _title(
     head: str,
     sides: Sequence[tuple[Sequence[str], Collection[int]]],

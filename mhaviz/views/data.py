@@ -71,7 +71,13 @@ def _(record: ScalingComparison) -> dict[str, Any]:
         }
         for i, head in enumerate(record.heads)
     ]
-    about = {"kind": record.kind, "d_key": record.d_key, "queries": list(record.queries), "keys": list(record.keys)}
+    layer = {} if record.layer is None else {"layer": record.layer}
+    about = layer | {
+        "kind": record.kind,
+        "d_key": record.d_key,
+        "queries": list(record.queries),
+        "keys": list(record.keys),
+    }
     return describe_source(record.source) | about | {"heads": heads}
 
 

@@ -122,7 +122,7 @@ class _Drawing:
         values = max((len(self._largest) + bool(self._rest_values) + 1) * _ROW, _LEAST_SCALE) + 0.5
         height = 2 * MARGIN + 0.75 + scores + 0.25 + values + 0.2 + foot_height(width, e.source.footnote, remark)
         self._sheet = Sheet(snap(width, self._look.dpi), snap(height, self._look.dpi), self._look.dpi, self._lettering)
-        self._sheet.title(MARGIN + 0.1, e.kind, e.queries, e.keys)
+        self._sheet.study_title(MARGIN + 0.1, e)
         self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, self._lettering.shown), _HEADING)
         y = MARGIN + 0.75
         self._draw_scores(y)

@@ -31,7 +31,8 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
     sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
     room = WIDTH - 2 * MARGIN
-    sheet.map_title(0.38, attention_map, "", _TITLE)
+    layer = "" if report.scaling.layer is None else f", layer {report.scaling.layer}"
+    sheet.map_title(0.38, attention_map, layer, _TITLE)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):

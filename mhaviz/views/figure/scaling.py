@@ -62,7 +62,7 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
     height += TABLE_HEIGHT + 0.2 if alone else 0
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
-    sheet.title(MARGIN + 0.1, c.kind, c.queries, c.keys)
+    sheet.study_title(MARGIN + 0.1, c)
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
 
-from mhaviz.records import AttentionMap, Kind
-from mhaviz.views.captions import map_title, pair_title
+from mhaviz.records import AttentionMap, Explanation, Kind, ScalingComparison
+from mhaviz.views.captions import map_title, pair_title, study_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.figure.pixels import Cells, can_be_copied, copy_texts
@@ -163,6 +163,11 @@ class Sheet(Figure):
         """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
         shown = cache(self.lettering.shown)  # many lengths are tried, and texts may be long
         self.heading(y, lambda cells: pair_title(kind, queries, keys, cells, shown=shown))
+
+    def study_title(self, y: float, record: Explanation | ScalingComparison) -> None:
+        """The same of a study of one layer, which it names if there are several."""
+        shown = cache(self.lettering.shown)
+        self.heading(y, lambda cells: study_title(record, cells, shown=shown))
 
     def map_title(self, y: float, attention_map: AttentionMap, part: str, size: float = TITLE) -> None:
         """What the map is of, ``part`` and the sentence, or the pair, as far as the sheet is wide."""

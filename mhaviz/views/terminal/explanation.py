@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import Explanation
-from mhaviz.views.captions import pair_title, rule_text
+from mhaviz.views.captions import rule_text, study_title
 from mhaviz.views.explaining import (
     MOST_KEYS,
     features_text,
@@ -51,7 +51,7 @@ class ExplanationView:
 
         lines = _Lines(e, in_unicode, plain)
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
-        yield Text(pair_title(e.kind, e.queries, e.keys, width, not in_unicode), BOLD, no_wrap=True)
+        yield Text(study_title(e, width, not in_unicode), BOLD, no_wrap=True)
         yield Text(plain(heading(e, shown)), BOLD)
         yield Segment.line()
 

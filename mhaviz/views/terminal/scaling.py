@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.views.captions import STATISTICS, pair_title, rule_text
+from mhaviz.views.captions import STATISTICS, rule_text, study_title
 from mhaviz.views.colours import BONE
 from mhaviz.views.labels import mathematics_in_ascii
 from mhaviz.views.panels import Scale, scaling_panels
@@ -30,7 +30,7 @@ class ScalingView:
         ascii_only = not Abilities.of(console, options).unicode
         scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.colormap)
         rule = mathematics_in_ascii(rule_text(c)) if ascii_only else rule_text(c)
-        yield Text(pair_title(c.kind, c.queries, c.keys, options.max_width, ascii_only), BOLD, no_wrap=True)
+        yield Text(study_title(c, options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ", ascii_only)
             yield HeatGrid(panels, c.queries, c.keys)
