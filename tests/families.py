@@ -135,6 +135,20 @@ FAMILIES = {
         ),
         word_pieces,
     ),
+    "jamba": (
+        hf.JambaForCausalLM,
+        lambda: hf.JambaConfig(
+            vocab_size=V,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            expert_layer_period=2,
+            num_experts=2,
+            mamba_d_state=4,
+            **{name: size for name, size in GROUPED.items() if name != "head_dim"} | {"num_hidden_layers": 4},
+            **ENDS,
+        ),
+        bytes_and_words,
+    ),
 }
 """Those that go through transformers' attention interface."""
 

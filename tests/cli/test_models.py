@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import typing
 from pathlib import Path
 
@@ -416,3 +418,69 @@ def test_no_attention(mhaviz, tmp_path, model_folder):
     result = mhaviz("heatmap", TEXT, "--model", str(tmp_path / "mamba"))
     assert (result.status, result.out) == (1, "")
     assert "a mamba, has no attention to be shown" in result.err
+
+
+def test_code_in_a_checkpoint_is_never_run(model_folder, tmp_path):
+    """Not even where somebody sits at a terminal and answers yes."""
+    folder = Path(shutil.copytree(model_folder("bert"), tmp_path / "model"))
+    change_config(folder, model_type="mine", auto_map={"AutoConfig": "code.C", "AutoModel": "code.M"})
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    program = "import sys; sys.stdin.isatty = sys.stdout.isatty = lambda: True; from mhaviz.cli import main; "
+    program += f"sys.exit(main(['heatmap', 'a', '--model', {str(folder)!r}]))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], input="y\ny\n", capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "needs code of its own, which mhaviz does not run" in result.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_sides_with_different_numbers_of_heads(mhaviz, tmp_path, model_folder):
+    import transformers
+
+    sizes = {"encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    config = transformers.BartConfig(vocab_size=300, d_model=16, decoder_start_token_id=2, eos_token_id=2, **sizes)
+    transformers.BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    for path in model_folder("bart").glob("token*"):
+        shutil.copy(path, tmp_path / "bart")
+    model = ("--model", str(tmp_path / "bart"), "--target", "a cat", "--json")
+    document = json.loads(mhaviz("heatmap", TEXT, *model).out)
+    assert [(m["kind"], len(m["weights"])) for m in document["maps"]] == [("self", 4), ("masked", 2), ("cross", 2)]
+    assert "2 to 4 heads each" in document["source"]["footnote"]
+    (only,) = json.loads(mhaviz("heatmap", TEXT, *model, "--head", "3").out)["maps"]
+    assert (only["kind"], only["heads"]) == ("self", [3])
+    assert mhaviz("heatmap", TEXT, *model, "--head", "4").status == 2
+
+
+def test_an_encoder_without_its_decoder(mhaviz, tmp_path, model_folder):
+    import transformers
+
+    config = transformers.T5Config(vocab_size=300, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2)
+    transformers.T5EncoderModel(config).save_pretrained(tmp_path / "t5")
+    for path in model_folder("t5").glob("token*"):
+        shutil.copy(path, tmp_path / "t5")
+    document = json.loads(mhaviz("heatmap", TEXT, "--model", str(tmp_path / "t5"), "--json").out)
+    assert [(m["kind"], m["layer"]) for m in document["maps"]] == [("self", 0), ("self", 1)]
+
+
+def test_attention_in_a_form_of_its_own(mhaviz, tmp_path, model_folder):
+    import transformers
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.LongformerConfig(vocab_size=300, attention_window=[4], **sizes)
+    transformers.LongformerModel(config).save_pretrained(tmp_path / "long")
+    for path in model_folder("bert").glob("token*"):
+        shutil.copy(path, tmp_path / "long")
+    for command in ("heatmap", "heads"):
+        result = mhaviz(command, TEXT, "--model", str(tmp_path / "long"))
+        assert (result.status, result.out) == (1, "")
+        assert "a longformer, gives its attention in a form of its own" in result.err
+
+
+def test_a_download_that_was_interrupted(mhaviz, copy):
+    index = {"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
+    result = mhaviz("heatmap", TEXT, "--model", str(copy))
+    assert (result.status, result.out) == (1, "")
+    assert "lacks 1 of its 2 weight files, such as model-2.safetensors" in result.err
