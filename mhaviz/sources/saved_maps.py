@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
-from mhaviz.records.saved_form import restore, restore_source, tensor_names
+from mhaviz.records.saved_form import plain, restore, restore_source, tensor_names
 from mhaviz.sources.array_files import SUFFIXES, read_weights, require_room
 from mhaviz.sources.bare_arrays import BareLayers, read_layers
 from mhaviz.sources.json_rows import read_json
@@ -114,7 +114,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
         raise MhavizError(f"{path} is not understood: {error}") from error
     for one in described:
         if not isinstance(one, dict):
-            raise MhavizError(f"{path} is not understood: maps: expected objects, got {one!r:.40}")
+            raise MhavizError(f"{path} is not understood: maps: expected objects, got {plain(one)!r:.40}")
     names = tensor_names(described)
     maps: list[AttentionMap] = []
     for number, (name, one) in enumerate(zip(names, described, strict=True)):
