@@ -69,7 +69,8 @@ def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
         elif head.divergence is None and head.map.edges.reduction == "max":
             yield f"{head.map.name} has no divergence; compare maps by mass, whose rows sum to 1"
         elif head.divergence is None:
-            yield f"head {head.head} of {head.map.name} has no divergence, as all its rows are zeros in both; expected some weight"
+            zeros = "as all its rows are zeros in both; expected some weight"
+            yield f"head {head.head} of {head.map.name} has no divergence, {zeros}"
 
 
 def _above(number: float, limit: float) -> str:
