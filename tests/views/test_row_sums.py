@@ -36,8 +36,8 @@ def test_what_rows_sum_to(sums, text):
 
 
 def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
-    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 300, 75))
-    tokens = tuple(map(str, range(300)))
+    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 600, 150))  # two or more share a cell of either view
+    tokens = tuple(map(str, range(600)))
     attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights),))
     look = Look(log=True, vmax=None, dpi=40)
     assert "≤" not in show(HeatmapView(attention, look), 80)
