@@ -174,7 +174,7 @@ def _tensor(tensor: "Tensor") -> Array:
     elif tensor.is_floating_point():
         numbers = "float"
     dtype = no_numbers or str(tensor.dtype).removeprefix("torch.")
-    return Array(shape_of(tensor), dtype, numbers, lambda: _float32(tensor.float().numpy()))
+    return Array(shape_of(tensor), dtype, numbers, lambda: _float32(tensor.detach().float().numpy()))
 
 
 _READERS: dict[str, Callable[[Path], Held]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt}

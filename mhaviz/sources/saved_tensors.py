@@ -43,7 +43,7 @@ class SavedTensor:
         """
         _require_memory([self])
         with told(self.path):
-            tensor = self._read()
+            tensor = self._read().detach()
             if not tensor.is_floating_point() or tensor.is_quantized:
                 raise self._error(str(tensor.dtype).removeprefix("torch."))
             numbers = tensor.to(torch.float32, copy=True).contiguous()

@@ -46,9 +46,9 @@ def load_tensors(path: Path) -> Tensor | Tensors | dict[str, Tensor | Tensors]:
 
 def _tensors(held: Any) -> Tensor | Tensors | None:
     if isinstance(held, Tensor):
-        return held.detach()
+        return held
     if isinstance(held, (list, tuple)) and held and all(isinstance(item, Tensor) for item in held):
-        return tuple(item.detach() for item in held)
+        return tuple(held)
     return None
 
 
