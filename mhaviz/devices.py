@@ -1,15 +1,13 @@
 """Where the layer runs, and whether it will fit."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.units import readable_bytes
+from mhaviz.memory import free_main_memory, shortage
 
 
 def resolve_device(name: str) -> torch.device:
@@ -48,47 +46,12 @@ def require_memory(needed: int, device: torch.device, what: str) -> None:
     Raises:
         MhavizError: it says both numbers. Nothing is raised where the free memory cannot be told.
     """
-    free = free_memory(device)
-    if free is not None and needed > free:
-        raise MhavizError(
-            f"{what} needs about {readable_bytes(needed)} of memory on {device}, where {readable_bytes(free)} are "
-            f"free; use a shorter input, a smaller d_model or fewer heads"
-        )
+    if short := shortage(needed, free_memory(device), str(device)):
+        raise MhavizError(f"{what} needs {short}; use a shorter input, a smaller d_model or fewer heads")
 
 
 def free_memory(device: torch.device) -> int | None:
     """Bytes that can be had on the device, or None where nobody tells."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    limits = [_meminfo_available(), _cgroup_free()]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else _physical_memory()
-
-
-def _meminfo_available() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        sizes = dict(line.split(":") for line in lines)
-        return int(sizes["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-
-
-def _cgroup_free() -> int | None:
-    """What a container (cgroup v2) may still take."""
-    try:
-        most, current = (
-            int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
-        )
-        statistics = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").split()
-        cache = int(dict(zip(statistics[::2], statistics[1::2], strict=True)).get("inactive_file", 0))
-        return max(most - current + cache, 0)
-    except (OSError, ValueError):  # no container, or "max": no limit
-        return None
-
-
-def _physical_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return free_main_memory()

@@ -14,7 +14,6 @@ Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""
 
 _MOST_FLAWS = 3  # that are told one by one
-_UNKNOWN = "cannot tell whether too much has changed"
 
 
 def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
@@ -35,11 +34,8 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
 
 
 def require_at_most(mean: float | None, row: float | None, difference: "Difference", sides: Sides) -> None:
-    """Raise MhavizError if a head's divergence, or a row's, is larger, or if there is none that could be."""
+    """Raise MhavizError if a head's divergence, or a row's, is larger, or if something has none that could be."""
     known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
-    flawed = [head for head in difference.ranking if head.flaw]
-    if not known and not flawed:
-        raise MhavizError(f"{_UNKNOWN}: no head has a divergence; compare maps by mass, whose rows sum to 1")
     above = [(divergence, head) for divergence, head in known if mean is not None and divergence > mean]
     if mean is not None and above:
         divergence, worst = above[0]
@@ -57,8 +53,24 @@ def require_at_most(mean: float | None, row: float | None, difference: "Differen
             f"expected a divergence of at most {row} nats in every row, got {_above(divergence, row)} in row {query} "
             f"of head {worst.head} of {worst.map.name}{others}"
         )
-    if flawed:
-        raise MhavizError(f"{_UNKNOWN}: {_flaw_text(flawed[0], sides)}; expected rows that sum to 1")
+    if (reason := next(_not_compared(difference, sides), None)) is not None:
+        raise MhavizError(f"cannot tell whether too much has changed: {reason}")
+
+
+def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
+    """What has no divergence, and what to do about it."""
+    for (path, _), names in zip(sides, (difference.only_before, difference.only_after), strict=True):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            yield f"{names[0]}{more} only in {path}; compare files with the same maps"
+    for head in difference.ranking:
+        if head.flaw:
+            yield f"{_flaw_text(head, sides)}; expected rows that sum to 1"
+        elif head.divergence is None and head.map.edges.reduction == "max":
+            yield f"{head.map.name} has no divergence; compare maps by mass, whose rows sum to 1"
+        elif head.divergence is None:
+            zeros = "as all its rows are zeros in both; expected some weight"
+            yield f"head {head.head} of {head.map.name} has no divergence, {zeros}"
 
 
 def _above(number: float, limit: float) -> str:

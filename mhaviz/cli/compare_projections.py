@@ -17,6 +17,7 @@ SAMPLE = "I am going to deposit my money at the bank"
 
 
 def compare_projections(
+    context: typer.Context,
     sentence: options.OneSentence = None,
     file: options.File = None,
     exclude_self: Annotated[
@@ -41,7 +42,7 @@ def compare_projections(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     texts = read_sentences(sentence, file)
     require_one("compare-projections", texts)
 

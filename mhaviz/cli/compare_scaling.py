@@ -54,7 +54,7 @@ def compare_scaling(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     texts = read_sentences(sentence, file, any_text=model is not None)
     require_one("compare-scaling", texts)
     require_words("--target", target)
@@ -87,7 +87,7 @@ def compare_scaling(
         delivery.deliver(swept, draw_sweep, view_sweep)
         return
 
-    source = choose_layer(context)
+    source = choose_layer(context, delivery)
     chosen = options.parse_heads(head, source.n_heads)
     if input is not None:
         require_one_input("compare-scaling", source)

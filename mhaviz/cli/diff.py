@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 
 
 def diff(
+    context: typer.Context,
     before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     head: options.SavedHead = "all",
@@ -75,7 +76,7 @@ def diff(
     Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
     2 for a wrong command line.
     """
-    delivery = Delivery(output or (), quiet, json, inputs=[before, after])
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
         if most is not None and not 0 <= most <= math.log(2):
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
@@ -130,9 +131,10 @@ def _of_each(option: str, given: Sequence[_T] | None) -> tuple[_T | None, _T | N
 
 
 def _named(saved: "SavedMaps", path: Path) -> "Attention":
-    """The maps of a file, their footnote with its name: two runs may have the same footnote."""
+    """The maps of a file, their footnote with its path: two runs may have the same footnote, or the same name."""
     source = saved.attention.source
-    footnote = f"{path} ({source.footnote})" if saved.is_own else source.footnote
+    array = source.details.get("array")
+    footnote = f"{path} ({source.footnote})" if saved.is_own else f"{path}" if array is None else f"{path}, {array}"
     return replace(saved.attention, source=replace(source, footnote=footnote))
 
 

@@ -64,7 +64,7 @@ def explain(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     texts = read_sentences(sentence, file, any_text=model is not None)
     if input is None:
         require_some(texts)
@@ -77,7 +77,7 @@ def explain(
     from mhaviz.studies import explanation
 
     look = options.choose_look(dpi=dpi)
-    source = choose_layer(context)
+    source = choose_layer(context, delivery)
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")

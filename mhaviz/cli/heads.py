@@ -77,7 +77,7 @@ def heads(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     most = _parse_top(top)
 
     from mhaviz.views.head_statistics import Order

@@ -86,7 +86,8 @@ def heatmap(
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
-    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"))
+    suffixes = (*FIGURE_SUFFIXES, ".json", ".safetensors")
+    delivery = Delivery(output or (), quiet, json, suffixes, options.files_read(context))
     asked_size = size if options.given(context, ["size"]) else None
     long = LongInputs(
         pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
@@ -101,7 +102,7 @@ def heatmap(
     look = options.choose_look(
         cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
     )
-    source = choose_layer(context)
+    source = choose_layer(context, delivery)
     delivery.tell(pretrained_notices(source))
     chosen = options.parse_heads(head, source.n_heads)
     n_sentences = len(texts)

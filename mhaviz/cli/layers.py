@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
 from mhaviz.errors import ArgumentError, MhavizError
 
@@ -18,8 +19,15 @@ _OF_PRETRAINED = ("revision", "dtype", "layer", "hide_special", "generate", "ver
 _OF_ALL_LAYERS = ("heatmap", "heads")
 
 
-def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: int | None = None) -> "AttentionSource":
-    """The layer that the command's options ask for; ``d_model``, ``n_heads``: in place of those that it has by default.
+def choose_layer(
+    context: typer.Context, delivery: Delivery, d_model: int | None = None, n_heads: int | None = None
+) -> "AttentionSource":
+    """The layer that the command's options ask for.
+
+    Args:
+        context: of the command.
+        delivery: tells what has been assumed.
+        d_model, n_heads: in place of those that the layer has by default.
 
     Raises:
         ArgumentError: sizes that cannot be, options that a model has settled or that go with another.
@@ -37,7 +45,7 @@ def choose_layer(context: typer.Context, d_model: int | None = None, n_heads: in
     if unheeded:
         raise ArgumentError(f"{', '.join(unheeded)} goes with a model of transformers; add --model")
     if asked["weights"] is not None:
-        return choose_saved_layer(context)
+        return choose_saved_layer(context, delivery)
     if asked["checkpoint"] is None:
         if asked["kind"] is not None:
             raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint or --model")

@@ -295,6 +295,15 @@ def given(context: typer.Context, names: Iterable[str]) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name, source in sources.items() if source == "COMMANDLINE"]
 
 
+_READ = ("file", "before", "after", "weights", "input", "checkpoint", "queries", "keys", "corpus", "evaluate")
+"""Parameters that name a file to be read, in any command; a model's or a corpus's own name is that of no file."""
+
+
+def files_read(context: typer.Context) -> list[Path]:
+    """Those that the command line names: none of them may be written over."""
+    return [Path(context.params[name]) for name in _READ if context.params.get(name) is not None]
+
+
 def choose_look(
     cmap: str = "bone",
     dpi: int = 150,

@@ -54,7 +54,7 @@ def report(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     texts = read_sentences(sentence, file, any_text=model is not None)
     if input is None:
         require_some(texts)
@@ -65,7 +65,7 @@ def report(
     from mhaviz.studies.scaling import compare_scaling
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
-    source = choose_layer(context)
+    source = choose_layer(context, delivery)
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")

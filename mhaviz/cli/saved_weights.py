@@ -1,11 +1,11 @@
 """Weights and inputs from files: what the options ask for, and how large it is."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from mhaviz.cli import options
+from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.sentences import require_length
 from mhaviz.errors import ArgumentError
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mhaviz.sources.saved_layer import SavedLayer
 
 
-def choose_saved_layer(context: typer.Context) -> "SavedLayer":
-    """The layer that ``--weights`` asks for.
+def choose_saved_layer(context: typer.Context, delivery: Delivery) -> "SavedLayer":
+    """The layer that ``--weights`` asks for; ``delivery`` tells what has been assumed.
 
     Raises:
         ArgumentError: options that the files have settled, no or several attentions of this name, heads that cannot be.
@@ -38,8 +38,8 @@ def choose_saved_layer(context: typer.Context) -> "SavedLayer":
     saved = read_attention(asked["weights"], asked["prefix"])
     inputs = read_inputs(asked["input"], asked["input_name"]) if asked["input"] is not None else None
     n_heads = 8 if asked["heads"] is None else asked["heads"]
-    if not options.given(context, ["heads"]) and not asked["quiet"]:
-        print(f"mhaviz: weights do not tell how many heads they are for; took {n_heads}, see --heads", file=sys.stderr)
+    if not options.given(context, ["heads"]):
+        delivery.tell([f"weights do not tell how many heads they are for; took {n_heads}, see --heads"])
     is_causal = asked["mask"] is options.Mask.causal
     return SavedLayer(saved, n_heads, asked["seed"], asked["device"], is_causal, inputs)
 

@@ -49,7 +49,8 @@ def show(
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
-    delivery = Delivery(output or (), quiet, json, (*FIGURE_SUFFIXES, ".json", ".safetensors"), [file])
+    suffixes = (*FIGURE_SUFFIXES, ".json", ".safetensors")
+    delivery = Delivery(output or (), quiet, json, suffixes, options.files_read(context))
 
     from mhaviz.sources.saved_maps import read_maps
 

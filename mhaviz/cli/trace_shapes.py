@@ -64,7 +64,7 @@ def trace_shapes(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery(output or (), quiet, json)
+    delivery = Delivery(output or (), quiet, json, inputs=options.files_read(context))
     texts = read_sentences(sentences, file, any_text=model is not None)
     require_words("--target", target)
     element = _parse_element(follow)
@@ -87,7 +87,10 @@ def trace_shapes(
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = options.choose_look(dpi=dpi)
     source = choose_layer(
-        context, usual_d_model if d_model is None else d_model, usual_heads if heads is None else heads
+        context,
+        delivery,
+        usual_d_model if d_model is None else d_model,
+        usual_heads if heads is None else heads,
     )
     trace: ShapeTrace
     if seq_length is not None and isinstance(source, RandomLayer):

@@ -96,11 +96,12 @@ def train(
     """
     paths = tuple(output or ())
     suffixes = (*FIGURE_SUFFIXES, ".json") if evaluate else (*FIGURE_SUFFIXES, ".json", ".safetensors")
-    check_outputs(paths, suffixes)
+    inputs = options.files_read(context)
+    check_outputs(paths, suffixes, inputs)
     checkpoint_paths = [path for path in paths if path.suffix.lower() == ".safetensors"]
     delivery = Delivery([path for path in paths if path not in checkpoint_paths], quiet, json)
     if animate is not None:
-        check_outputs([animate], (".gif",))
+        check_outputs([animate], (".gif",), inputs)
     if evaluate is not None:
         unheeded = options.given(context, ("resume", "animate", "steps", "threads", *_SETTLED))
         if unheeded:

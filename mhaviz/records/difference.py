@@ -47,7 +47,7 @@ class MapDifference:
         change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
         divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of the head's rows before and after, in
             nats, from 0 to ln 2; NaN if some rows are no distributions. Rows that are zeros both before and after, as
-            of padding, do not count.
+            of padding, do not count; NaN if no row does.
         largest: where its weights have changed most; None if no weight differs.
         worst: the row with the largest divergence; None if none is above 0.
         flaws: the row that sums least nearly to 1, if that is why there is no divergence.

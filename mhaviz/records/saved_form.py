@@ -26,7 +26,7 @@ def describe_source(source: Source) -> dict[str, Any]:
 def restore_source(document: Mapping[str, Any]) -> Source:
     """The reverse of ``describe_source``. Raises ValueError if there is none."""
     source = _field(document, "source", dict)
-    details = {name: _plain(value) for name, value in source.items() if name not in ("footnote", "remark")}
+    details = {name: plain(value) for name, value in source.items() if name not in ("footnote", "remark")}
     return Source(_field(source, "footnote", str), details, _field({"remark": "", **source}, "remark", str))
 
 
@@ -191,7 +191,7 @@ def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
     except ValueError:
         numbers = np.array(None)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any():
-        raise ValueError(f"{name}: expected whole numbers from 0 on, got {value!r:.60}")
+        raise ValueError(f"{name}: expected whole numbers from 0 on, got {plain(value)!r:.60}")
     return numbers.astype(np.int64)
 
 
@@ -200,14 +200,14 @@ def _field(description: Mapping[str, Any], name: str, expected: type) -> Any:
         raise ValueError(f"there is no {name}")
     if not isinstance(description[name], expected):
         names = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
-        raise ValueError(f"{name}: expected {names[expected]}, got {description[name]!r:.40}")
+        raise ValueError(f"{name}: expected {names[expected]}, got {plain(description[name])!r:.40}")
     return description[name]
 
 
-def _plain(value: Any) -> Any:
-    """Details as JSON has them, where numbers were read as arrays."""
+def plain(value: Any) -> Any:
+    """A value as JSON has it, where numbers were read as arrays."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return value.tolist() if isinstance(value, np.ndarray) else value

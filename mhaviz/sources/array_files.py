@@ -2,9 +2,10 @@
 
 import io
 import json
+import math
 import struct
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.sources.reading import NoWeightsError, load_pt
+from mhaviz.memory import free_main_memory, shortage
+from mhaviz.sources.reading import NoWeightsError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from mhaviz.sources.torch_files import Tensors
+
 
 _MAGIC = b"\x93NUMPY"  # what a .npy file begins with
-_MOST_HEADER = 2**17  # bytes; a header has at most 64 KiB
+_MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,14 @@ class Array:
 
     Attributes:
         shape: its sizes.
-        dtype: the name of its type.
+        dtype: the name of its type, or what it is instead of numbers, and what to save in its stead.
         numbers: what it holds: "whole" are those of integers and of truth values.
         read: reads them, as float32.
     """
 
     shape: tuple[int, ...]
     dtype: str
-    numbers: Literal["float", "whole", "sparse", "objects", "other"]
+    numbers: Literal["float", "whole", "objects", "other"]
     read: Callable[[], NDArray[np.float32]]
 
 
@@ -50,6 +54,13 @@ Held = Array | Arrays | Mapping[str, Array | Arrays]
 def arrays_in(path: Path) -> Held:
     """What the file holds. Raises NoWeightsError, or whatever a library raises about a broken file."""
     return _READERS[path.suffix.lower()](path)
+
+
+def require_room(shapes: Iterable[tuple[int, ...]]) -> None:
+    """Raise NoWeightsError if numbers of these shapes, and what becomes of them, do not fit into memory."""
+    float32, copies = 4, 2
+    if short := shortage(float32 * copies * sum(map(math.prod, shapes)), free_main_memory()):
+        raise NoWeightsError(f"its weights need {short}; save fewer heads or layers, or pooled maps")
 
 
 def _npy(path: Path) -> Array:
@@ -116,16 +127,20 @@ def _read_safetensors(path: Path, name: str) -> NDArray[np.float32]:
     from safetensors import safe_open
 
     with safe_open(path, "numpy") as file:
-        is_bfloat16 = file.get_slice(name).get_dtype() == "BF16"
-        return _bfloat16(path, name) if is_bfloat16 else _float32(file.get_tensor(name))
+        return _read_tensor(file, path, name)
 
 
-def read_tensor(file: Any, path: Path, name: str) -> NDArray[np.float32]:
+def read_weights(file: Any, path: Path, name: str) -> NDArray[np.float32]:
     """A tensor of a file that ``safe_open`` has opened and checked. Raises NoWeightsError if it has no such numbers."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in _FLOATS:
         raise NoWeightsError(f"expected floating-point weights, got {dtype}")
-    return _bfloat16(path, name) if dtype == "BF16" else _float32(file.get_tensor(name))
+    return _read_tensor(file, path, name)
+
+
+def _read_tensor(file: Any, path: Path, name: str) -> NDArray[np.float32]:
+    is_bfloat16 = file.get_slice(name).get_dtype() == "BF16"
+    return _bfloat16(path, name) if is_bfloat16 else _float32(file.get_tensor(name))
 
 
 def _bfloat16(path: Path, name: str) -> NDArray[np.float32]:
@@ -139,41 +154,27 @@ def _bfloat16(path: Path, name: str) -> NDArray[np.float32]:
 
 
 def _pt(path: Path) -> Held:
-    """What torch.save has written: a tensor, or tensors and lists of them in a dict, a list or a tuple."""
-    import torch
+    from mhaviz.sources.torch_files import load_tensors
 
-    held = load_pt(path)
-    if not isinstance(held, (torch.Tensor, dict, list, tuple)):
-        raise NoWeightsError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
-    if (found := _tensors(held)) is not None:
-        return found
-    items: Mapping[Any, Any] = held if isinstance(held, dict) else dict(enumerate(held))
-    return {str(key): found for key, item in items.items() if (found := _tensors(item)) is not None}
+    held = load_tensors(path)
+    return {name: _described(some) for name, some in held.items()} if isinstance(held, dict) else _described(held)
 
 
-def _tensors(held: Any) -> Array | Arrays | None:
-    """A tensor, or a list of nothing else."""
-    from torch import Tensor
-
-    if isinstance(held, Tensor):
-        return _tensor(held.detach())
-    if isinstance(held, (list, tuple)) and held and all(isinstance(item, Tensor) for item in held):
-        return tuple(_tensor(item.detach()) for item in held)
-    return None
+def _described(tensors: "Tensor | Tensors") -> Array | Arrays:
+    return tuple(map(_tensor, tensors)) if isinstance(tensors, tuple) else _tensor(tensors)
 
 
 def _tensor(tensor: "Tensor") -> Array:
-    import torch
+    from mhaviz.sources.torch_files import shape_of, why_no_numbers
 
-    numbers: Literal["float", "whole", "sparse", "other"] = "whole"
-    if tensor.layout is not torch.strided:
-        numbers = "sparse"
-    elif tensor.is_quantized or tensor.is_complex():
+    numbers: Literal["float", "whole", "other"] = "whole"
+    no_numbers = why_no_numbers(tensor)
+    if no_numbers or tensor.is_quantized or tensor.is_complex():
         numbers = "other"
     elif tensor.is_floating_point():
         numbers = "float"
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return Array(tuple(tensor.shape), dtype, numbers, lambda: _float32(tensor.float().numpy()))
+    dtype = no_numbers or str(tensor.dtype).removeprefix("torch.")
+    return Array(shape_of(tensor), dtype, numbers, lambda: _float32(tensor.detach().float().numpy()))
 
 
 _READERS: dict[str, Callable[[Path], Held]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".pt": _pt}

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources.array_files import Array, Arrays, arrays_in
-from mhaviz.sources.reading import NEVER_RUN, NoWeightsError, listed, told
+from mhaviz.sources.array_files import Array, Arrays, arrays_in, require_room
+from mhaviz.sources.reading import NoWeightsError, listed, never_run, told
 
 _EXPECTED = "expected floating-point weights, or zeros and ones"
 
@@ -110,6 +110,7 @@ def _layers(array: Array) -> list[NDArray[np.float32]]:
         )
     if 0 in array.shape:
         raise NoWeightsError(f"expected at least one weight, got none: {_shape(array)}")
+    require_room([array.shape])
     weights = array.read()
     if array.numbers == "whole" and (others := weights[(weights != 0) & (weights != 1)]).size:
         raise NoWeightsError(f"{_EXPECTED}, got {others[0]:g} in an array of {array.dtype}")
@@ -117,7 +118,6 @@ def _layers(array: Array) -> list[NDArray[np.float32]]:
 
 
 def _layers_of_list(arrays: Arrays) -> list[NDArray[np.float32]]:
-    layers = []
     for number, array in enumerate(arrays):
         _check_type(array)
         if len(array.shape) not in (2, 3, 4) or (len(array.shape) == 4 and array.shape[0] != 1):
@@ -127,14 +127,12 @@ def _layers_of_list(arrays: Arrays) -> list[NDArray[np.float32]]:
                 + "; save one sequence of the batch, such as the first: tensor[:1]"
                 * (len(array.shape) == 4)
             )
-        layers += _layers(array)
-    return layers
+    require_room(array.shape for array in arrays)
+    return [layer for array in arrays for layer in _layers(array)]
 
 
 def _check_type(array: Array) -> None:
     if array.numbers == "objects":
-        raise NoWeightsError(NEVER_RUN)
-    if array.numbers == "sparse":
-        raise NoWeightsError(f"{_EXPECTED}, got a sparse tensor; save its to_dense()")
+        raise NoWeightsError(never_run())
     if array.numbers == "other":
         raise NoWeightsError(f"{_EXPECTED}, got {array.dtype}")

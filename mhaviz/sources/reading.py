@@ -1,16 +1,14 @@
 """Files of other tools, of which anything may be wrong: nothing in them is run, and what they raise becomes a line."""
 
 import errno
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from mhaviz.errors import MhavizError
 
-NEVER_RUN = "it holds Python objects, which mhaviz never runs; save the weights alone, as an array of numbers"
+_NUMBERS_ALONE = "save the weights alone, as an array of numbers"
 _SIGNS_OF_PICKLES = ("pickle", "Pickle", "weights_only")  # in what the libraries say of them
 _OF_TORCH = (b"PK", b"\x80")
 _STARTS = {".npy": (b"\x93NUMPY",), ".npz": (b"PK",)} | dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _OF_TORCH)
@@ -20,6 +18,11 @@ _LISTED = 12  # names that an error lists
 
 class NoWeightsError(ValueError):
     """What an array is that cannot hold weights; the message is mhaviz's own, to stand after the file's name."""
+
+
+def never_run(instead: str = _NUMBERS_ALONE) -> str:
+    """What is said of Python objects; ``instead``: what to save in their stead."""
+    return f"it holds Python objects, which mhaviz never runs; {instead}"
 
 
 def require_file(path: Path, suffixes: Sequence[str]) -> None:
@@ -38,20 +41,11 @@ def require_file(path: Path, suffixes: Sequence[str]) -> None:
         raise MhavizError(f"cannot read {path}: it is empty")
 
 
-def load_pt(path: Path) -> Any:
-    """What torch.save has written, if it is tensors and plain values in plain containers."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about old formats
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-
-
 @contextmanager
-def told(path: Path, never_run: str = NEVER_RUN) -> Iterator[None]:
+def told(path: Path, instead: str = _NUMBERS_ALONE) -> Iterator[None]:
     """Raise MhavizError, a line that names the file, for whatever a library or the operating system raises about it.
 
-    ``never_run``: what is said of Python objects.
+    ``instead``: as in ``never_run``.
     """
     try:
         yield
@@ -63,10 +57,10 @@ def told(path: Path, never_run: str = NEVER_RUN) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
         # EINVAL: a library has looked for what a broken file says is there
-        raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, str(error), never_run)}") from error
+        raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, str(error), instead)}") from error
 
 
-def _what_is_wrong(path: Path, said: str, never_run: str) -> str:
+def _what_is_wrong(path: Path, said: str, instead: str) -> str:
     """In words for somebody who does not know the library that has ``said`` something about the file."""
     suffix = path.suffix.lower()
     with path.open("rb") as stream:
@@ -75,7 +69,10 @@ def _what_is_wrong(path: Path, said: str, never_run: str) -> str:
         return f"it is no {suffix} file, or is cut off"
     if not start.startswith(_STARTS[suffix]):
         return f"it is no {suffix} file"
-    return never_run if any(sign in said for sign in _SIGNS_OF_PICKLES) else "it is cut off, or damaged"
+    is_whole = not start.startswith(b"PK") or zipfile.is_zipfile(path)  # a broken archive is taken for a pickle
+    if is_whole and any(sign in said for sign in _SIGNS_OF_PICKLES):
+        return never_run(instead)
+    return "it is cut off, or damaged"
 
 
 def listed(names: Sequence[str], about: Callable[[str], str] = lambda name: "") -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.sources.reading import listed
-from mhaviz.sources.saved_tensors import SavedTensor, open_tensors
+from mhaviz.sources.saved_tensors import SavedTensor, open_tensors, read_all
 
 _PACKED, _SEPARATE, _OWN = "in_proj_weight", "q_proj_weight", "Wq.weight"
 """The parameters by which an attention is known: of torch.nn.MultiheadAttention, of it with kdim or vdim, of mhaviz."""
@@ -156,7 +156,7 @@ def _read(
     there: Mapping[str, SavedTensor], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
 ) -> dict[str, Tensor]:
     """Those of these names, which must have these shapes."""
-    found: dict[str, Tensor] = {}
+    found: dict[str, SavedTensor] = {}
     for name, shape in shapes.items():
         if name not in there:
             if optional:
@@ -166,5 +166,5 @@ def _read(
         if len(got) != len(shape) or 0 in got or any(n not in (m, _ANY) for m, n in zip(got, shape, strict=True)):
             expected = ", ".join("any" if n == _ANY else str(n) if n else "d_model" for n in shape)
             raise MhavizError(f"{where}{name}: expected ({expected}), got ({', '.join(map(str, got))})")
-        found[name] = there[name].numbers()
-    return found
+        found[name] = there[name]
+    return read_all(found)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
-from mhaviz.records.saved_form import restore, restore_source, tensor_names
-from mhaviz.sources.array_files import SUFFIXES, read_tensor
+from mhaviz.records.saved_form import plain, restore, restore_source, tensor_names
+from mhaviz.sources.array_files import SUFFIXES, read_weights, require_room
 from mhaviz.sources.bare_arrays import BareLayers, read_layers
 from mhaviz.sources.json_rows import read_json
 from mhaviz.sources.reading import require_file, told
@@ -89,11 +89,12 @@ def _own_maps(path: Path) -> Attention | None:
         if metadata is None:
             return None
         there = set(file.keys())
+        require_room(tuple(file.get_slice(name).get_shape()) for name in there)
 
         def weights_of(name: str, described: dict[str, Any]) -> NDArray[np.float32]:
             if name not in there:
                 raise ValueError(f"there is no tensor {name:.80}")
-            return read_tensor(file, path, name)
+            return read_weights(file, path, name)
 
         return _restored(json.loads(metadata), path, weights_of)
 
@@ -113,7 +114,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
         raise MhavizError(f"{path} is not understood: {error}") from error
     for one in described:
         if not isinstance(one, dict):
-            raise MhavizError(f"{path} is not understood: maps: expected objects, got {one!r:.40}")
+            raise MhavizError(f"{path} is not understood: maps: expected objects, got {plain(one)!r:.40}")
     names = tensor_names(described)
     maps: list[AttentionMap] = []
     for number, (name, one) in enumerate(zip(names, described, strict=True)):

@@ -1,6 +1,7 @@
 """Tensors of a .safetensors file, or of what torch.save has written: named, and read one by one."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,11 @@ from torch import Tensor
 
 from mhaviz.devices import require_memory
 from mhaviz.errors import MhavizError
-from mhaviz.sources.reading import load_pt, require_file, told
+from mhaviz.sources.reading import require_file, told
+from mhaviz.sources.torch_files import load_tensors, shape_of, why_no_numbers
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-_DEEPEST = 4  # containers within containers
-_NEVER_RUN = (
-    "it holds Python objects, such as a whole model, which mhaviz never runs; save the parameters alone, with "
-    "safetensors.torch.save_file(model.state_dict(), …)"
-)
+_PARAMETERS_ALONE = "of a model save the parameters alone, with safetensors.torch.save_file(model.state_dict(), …)"
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,16 @@ class SavedTensor:
 
     path: Path
     name: str
-    shape: tuple[int, ...]
+    _shape: tuple[int, ...]
     _read: Callable[[], Tensor]
+    _no_numbers: str | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes. Raises MhavizError if it has no number in every place."""
+        if self._no_numbers:
+            raise self._error(self._no_numbers)
+        return self._shape
 
     def numbers(self) -> Tensor:
         """A copy of its own, in float32.
@@ -35,13 +41,11 @@ class SavedTensor:
         Raises:
             MhavizError: they are no floating-point numbers, not all finite, too many, or cannot be read.
         """
-        float32, copies = 4, 2
-        require_memory(float32 * copies * torch.Size(self.shape).numel(), torch.device("cpu"), f"{self.path}")
+        _require_memory([self])
         with told(self.path):
             tensor = self._read().detach()
-            if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.is_quantized:
-                dtype = str(tensor.dtype).removeprefix("torch.")
-                raise MhavizError(f"{self.path}: {self.name:.80}: expected floating-point numbers, got {dtype}")
+            if not tensor.is_floating_point() or tensor.is_quantized:
+                raise self._error(str(tensor.dtype).removeprefix("torch."))
             numbers = tensor.to(torch.float32, copy=True).contiguous()
         if not (finite := numbers.isfinite()).all():
             place = (~finite).nonzero()[0].tolist()
@@ -50,6 +54,21 @@ class SavedTensor:
                 f"at {place}"
             )
         return numbers
+
+    def _error(self, got: str) -> MhavizError:
+        return MhavizError(f"{self.path}: {self.name:.80}: expected floating-point numbers, got {got}")
+
+
+def read_all(tensors: Mapping[str, SavedTensor]) -> dict[str, Tensor]:
+    """The numbers of each. Raises MhavizError as ``numbers`` does, and if all of them together are too many."""
+    _require_memory(tensors.values())
+    return {name: tensor.numbers() for name, tensor in tensors.items()}
+
+
+def _require_memory(tensors: Collection[SavedTensor]) -> None:
+    float32, copies = 4, 2
+    numbers = sum(math.prod(tensor.shape) for tensor in tensors)
+    require_memory(float32 * copies * numbers, torch.device("cpu"), " and ".join({f"{t.path}" for t in tensors}))
 
 
 def open_tensors(path: Path) -> dict[str, SavedTensor]:
@@ -76,21 +95,13 @@ def _safetensors(path: Path) -> dict[str, SavedTensor]:
 
 
 def _pickled(path: Path) -> dict[str, SavedTensor]:
-    with told(path, _NEVER_RUN):
-        held = load_pt(path)
-    if isinstance(held, Tensor):
-        held = {"input": held}
-    if not isinstance(held, Mapping):
-        raise MhavizError(f"{path}: expected a state dict, tensors by their names, got {type(held).__name__}")
-    found: dict[str, SavedTensor] = {}
+    with told(path, _PARAMETERS_ALONE):
+        held = load_tensors(path)
+    if isinstance(held, tuple):
+        raise MhavizError(f"{path}: expected a state dict, tensors by their names, got a list of tensors")
+    named = {"input": held} if isinstance(held, Tensor) else held
 
-    def collect(prefix: str, some: Mapping[Any, Any], deep: int) -> None:
-        for key, value in some.items():
-            name = f"{prefix}{key}"
-            if isinstance(value, Tensor):
-                found[name] = SavedTensor(path, name, tuple(value.shape), lambda value=value: value)  # type: ignore[misc]
-            elif isinstance(value, Mapping) and deep < _DEEPEST:
-                collect(f"{name}.", value, deep + 1)
+    def saved(name: str, tensor: Tensor) -> SavedTensor:
+        return SavedTensor(path, name, shape_of(tensor), lambda: tensor, why_no_numbers(tensor))
 
-    collect("", held, 1)
-    return found
+    return {name: saved(name, tensor) for name, tensor in named.items() if isinstance(tensor, Tensor)}

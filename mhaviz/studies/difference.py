@@ -111,7 +111,7 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
     worst = int(nats.argmax())
     return _Rows(
-        float(np.average(nats[seen], weights=counts[seen])) if seen.any() else 0.0,
+        float(np.average(nats[seen], weights=counts[seen])) if seen.any() else math.nan,
         RowChange(int(m.edges.query_edges[worst]), float(nats[worst])) if nats[worst] else None,
         zeros=int((~seen).sum()),
     )

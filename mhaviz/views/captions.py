@@ -39,24 +39,30 @@ READING = f"{_SIDES}; {ONE}"
 """How to read a map of weights."""
 
 
-def reading_text(attention: Attention, pooled: str = "", drawn: Sequence[Cells] | None = None) -> str:
+def reading_text(
+    attention: Attention, pooled: Sequence[str] = (), drawn: Sequence[Cells] | None = None, hidden: str = "grey"
+) -> str:
     """How to read these maps of weights.
 
     Args:
         attention: the maps.
-        pooled: what a cell shows, where what is drawn does not sum to 1.
+        pooled: what a cell shows, of each map that has a cell a token; empty where that is a weight.
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
+        hidden: as in ``hidden_text``.
     """
     shown = [m.edges for m in attention.maps] if drawn is None else drawn
     name = "share" if all(m.rollout for m in attention.maps) else "weight"
     parts = [_SIDES]
-    if pooled or any(m.cells is not None for m in attention.maps):
-        parts.append(cells_texts(shown, name) or (f"{pooled} {name}s" if pooled else ""))
+    if any(pooled) or any(m.cells is not None for m in attention.maps):
+        kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, pooled))]
+        if not all(pooled):
+            kinds = [f"of long ones, {text}" for text in kinds]
+        parts += [*kinds, cells_texts(shown, name)]
         parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
     else:
         parts.append(sums_text(attention.maps))
     parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
-    return "; ".join(filter(None, [*parts, hidden_text(attention.maps), attention.source.remark]))
+    return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), attention.source.remark]))
 
 
 def number_name(attention_map: AttentionMap) -> str:
@@ -64,15 +70,15 @@ def number_name(attention_map: AttentionMap) -> str:
     return "share" if attention_map.rollout else "weight"
 
 
-def hidden_text(maps: Sequence[AttentionMap]) -> str:
-    """What is grey in these maps; nothing if nothing is."""
+def hidden_text(maps: Sequence[AttentionMap], mark: str = "grey") -> str:
+    """What is hidden in these maps; nothing if nothing is. ``mark``: how it is shown."""
     windows: list[AttentionMap] = []
     others: list[AttentionMap] = []
     for m in maps:
         (windows if _window_hides(m) else others).append(m)
     is_causal = any(m.kind == "masked" for m in maps)
     if not windows:
-        return "grey: later keys, hidden" * is_causal
+        return f"{mark}: later keys, hidden" * is_causal
     reaches = sorted({m.reach for m in windows if m.reach is not None})
     where = f"more than {' or '.join(f'{r:,}' for r in reaches)} position{'s' * (reaches != [1])} away"
     if others:
@@ -81,7 +87,7 @@ def hidden_text(maps: Sequence[AttentionMap]) -> str:
         if not {m.layer for m in others} & set(layers):
             named = layers_text(layers) if len(layers) <= _MOST_LAYERS else "some layers"
         where = f"{where} in {named}"
-    return f"grey: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
+    return f"{mark}: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
 
 
 _MOST_LAYERS = 6  # that are named one by one

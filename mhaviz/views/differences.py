@@ -46,11 +46,14 @@ def _largest(m: AttentionMap) -> float:
     return max(float(size.max()) for size in sizes)
 
 
-def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionMap] = ()) -> str:
-    """How to read the pictures of these maps; the colours' names, if they are those that mhaviz has chosen."""
+def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionMap] = (), hidden: str = "grey") -> str:
+    """How to read the pictures of these maps; the colours' names, if they are those that mhaviz has chosen.
+
+    ``hidden``: how hidden cells are shown.
+    """
     less, more = ("blue", "red") if in_colour and scale.colormap == DIVERGING else ("below 0", "above 0")
     text = f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
-    return "; ".join(filter(None, [text, hidden_text(maps)]))
+    return "; ".join(filter(None, [text, hidden_text(maps, hidden)]))
 
 
 def cell_text(m: AttentionMap, drawn: Cells) -> str:

@@ -65,26 +65,33 @@ def title_words(
         shown: makes a text fit to be shown.
     """
     places = title_places(len(tokens))
-    if not (special or any(tokens[i][:1].isspace() or _PIECE.fullmatch(tokens[i]) for i in places)):
-        return [shown(tokens[i]) for i in places]
+    words = {i: word for i in places if (word := _whole_character(tokens, i)) is not None}
+    if not (special or any(tokens[i][:1].isspace() for i in places)):
+        return [shown(word) for word in words.values()]
     outside = frozenset(special)
     text = ""
-    for i in places:
-        token = _whole_character(tokens[i])
+    for i, token in words.items():
         apart = token and (i in outside or i - 1 in outside)
         text += " " * bool(apart and text and not text[-1].isspace() and not token[0].isspace()) + token
     return shown(text.strip(" ")).split(" ")
 
 
-_PIECE = re.compile(r"(\s?[^\x00-\x7f]+) (\d+)/\d+", re.DOTALL)
+_PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
 
 
-def _whole_character(token: str) -> str:
-    """A character for the first of its pieces, "😀 1/3", and nothing for the others; any other token as it is."""
-    piece = _PIECE.fullmatch(token)
-    if piece is None:
-        return token
-    return piece[1] if piece[2] == "1" else ""
+def _whole_character(tokens: Sequence[str], i: int) -> str | None:
+    """The i-th token; of the pieces of a character, "😀 1/3" to "😀 3/3", the character for the first, else None."""
+    if (piece := _PIECE.fullmatch(tokens[i])) is None:
+        return tokens[i]
+    _, character, number, pieces = piece.groups()
+    first = i + 1 - int(number)
+    if first < 0 or (begins := _PIECE.fullmatch(tokens[first])) is None:
+        return tokens[i]
+    blank = begins[1]
+    whole = [f"{blank * (k == 1)}{character} {k}/{pieces}" for k in range(1, int(pieces) + 1)]
+    if list(tokens[first : first + len(whole)]) != whole:
+        return tokens[i]
+    return blank + character if first == i else None
 
 
 def cut(text: str, width: int, ellipsis: str = "…") -> str:

@@ -10,6 +10,7 @@ from mhaviz.records import AttentionMap, ScalingComparison
 from mhaviz.views.captions import rule_text
 from mhaviz.views.colours import BONE, DIVERGING, colours
 from mhaviz.views.labels import mathematics_in_ascii
+from mhaviz.views.pooling import pool_strongest
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
 
@@ -104,6 +105,11 @@ def scale_group(attention_map: AttentionMap) -> str:
     """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
     group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
     return "rollout, " * attention_map.rollout + group
+
+
+def pooled_panels(panels: Iterable[Panel], rows: int, columns: int) -> list[Panel]:
+    """The panels as they are drawn in so many cells, of which each shows its strongest number."""
+    return [Panel(p.title, pool_strongest(p.values, rows, columns), p.scale) for p in panels]
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:

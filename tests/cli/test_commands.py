@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -221,6 +222,39 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatc
     assert line.startswith("mhaviz: ")
     assert message in line
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files), "nothing is left behind"
+
+
+READ = [
+    "heatmap a --weights x.safetensors",
+    "heatmap a --weights w.pt --input x.safetensors",
+    "heatmap a --checkpoint x.safetensors",
+    "heatmap --file x.json",
+    *(f"{command} a --weights x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes")),
+    *(f"{command} --file x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes", "heads")),
+    "compare-projections --file x.json",
+    "show x.safetensors",
+    "show a.npy --queries x.json",
+    "show a.npy --keys x.json",
+    "diff a.npy x.json",
+    "diff x.json a.npy",
+    "diff a.npy a.npy --keys x.json",
+    "train x.safetensors",
+    "train --evaluate x.json",
+    "train x.json --evaluate t.safetensors",
+    "train x.gif -o t.safetensors --animate x.gif",
+]
+
+
+@pytest.mark.parametrize("command", READ)
+def test_what_is_read_is_not_written_over(mhaviz, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    name = next(word for word in command.split() if word.startswith("x."))
+    Path(name).write_bytes(b"the user's own")
+    result = mhaviz(*command.split(), *(() if "-o" in command.split() else ("-o", name)))
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"mhaviz: {name} is read, and cannot be written at the same time; give another name\n"
+    assert Path(name).read_bytes() == b"the user's own"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_an_error_does_not_let_the_text_act(mhaviz):

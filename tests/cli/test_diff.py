@@ -99,9 +99,48 @@ def test_nothing_that_a_limit_could_be_for(mhaviz, folder):
     result = mhaviz("diff", "m.json", "m.json", "-q", "--fail-above", "0.1")
     assert result.status == 1
     assert result.err == (
-        "mhaviz: cannot tell whether too much has changed: no head has a divergence; compare maps by mass, whose rows "
-        "sum to 1\n"
+        "mhaviz: cannot tell whether too much has changed: layer 0, self, max has no divergence; compare maps by mass, "
+        "whose rows sum to 1\n"
     )
+    mhaviz("heatmap", "a b c d e f", *SMALL, "--size", "3", "--pool", "both", "-q", "-o", "both.json")
+    for option in ("--fail-above", "--fail-above-row"):
+        result = mhaviz("diff", "both.json", "both.json", "-q", option, "0.5")
+        assert (result.status, "self, max has no divergence" in result.err) == (1, True)
+
+
+def test_what_was_not_compared_is_no_success(mhaviz, folder):
+    weights = np.full((3, 1, 2, 2), 0.5)
+    np.save("three.npy", weights)
+    np.save("one.npy", weights[:1])
+    np.save("zeros.npy", weights[0] * [[[1]], [[0]]])
+    for files, only in (("three.npy", "one.npy"), "three.npy"), (("one.npy", "three.npy"), "three.npy"):
+        assert mhaviz("diff", *files, "-q").status == 0
+        result = mhaviz("diff", *files, "--fail-above", "0.5", "-q")
+        assert (result.status, result.err) == (
+            1,
+            f"mhaviz: cannot tell whether too much has changed: layer 1, self and 1 more only in {only}; compare files "
+            "with the same maps\n",
+        )
+    assert mhaviz("diff", "three.npy", "one.npy", "--layer", "0", "--fail-above", "0", "-q").status == 0
+    result = mhaviz("diff", "zeros.npy", "zeros.npy", "--fail-above-row", "0.5", "-q")
+    assert (result.status, result.err) == (
+        1,
+        "mhaviz: cannot tell whether too much has changed: head 1 of layer 0, self has no divergence, as all its rows "
+        "are zeros in both; expected some weight\n",
+    )
+    ranking = json.loads(mhaviz("diff", "zeros.npy", "zeros.npy", "--json").out)["ranking"]
+    assert [head["divergence"] for head in ranking] == [0, None]
+
+
+def test_arrays_of_the_same_name_are_told_apart(mhaviz, folder):
+    for name in ("old", "new"):
+        Path(name).mkdir()
+        np.save(f"{name}/w.npy", np.eye(2))
+        np.savez(f"{name}/w.npz", first=np.eye(2), second=np.eye(2))
+    footnote = "A: old/w.npy; B: new/w.npy"
+    assert footnote in mhaviz("diff", "old/w.npy", "new/w.npy").out
+    result = mhaviz("diff", "old/w.npz", "new/w.npz", "--name", "first", "--json")
+    assert json.loads(result.out)["source"]["footnote"] == "A: old/w.npz, first; B: new/w.npz, first"
 
 
 def test_what_is_only_in_one_file(mhaviz, folder):

@@ -1,6 +1,7 @@
 """Arrays of other tools."""
 
 import pickle
+import warnings
 import zipfile
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.sources import array_files
 from mhaviz.sources.saved_maps import About, read_maps
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # 2 heads, 4 × 3
@@ -314,14 +316,58 @@ def test_hard_attention(path, dtype):
     np.testing.assert_array_equal(m.weights[0], np.eye(3, dtype=np.float32))
 
 
-def test_sparse_tensors(tmp_path):
-    torch.save(torch.from_numpy(WEIGHTS).to_sparse(), tmp_path / "x.pt")
-    assert "got a sparse tensor; save its to_dense()" in fails(tmp_path / "x.pt")
+def nested(layout):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the older layout may change
+        return torch.nested.as_nested_tensor([torch.ones(2, 2), torch.ones(3, 2)], layout=layout)
+
+
+NO_NUMBERS = {
+    "sparse tensor; save its to_dense()": lambda: torch.from_numpy(WEIGHTS).to_sparse(),
+    "meta tensor, which has a shape but no numbers": lambda: torch.empty(4, 3, device="meta"),
+    "nested tensor; save one of its unbind()": lambda: nested(torch.jagged),
+    "nested tensor; save one": lambda: nested(torch.strided),
+}
+
+
+@pytest.mark.parametrize(("got", "made"), NO_NUMBERS.items())
+def test_tensors_without_numbers(tmp_path, got, made):
+    torch.save(made(), tmp_path / "x.pt")
+    torch.set_warn_always(True)  # PyTorch would warn of nested tensors once, and a user would see it
+    try:
+        text = fails(tmp_path / "x.pt")
+    finally:
+        torch.set_warn_always(False)
+    assert f"expected floating-point weights, or zeros and ones, got a {got}" in text
+
+
+def test_a_dict_within_a_dict(tmp_path):
+    layers = [torch.from_numpy(WEIGHTS)[None]] * 2
+    torch.save({"logits": torch.ones(3), "outputs": {"attentions": layers, "loss": 0.5}}, tmp_path / "x.pt")
+    for about in (None, About("outputs.attentions")):
+        assert [m.layer for m in read_maps(tmp_path / "x.pt", about).attention.maps] == [0, 1]
+
+
+def test_weights_that_do_not_fit_into_memory(path, monkeypatch):
+    save(path, WEIGHTS)
+    needed = 2 * WEIGHTS.nbytes
+    monkeypatch.setattr(array_files, "free_main_memory", lambda: needed)
+    read_maps(path)
+    monkeypatch.setattr(array_files, "free_main_memory", lambda: needed - 1)
+    assert "its weights need about 192 B of memory on cpu, where 191 B are free; save fewer heads" in fails(path)
+
+
+def test_layers_that_fit_one_by_one_only(tmp_path, monkeypatch):
+    torch.save([torch.from_numpy(WEIGHTS)] * 3, tmp_path / "x.pt")
+    monkeypatch.setattr(array_files, "free_main_memory", lambda: 2 * WEIGHTS.nbytes)
+    assert "its weights need about 576 B" in fails(tmp_path / "x.pt")
 
 
 def test_what_is_wrong_with_a_file_in_plain_words(path):
     name = path.suffix
-    for content, text in ((b"", "it is empty"), (b"hello world", f"it is no {name} file")):
+    contents = [(b"", "it is empty"), (b"hello world", f"it is no {name} file")]
+    contents += [(b"PK\x03", "it is cut off, or damaged")] * (name == ".pt")
+    for content, text in contents:
         path.write_bytes(content)
         assert text in fails(path)
     save(path, np.tile(WEIGHTS[:, :, :1], (1, 1, 400)))

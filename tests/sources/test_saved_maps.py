@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
+from mhaviz.sources import array_files
 from mhaviz.sources.saved_maps import read_maps
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
@@ -153,12 +154,13 @@ CELLS = {"query_edges": [0, 1, 2, 3], "key_edges": [0, 1, 2, 3], "reduction": "m
 CONTRADICTIONS = [
     (lambda d, m: m.update(queries=["a"]), "expected axis q_length to be 1, one a token, got 3"),
     (lambda d, m: m.update(keys=["a"] * 4), "expected axis k_length to be 4, one a token, got 3"),
+    (lambda d, m: m.update(summary=[1, 2]), "summary: expected an object, got [1, 2]"),
     (lambda d, m: m.update(queries="abc"), "queries: expected a list, got 'abc'"),
     (lambda d, m: m.update(queries=["a", None, "c"]), "queries: expected texts"),
     (lambda d, m: m.pop("keys"), "there is no keys"),
     (lambda d, m: m.update(heads=[0]), "expected axis n_heads to be 1, got 2"),
     (lambda d, m: m.update(heads=[1, 1]), "heads: expected each head once"),
-    (lambda d, m: m.update(heads=[0, -1]), "heads: expected whole numbers from 0 on"),
+    (lambda d, m: m.update(heads=[0, -1]), "heads: expected whole numbers from 0 on, got [0, -1]"),
     (lambda d, m: m.update(heads=[0, 1.5]), "heads: expected whole numbers"),
     (lambda d, m: m.update(kind="both"), "kind: expected self, masked, cross, got 'both'"),
     (lambda d, m: m.update(kind="masked"), "layer 0, masked: expected no weight on later keys"),
@@ -188,6 +190,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(rollout=True), "rollout: expected one matrix, of no head, got 2"),
     (lambda d, m: d.update(maps=[]), "holds no attention maps"),
     (lambda d, m: d.update(maps=3), "holds no attention maps"),
+    (lambda d, m: d.update(maps=[[1, 2]]), "maps: expected objects, got [1, 2]"),
     (lambda d, m: d.update(maps=["x"]), "maps: expected objects, got 'x'"),
     (lambda d, m: d.update(maps=[m, m]), "map 1: there are two maps layer.0.self"),
     (lambda d, m: d.pop("source"), "there is no source"),
@@ -264,6 +267,14 @@ def test_a_file_that_is_cut_off(path, random_attention):
         path.write_bytes(whole[:length])
         with pytest.raises(MhavizError, match="cut off" if length else "it is empty"):
             read_maps(path)
+
+
+def test_maps_that_do_not_fit_into_memory(tmp_path, random_attention, monkeypatch):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(safetensors_bytes(random_attention()))
+    monkeypatch.setattr(array_files, "free_main_memory", lambda: 100)
+    with pytest.raises(MhavizError, match=r"x\.safetensors: its weights need about 144 B of memory on cpu, where 100"):
+        read_maps(path)
 
 
 def test_too_much_that_is_no_row_of_numbers(tmp_path, monkeypatch):

@@ -105,11 +105,14 @@ def test_the_first_and_the_second_file_mirror_each_other(random_map):
 
 
 def test_rows_of_zeros():
-    """A query that sees no key counts for nothing before and after, and else is another row altogether."""
+    """A query that sees no key counts for nothing before and after, and else is another row altogether.
+
+    Where no row counts, nothing is known of how they differ.
+    """
     before = one([[[0, 0], [0, 0], [1, 0]], [[0, 0]] * 3])
     after = one([[[0, 0], [1, 0], [1, 0]], [[0, 0]] * 3])
     (m,) = compare(attention(before), attention(after)).maps
-    np.testing.assert_allclose(m.divergence, [math.log(2) / 2, 0])
+    np.testing.assert_allclose(m.divergence, [math.log(2) / 2, np.nan])
     assert m.zero_rows == (1, 3)
 
 
@@ -122,6 +125,32 @@ def test_many_rows_are_taken_in_blocks(random_map, monkeypatch):
     monkeypatch.setattr(difference, "_BLOCK", 50)
     (parts,) = compare(a, b).maps
     np.testing.assert_allclose(whole.divergence, parts.divergence, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["sink", "window"])
+def test_what_goes_to_no_key_is_that_of_its_own_row_in_every_block(monkeypatch, kind):
+    from mhaviz.studies import difference
+
+    rng = np.random.default_rng(0)
+    sides = [rng.dirichlet(np.ones(4), size=7) for _ in range(2)]  # the last of the four is what goes to no key
+    more = {"sink": True} if kind == "sink" else {"cells": Cells(np.arange(3, 11), np.arange(5, 9)[:4])}
+    before, after = (
+        AttentionMap(tuple("abcdefg"), tuple("xyz"), side[None, :, :3].astype(np.float32), "cross", **more)
+        for side in sides
+    )
+    expected = np.mean([jsd(p, q) for p, q in zip(*sides, strict=True)])
+    for block in (2**20, 6):  # 6 numbers: two rows of three at a time
+        monkeypatch.setattr(difference, "_BLOCK", block)
+        (m,) = compare(attention(before), attention(after)).maps
+        np.testing.assert_allclose(m.divergence, [expected], atol=1e-6)
+
+
+def test_a_sink_in_one_of_them():
+    whole, less = [[[0.5, 0.5], [0, 1]]], [[[0.5, 0.25], [0, 1]]]
+    for before, after in ((one(less, sink=True), one(whole)), (one(whole), one(less, sink=True))):
+        (m,) = compare(attention(before), attention(after)).maps
+        np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.5, 0.5, 0]) / 2], atol=1e-7)
+        assert m.change.sink
 
 
 def cells_of(weights, reduction="mass", **more):

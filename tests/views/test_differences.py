@@ -181,9 +181,10 @@ def test_what_is_grey_and_which_layer_it_is(show, random_map):
     difference = compare(*(Attention(Source("s"), tuple(layers)) for layers in maps))
     grey = "grey: hidden keys, later, or more than 1 position away in layer 1"
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
-    shown = " ".join(show(DifferenceView(difference), 100).split())
     assert any(text.endswith(grey) for text in drawn)
-    assert grey in shown
+    for terminal, mark in ((("truecolor", "utf-8"), "grey"), ((None, "ascii"), "/"), ((None, "utf-8"), "·")):
+        shown = " ".join(show(DifferenceView(difference), 200, *terminal).split())
+        assert grey.replace("grey", mark) in shown
     for layer in (0, 1):
         title = f"masked self-attention, layer {layer}: a b c"
         assert title in drawn

@@ -98,12 +98,23 @@ TITLES = [
     (["我", "喜", "欢", " x"], (), "我喜欢 x"),
     (["a", " 😀 1/3", "😀 2/3", "😀 3/3", "b", "é 1/2", "é 2/2"], (), "a 😀bé"),
     ([" 1/2", " 1/3"], (), "1/2 1/3"),
+    (["the", "cat", "½ 1/2", "sat"], (), "the cat ½ 1/2 sat"),
+    (["the", "é 2/3", "é 3/3", "sat"], (), "the é 2/3 é 3/3 sat"),
+    (["the", "é 1/2", "à 2/2", "é 2/2", "é 2/1", "é 1/1"], (), "the é 1/2 à 2/2 é 2/2 é 2/1 é"),
+    ([" the", " ½ 1/2", " sat"], (), "the ½ 1/2 sat"),
+    (["the", "é 1/2", "é 2/2", "sat"], (), "the é sat"),
+    (["é 1/2", "é 2/2", "é 1/2", "é 2/2", " x"], (), "éé x"),
 ]
 
 
 @pytest.mark.parametrize(("tokens", "special", "text"), TITLES)
 def test_a_title_is_the_text(tokens, special, text):
     assert " ".join(labels.title_words(tokens, special, str)) == text
+
+
+def test_pieces_of_a_character_where_a_title_is_cut():
+    tokens = [" a"] * 199 + ["😀 1/3", "😀 2/3", "😀 3/3"] + ["b"] * 100 + ["é 1/2", "é 2/2"] + ["c"] * 199
+    assert "".join(labels.title_words(tokens, shown=str)) == "a" * 199 + "😀" + "c" * 199
 
 
 @given(st.lists(st.text(st.sampled_from("ab1. \n我"), min_size=1, max_size=4), min_size=1, max_size=500))

@@ -116,7 +116,7 @@ def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
         for line, row in zip(shown[top + 3 : top + 6], mask, strict=True):
             numbers = re.findall(r"\d\.\d\d", line)
             assert len(numbers) == 2 * (~row).sum(), line
-    assert "grey: hidden keys, more than 1 position away in layer 1" in " ".join(" ".join(shown).split())
+    assert "; ·: hidden keys, more than 1 position away in layer 1" in " ".join(" ".join(shown).split())
 
 
 def rollouts(random_map, n, **more):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import Attention, AttentionMap, Cells, Source
 from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
@@ -36,12 +36,34 @@ def test_what_rows_sum_to(sums, text):
 
 
 def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
-    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 300, 75))
-    tokens = tuple(map(str, range(300)))
+    weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 600, 150))  # two or more share a cell of either view
+    tokens = tuple(map(str, range(600)))
     attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights),))
     look = Look(log=True, vmax=None, dpi=40)
     assert "≤" not in show(HeatmapView(attention, look), 80)
     assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
+
+
+@pytest.mark.parametrize("rollout", [False, True])
+def test_weights_below_a_logarithmic_scale(show, rollout):
+    weights = np.full((1, 12, 12), 1 / 11, np.float32)
+    weights[0, 3, 4] = 1e-9
+    tokens = tuple("abcdefghijkl")
+    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights, rollout=rollout),))
+    for log, said in ((True, True), (False, False)):
+        look = Look(log=log, vmax=None, dpi=40)
+        assert ("≤" in show(HeatmapView(attention, look), 80)) == said
+        assert any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts) == said
+
+
+def test_weights_below_the_scale_beside_cells(show):
+    """Maps of cells and maps of tokens have a scale each in the terminal."""
+    weights = np.full((1, 12, 12), 1 / 11, np.float32)
+    weights[0, 3, 4] = 1e-9
+    tokens, edges = tuple("abcdefghijkl"), np.arange(0, 13, 2)
+    pooled = AttentionMap(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
+    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights), pooled))
+    assert show(HeatmapView(attention, Look(log=True, vmax=None)), 80).count("≤") == 1
 
 
 def test_weights_above_the_scale(show):

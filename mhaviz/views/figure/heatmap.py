@@ -24,7 +24,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, scale_group, values_beyond
+from mhaviz.views.panels import Scale, pooled_panels, scale_group, values_beyond
 from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows
 
@@ -56,7 +56,8 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         name = number_name(m) + ", log" * scale.log
-        beyond = values_beyond(panels, scale, with_below=m.cells is not None)
+        drawn = pooled_panels(panels, layout.q_cells, layout.k_cells)
+        beyond = values_beyond(drawn, scale, with_below=m.cells is not None or scale.log)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
@@ -115,7 +116,7 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
-    pooled = next((b.layout.pooled for b in blocks if b.map.cells is None and b.layout.pooled), "")
+    pooled = [b.layout.pooled for b in blocks if b.map.cells is None]
     drawn = [
         b.map.edges if b.map.cells is None else pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks
     ]

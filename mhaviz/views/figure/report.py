@@ -41,7 +41,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
     layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
-    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading_text(report.attention, layout.pooled))
+    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading_text(report.attention, [layout.pooled]))
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
     bar = min(max(layout.tile_height, 0.6), 1.6)

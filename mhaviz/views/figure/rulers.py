@@ -156,7 +156,8 @@ def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:
         elif ruler.side == "turned":
             text = f"{tick.number} {tick.token}".strip()
             if text:
-                sheet.write(x + tick.place, y + _TEXT, text, SMALL, align="right", rotation=90)
+                colour = tick.colour if tick.is_special else INK
+                sheet.write(x + tick.place, y + _TEXT, text, SMALL, colour=colour, align="right", rotation=90)
         else:
             _write(sheet, x + tick.place, y + _TEXT, tick.number, INK, tick.align, "top")
             _write(sheet, x + tick.place, y + _TEXT + _LINE, tick.token, tick.colour, tick.align, "top")

@@ -53,7 +53,8 @@ class DifferenceView:
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
         yield ScaleBar(scale, beyond=beyond)
-        yield Text(plain(reading_text(scale, abilities.colour, [m.change for m in d.maps])), DIM)
+        changes = [m.change for m in d.maps]
+        yield Text(plain(reading_text(scale, abilities.colour, changes, abilities.hidden)), DIM)
         yield Segment.line()
 
         def rows(stacked: bool) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from mhaviz.records.cells import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible
-from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.panels import Panel, Scale, pooled_panels
 from mhaviz.views.pooling import pool_strongest
 from mhaviz.views.positions import are_positions
 
@@ -26,6 +26,9 @@ LEGEND_UP_TO = 100  # tokens
 GAP = 2  # blank columns between two panels
 RAMP = " ▁▂▃▄▅▆▇█"
 ASCII_RAMP = " .:-=+*#%@"
+HIDDEN, ASCII_HIDDEN = "·", "/"
+"""What stands in a hidden cell where there is no colour: a blank would be the lowest value."""
+
 DIM = Style(dim=True)
 BOLD = Style(bold=True)
 
@@ -46,6 +49,11 @@ class Abilities:
         """Sixteen colours are no scale: they count as none."""
         many_colours = console.color_system in ("256", "truecolor", "windows")
         return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
+
+    @property
+    def hidden(self) -> str:
+        """How hidden cells are shown, for a legend."""
+        return "grey" if self.colour else _hidden_mark(self.unicode)
 
     def plain(self, text: str) -> str:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
@@ -106,6 +114,11 @@ class HeatGrid:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
         values = self._decide_values(width, abilities) if self.with_values else None
         return values or self._decide_blocks(width, abilities)
+
+    def drawn(self, width: int, abilities: Abilities) -> list[Panel]:
+        """The panels as they are drawn, pooled where they are."""
+        layout = self.decide(width, abilities)
+        return pooled_panels(self.panels, layout.rows, layout.columns)
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
@@ -288,7 +301,8 @@ class _Cells:
         width = self._layout.cell_width
         if not self._abilities.colour:
             is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
-            return Segment((number if is_sign else self._ramp(row, column) + number).center(width))
+            is_enough = number and (is_sign or np.isnan(self._values[row, column]))
+            return Segment((number if is_enough else self._ramp(row, column) + number).center(width))
         text = Color.from_rgb(0, 0, 0) if self._dark_text[row, column] else Color.from_rgb(255, 255, 255)
         return Segment(number.center(width), Style.from_color(text, self._colour(row, column)))
 
@@ -309,10 +323,16 @@ class _Cells:
 
 
 def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
-    """The character that stands for a value where there is no colour: the fuller, the larger."""
+    """The character that stands for a value where there is no colour: the fuller, the larger; for NaN another."""
+    if np.isnan(value):
+        return _hidden_mark(in_unicode)
     ramp = RAMP if in_unicode else ASCII_RAMP
-    share = 0.0 if np.isnan(value) else float(scale.shares(np.array(value, np.float32)))
+    share = float(scale.shares(np.array(value, np.float32)))
     return ramp[min(max(int(share * len(ramp)), 0), len(ramp) - 1)]
+
+
+def _hidden_mark(in_unicode: bool) -> str:
+    return HIDDEN if in_unicode else ASCII_HIDDEN
 
 
 def _fit(text: str, width: int, ellipsis: str) -> str:

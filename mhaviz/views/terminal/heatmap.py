@@ -11,10 +11,10 @@ from mhaviz.records import Attention
 from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text
 from mhaviz.views.layer_stacks import LayerStack, stack_rollouts
 from mhaviz.views.look import Look, spans_magnitudes
-from mhaviz.views.panels import head_panels, scale_group, values_beyond
+from mhaviz.views.panels import Panel, scale_group, values_beyond
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
-from mhaviz.views.terminal.map_grids import MapGrid, grid_title, token_grid
+from mhaviz.views.terminal.map_grids import MapGrid, grid_title
 from mhaviz.views.terminal.summary import SummaryTable
 
 
@@ -26,19 +26,23 @@ class HeatmapView:
     look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        ascii_only = not Abilities.of(console, options).unicode
+        abilities = Abilities.of(console, options)
+        ascii_only = not abilities.unicode
         several_scales = len(set(map(scale_group, self.attention.maps))) > 1
         if several_scales or any(m.cells is not None or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
-            yield Text(reading_text(self.attention, drawn=()), DIM)
+            yield Text(reading_text(self.attention, drawn=(), hidden=abilities.hidden), DIM)
         else:
             scale = self.look.weight_scale(self.attention.maps)
+            panels: list[Panel] = []
             for stack in stack_rollouts(self.attention.maps):
+                grid = MapGrid(stack.map, titles=stack.titles)
                 yield grid_title(stack.map, options.max_width, ascii_only, self._layers(stack))
-                yield token_grid(stack.map, scale, stack.titles)
+                yield grid.coloured(scale)
                 yield Segment.line()
-            panels = (panel for m in self.attention.maps for panel in head_panels(m, scale))
-            yield ScaleBar(scale, reading_text(self.attention), values_beyond(panels, scale, with_below=False))
+                panels += grid.panels(scale, options.max_width, abilities)
+            remark = reading_text(self.attention, hidden=abilities.hidden)
+            yield ScaleBar(scale, remark, values_beyond(panels, scale, with_below=scale.log))
         yield footnote(self.attention.source.footnote, ascii_only)
 
     def _layers(self, stack: LayerStack) -> str:
@@ -61,7 +65,8 @@ class HeatmapView:
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._layers(stack))
             yield grid.coloured(scale)
             drawn = grid.drawn
-            beyond = values_beyond(head_panels(drawn, scale), scale, with_below=drawn.cells is not None)
+            with_below = drawn.cells is not None or scale.log
+            beyond = values_beyond(grid.panels(scale, options.max_width, abilities), scale, with_below)
             yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges, number_name(drawn))), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)

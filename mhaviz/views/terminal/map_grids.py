@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mhaviz.records import AttentionMap
 from mhaviz.views.captions import map_title, part_text
-from mhaviz.views.panels import Scale, head_panels
+from mhaviz.views.panels import Panel, Scale, head_panels
 from mhaviz.views.pooling import pool_map
 from mhaviz.views.terminal.grid import BOLD, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid
 from mhaviz.views.terminal.long_maps import LongGrid, long_layout
@@ -48,6 +48,12 @@ class MapGrid:
         if self.layout:
             return LongGrid(self.drawn, scale, self.layout, self.titles)
         return token_grid(self.drawn, scale, self.titles)
+
+    def panels(self, scale: Scale, width: int, abilities: Abilities) -> list[Panel]:
+        """The panels as they are drawn, pooled where they are."""
+        if self.layout:
+            return head_panels(self.drawn, scale, self.titles)
+        return token_grid(self.drawn, scale, self.titles).drawn(width, abilities)
 
 
 def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:

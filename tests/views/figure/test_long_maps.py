@@ -15,7 +15,8 @@ from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic
 from mhaviz.views.figure.mosaic import MOST_WIDTH
-from mhaviz.views.figure.sheet import FAINT, QUIET
+from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
+from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
 from mhaviz.views.figure.summary import MOST_HEADS
 from mhaviz.views.look import Look
 
@@ -369,6 +370,20 @@ def test_a_tiny_part_of_a_map_has_no_numbers_that_are_all_nothing():
         sheet = figure(replace(m, weights=np.full_like(m.weights, 0.5 * factor)))
         groups = [group.get_label() or "" for group in sheet.page.collections]
         assert any(label.startswith("numbers") for label in groups) == numbers
+
+
+@pytest.mark.parametrize("start", [0, 70])
+@pytest.mark.parametrize("special", [(), (0,), (99,), (0, 99), (70,)])
+def test_special_tokens_of_upright_labels_are_faint(start, special):
+    """They are counted from the first token of a window."""
+    names = ("[CLS]", *("it",) * 98, "[SEP]")
+    sheet = Sheet(2, 2, 100, Lettering())
+    ruler = decide_ruler(edges(start, start + 100, 2), 0.1, names, sheet.lettering, special, upright=False)
+    assert ruler.side == "turned"
+    draw_ruler(sheet, ruler, 0.5, 0.5)
+    drawn = {text.get_text(): text.get_color() for text in sheet.page.texts if text.get_rotation() == 90}
+    first, last = f"{start} [CLS]", f"{start + 99} [SEP]"
+    assert (drawn[first], drawn[last]) == tuple(FAINT if place in special else INK for place in (0, 99))
 
 
 def test_special_tokens_at_the_ends_of_an_axis_are_faint():

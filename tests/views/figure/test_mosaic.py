@@ -1,6 +1,7 @@
 """What the layout decides, and the colours of the cells in the picture that comes out."""
 
 import io
+import re
 from dataclasses import replace
 
 import matplotlib
@@ -204,6 +205,22 @@ def test_labels_stand_at_the_middle_of_their_cells(random_attention, n_tokens):
     for i in range(n_tokens):
         assert places[f"key{i}"][0] == pytest.approx(left + (i + 0.5) * (right - left) / n_tokens)
         assert places[names[i]][1] == pytest.approx(top + (i + 0.5) * (bottom - top) / n_tokens)
+
+
+def test_every_pooled_map_says_how(random_attention):
+    lengths = (3, 1500, 600)
+    maps = [random_attention(1, tuple(map(str, range(n))), layer=i).maps[0] for i, n in enumerate(lengths)]
+
+    def remark(*maps):
+        texts = [text.get_text() for text in heatmap_figure(Attention(Source("s"), maps), Look(dpi=40)).page.texts]
+        return next(text for text in texts if text.startswith("rows are queries"))
+
+    alone = [re.search(r"each cell is the strongest of up to (\d+) × \1 weights", remark(m)) for m in maps]
+    assert alone[0] is None
+    assert alone[1][0] != alone[2][0]
+    assert f"; of long ones, {alone[1][0]}; of long ones, {alone[2][0]}" in remark(*maps)
+    assert f"; {alone[1][0]}; {alone[2][0]}" in remark(*maps[1:])
+    assert remark(maps[1], maps[1]).count("each cell") == 1
 
 
 def test_a_pooled_picture_says_so(random_attention):

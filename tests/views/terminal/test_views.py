@@ -11,6 +11,8 @@ from mhaviz.records import Attention, AttentionMap, Report, Source
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
+from mhaviz.views.look import Look
+from mhaviz.views.pooling import pool_map
 from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.report import ReportView
 from mhaviz.views.terminal.scaling import ScalingView, SweepView
@@ -111,6 +113,32 @@ def test_the_sweep_has_both_tables(show):
     shown = show(SweepView(sweep), 120)
     for results in (sweep.unscaled, sweep.scaled):
         assert f"{results[1].score_min:.1f} to {results[1].score_max:.1f}" in shown
+
+
+@pytest.mark.parametrize("n", [4, 30, 120])
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8", "·"), ("ascii", "/")])
+def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
+    """Without colour; up to 16 tokens have numbers."""
+    tokens = tuple(f"{i}" for i in range(n))
+    m = AttentionMap(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
+    view = HeatmapView(Attention(Source("s"), (m,)), Look(log=False))
+    cells, legend = show(view, 140, encoding=encoding).split(f"; {mark}: later keys, hidden")
+    assert cells.count(mark) == n * (n - 1) // 2
+    assert "grey" not in cells + legend
+    in_colour = show(view, 140, "truecolor")
+    assert mark not in re.sub(r"\d+·\d+", "", in_colour), "two row labels share a line"
+    assert "grey: later keys, hidden" in in_colour
+
+
+def test_the_cells_of_long_maps_that_are_hidden(show):
+    tokens = tuple(f"{i}" for i in range(400))
+    m = AttentionMap(tokens, tokens, np.eye(400, dtype=np.float32)[None], "masked")
+    pooled = pool_map(m, 40, 40)
+    shown = show(HeatmapView(Attention(Source("s"), (pooled,))), 60, encoding="ascii")
+    rows = [line.rsplit(" ", 1)[-1] for line in shown.splitlines() if line.endswith("/")]
+    assert len(rows) == 19, "two rows of cells a line, and no key is hidden from the last"
+    assert [line.count("/") for line in rows] == sorted((line.count("/") for line in rows), reverse=True)
+    assert "/: later keys, hidden" in " ".join(shown.split())
 
 
 def test_hidden_keys_are_a_dash(show):

@@ -1,0 +1,49 @@
+"""How much main memory there is to be had, and whether something will fit. Nothing in here needs torch."""
+
+import os
+from pathlib import Path
+
+from mhaviz.units import readable_bytes
+
+
+def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
+    """ "about 4.0 GiB of memory on cpu, where 3.0 GiB are free", if that is more than ``free``; else None."""
+    if free is None or needed <= free:
+        return None
+    return f"about {readable_bytes(needed)} of memory on {place}, where {readable_bytes(free)} are free"
+
+
+def free_main_memory() -> int | None:
+    """Bytes that can be had, or None where nobody tells."""
+    limits = [_meminfo_available(), _cgroup_free()]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else _physical_memory()
+
+
+def _meminfo_available() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes = dict(line.split(":") for line in lines)
+        return int(sizes["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _cgroup_free() -> int | None:
+    """What a container (cgroup v2) may still take."""
+    try:
+        most, current = (
+            int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
+        )
+        statistics = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").split()
+        cache = int(dict(zip(statistics[::2], statistics[1::2], strict=True)).get("inactive_file", 0))
+        return max(most - current + cache, 0)
+    except (OSError, ValueError):  # no container, or "max": no limit
+        return None
+
+
+def _physical_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
