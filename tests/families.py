@@ -167,17 +167,36 @@ EAGER = {
 """Those that do not."""
 
 
+SEE_PADDING = {
+    "convbert": (
+        hf.ConvBertModel,
+        lambda: hf.ConvBertConfig(vocab_size=V, embedding_size=32, **BERT_LIKE),
+        word_pieces,
+    ),
+    "mobilebert": (
+        hf.MobileBertModel,
+        lambda: hf.MobileBertConfig(
+            vocab_size=V, embedding_size=32, intra_bottleneck_size=32, num_feedforward_networks=1, **BERT_LIKE
+        ),
+        word_pieces,
+    ),
+}
+"""Those whose convolutions run over padding too; MobileBERT's see zeros there, as before and after a text."""
+
+
 def save(name, folder):
     """Make the model's folder, if it is not there, and return it."""
     hf.utils.logging.disable_progress_bar()
     folder = Path(folder) / name
     if not folder.exists():
-        model_class, config, tokenizer = (FAMILIES | EAGER)[name]
+        model_class, config, tokenizer = (FAMILIES | EAGER | SEE_PADDING)[name]
         torch.manual_seed(0)
         model = model_class(config())
         for parameter_name, parameter in model.named_parameters():  # far from uniform weights; biases, sinks not zero
             if "norm" not in parameter_name.lower() and "ln" not in parameter_name:
                 torch.nn.init.normal_(parameter, std=0.3)
+        if name == "mobilebert":
+            torch.nn.init.zeros_(model.get_input_embeddings().weight[config().pad_token_id].data)
         model.save_pretrained(folder)
         tokenizer().save_pretrained(folder)
     return folder
