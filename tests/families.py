@@ -54,6 +54,45 @@ def sentence_pieces():
     )
 
 
+def sentence_pieces_of_many():
+    """As XLM-R's: <s> ▁the ▁cat </s>, where a normalizer may make several characters of one."""
+    letters = [(letter, -9.0) for letter in "abcdefghijklmnopqrstuvwxyz.'!▁Ġ"]
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((f"▁{w}", -3.0) for w in WORDS), *letters]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 2)])
+    tokenizer.decoder = decoders.Metaspace()
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def sentence_pieces_and_bytes():
+    """As Llama 2's: <s> ▁the ▁cat, and bytes of what has no piece."""
+    bytes_of_text = [(f"<0x{i:02X}>", -20.0) for i in range(256)]
+    words = [("▁the", -1.0), ("▁cat", -1.0), ("▁", -2.0), ("▁▁", -2.5), ("a", -5.0)]
+    pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *bytes_of_text, *words]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def bytes_joined_to_blanks():
+    """As Llama 3's: byte pieces whose places hold their blanks; one is a blank and the first byte of an emoji."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = ["<pad>", "<s>", "</s>", *letters, "Ġð", "ĠĠ"]
+    tokenizer = Tokenizer(models.BPE({w: i for i, w in enumerate(pieces)}, [("Ġ", "ð"), ("Ġ", "Ġ")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+
+
 V = 300
 
 FAMILIES = {

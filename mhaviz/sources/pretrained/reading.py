@@ -161,6 +161,7 @@ def _shown(
 ) -> list[str]:
     """What stands in the text at each token, with a blank before it; what decoding shows where that is shared."""
     apart = {i for i, number in enumerate(ids) if i in special or _is_blank(tokenizer, number)}
+    begun = {start for start, end in offsets if start < end}
     shown: list[str] = []
     reached = first = 0
     while first < len(ids):
@@ -175,7 +176,9 @@ def _shown(
         while last < len(ids) and last not in apart and _meet((start, end), offsets[last]):
             end = max(end, offsets[last][1])
             last += 1
-        pieces = _pieces_at(tokenizer, text, ids[first:last], offsets[first:last])
+        while start < end < len(text) and end not in begun and unicodedata.category(text[end]).startswith("M"):
+            end += 1  # an accent that a normalizer has joined to its letter, or left out
+        pieces = _pieces_at(tokenizer, text, ids[first:last], [*offsets[first : last - 1], (offsets[last - 1][0], end)])
         if start > reached and text[start - 1].isspace():  # a line break too begins a word, unless it is a token
             pieces[0] = (" " + pieces[0][0].removeprefix(" "), pieces[0][1])
         shown += _labels(pieces)

@@ -18,12 +18,20 @@ from mhaviz.sources.pretrained.texts import WRITTEN, Texts, side_of
 TEXTS = ["the cat sat on the mat playing hello", "hello cat", "the mat ran"]
 
 
+@pytest.fixture(scope="module")
+def writer(model_folder):
+    """GPT-2 with what writes text."""
+    from mhaviz.sources.pretrained.loading import load_pretrained
+
+    return load_pretrained(str(model_folder("gpt2")), torch.device("cpu"), writes=True)
+
+
 @pytest.fixture
-def changed(pretrained, monkeypatch):
+def changed(pretrained, writer, monkeypatch):
     """A family's texts, whose model or tokenizer is another for one test."""
 
     def texts(name, generate=0, tokenizer=None, generation=(), **config):
-        loaded = pretrained(name).loaded
+        loaded = writer if name == "gpt2" else pretrained(name).loaded
         for field, value in config.items():
             monkeypatch.setattr(loaded.config, field, value, raising=False)
         for field, value in dict(generation).items():
@@ -150,8 +158,7 @@ def test_hostile_texts(changed, text):
     texts = changed("gpt2")
     try:
         (one,) = texts.read([text[:200]], None)
-    except ArgumentError as error:
-        assert "\n" not in str(error)
+    except ArgumentError:  # it has too many tokens for the model, or none
         return
     (same,) = texts.read_without_names([text[:200]])
     assert one.source.ids == same.source.ids
@@ -164,9 +171,9 @@ def test_lengths_of_lone_surrogates(pretrained):
 
 def test_what_is_written_needs_positions(changed):
     length = len(changed("gpt2").read(["the cat"], None)[0].source)
-    changed("gpt2", generate=3, max_position_embeddings=length + 3).read(["the cat"], None)
-    with pytest.raises(ArgumentError, match=f"expected at most {length + 2} tokens, .*got {length + 3}; cut the text"):
-        changed("gpt2", generate=3, max_position_embeddings=length + 2).read(["the cat"], None)
+    changed("gpt2", generate=3, n_positions=length + 3).read(["the cat"], None)
+    with pytest.raises(ArgumentError, match=rf"expected at most {length + 2} tokens, .*got {length + 3}; cut the text"):
+        changed("gpt2", generate=3, n_positions=length + 2).read(["the cat"], None)
 
 
 @pytest.fixture(scope="module")
@@ -189,10 +196,10 @@ def test_a_target_needs_positions(small_bart):
         assert len(text.target) == len(text.produced) == 12 < WRITTEN
     (text,) = Texts(small_bart).read_without_names(["the cat"])
     assert len(text.target) == 12
-    with pytest.raises(ArgumentError, match="expected a target of at most 12 tokens, .*got 13; cut it"):
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
         Texts(small_bart, 13).read(["the cat"], None)
     assert len(Texts(small_bart).read(["the cat"], "the " * 10)[0].target) == 12
-    with pytest.raises(ArgumentError, match="expected a target of at most 12 tokens, .*got 13; cut it"):
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
         Texts(small_bart).read(["the cat"], "the " * 11)
 
 
@@ -212,29 +219,27 @@ def test_positions_of_roberta_begin_after_its_padding(pretrained):
     assert model.max_length == table.num_embeddings - table.padding_idx - 1 == 4198
     most = "the " * (4198 - 2)
     assert model.longest([most]) == 4198
-    with pytest.raises(ArgumentError, match="at most 4,198 tokens, .*got 4,199"):
+    with pytest.raises(ArgumentError, match=r"at most 4,198 tokens, .*got 4,199"):
         model.longest([most + "cat"])
     ids = torch.full((1, 4198), 5)
     with torch.no_grad():
         assert model.loaded.model.embeddings(ids).shape[1] == 4198
-        with pytest.raises(IndexError):
+        with pytest.raises(RuntimeError, match="out of bounds"):
             model.loaded.model.embeddings(torch.full((1, 4199), 5))
 
 
-OTHER_WAYS = {
-    "num_beams": 4,
-    "do_sample": True,
-    "num_return_sequences": 3,
-    "return_dict_in_generate": True,
-    "output_attentions": True,
-}
+OTHER_WAYS = (
+    {"num_beams": 4},
+    {"do_sample": True, "num_return_sequences": 3},
+    {"return_dict_in_generate": True, "output_attentions": True},
+)
 
 
-@pytest.mark.parametrize("field", OTHER_WAYS)
+@pytest.mark.parametrize("other", OTHER_WAYS)
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
-def test_it_writes_greedily_whatever_it_is_made_to_do(changed, name, field):
+def test_it_writes_greedily_whatever_it_is_made_to_do(changed, name, other):
     (plain,) = changed(name, generate=6).read(TEXTS[:1], None)
-    (same,) = changed(name, generate=6, generation={field: OTHER_WAYS[field]}).read(TEXTS[:1], None)
+    (same,) = changed(name, generate=6, generation=other).read(TEXTS[:1], None)
     assert same == plain
 
 
