@@ -79,12 +79,10 @@ def name_tokens(
     """Tokens whose text is not known, such as those that a model has written; ``special``: None for all that can be."""
     ids = list(ids)
     names = _named(tokenizer, ids)
-    model = tokenizer.backend_tokenizer.model if tokenizer.is_fast else None
-    if isinstance(model, WordPiece):
-        inside = [_own_name(tokenizer, number).startswith(model.continuing_subword_prefix) for number in ids]
+    if inside := _inside(tokenizer):
+        is_inside = [_own_name(tokenizer, number).startswith(inside) for number in ids]
         names = [
-            f" {name}" if _is_word(name) and not is_inside else name
-            for name, is_inside in zip(names, inside, strict=True)
+            f" {name}" if _is_word(name) and not inner else name for name, inner in zip(names, is_inside, strict=True)
         ]
     return Reading(tuple(ids), tuple(names), special_of(tokenizer, ids) if special is None else tuple(special))
 
@@ -101,6 +99,12 @@ def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[
 def _encodable(text: str) -> str:
     """Without lone surrogates, such as a command line's bytes that are no UTF-8: no tokenizer can take them."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _inside(tokenizer: PreTrainedTokenizerBase) -> str:
+    """How WordPiece marks a piece that begins no word; nothing for others."""
+    model = tokenizer.backend_tokenizer.model if tokenizer.is_fast else None
+    return str(model.continuing_subword_prefix) if isinstance(model, WordPiece) else ""
 
 
 def _is_word(name: str) -> bool:
@@ -144,8 +148,8 @@ def _decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """With the blanks that a piece begins with, which decoding would drop at the beginning of a text."""
     first = _own_name(tokenizer, ids[0])
     text = str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-    if first.startswith("##"):
-        return text.removeprefix("##")
+    if (inside := _inside(tokenizer)) and first.startswith(inside):
+        return text.removeprefix(inside)
     blanks = len(first) - len(first.lstrip(_BLANKS))
     if not blanks or text.startswith(tuple(_BLANKS)):  # as letters: Ġ is one of Maltese
         return text
@@ -160,7 +164,7 @@ def _shown(
     special: Sequence[int],
 ) -> list[str]:
     """What stands in the text at each token, with a blank before it; what decoding shows where that is shared."""
-    apart = {i for i, number in enumerate(ids) if i in special or _is_blank(tokenizer, number)}
+    apart = {*special, *(i for i, number in enumerate(ids) if _is_blank(tokenizer, number))}
     begun = {start for start, end in offsets if start < end}
     shown: list[str] = []
     reached = first = 0

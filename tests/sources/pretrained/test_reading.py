@@ -111,6 +111,12 @@ def test_tokens_that_the_tokenizer_does_not_have():
     assert name_tokens(TOKENIZERS["words"], [9999]).tokens == ("#9999",)
 
 
+def test_hashes_mark_pieces_of_words_alone():
+    headings = bytes_and_words()
+    headings.add_tokens(["###"])
+    assert name_tokens(headings, headings("### a")["input_ids"]).tokens == ("###", " ", "a")
+
+
 def test_bytes_that_are_no_character():
     first = TOKENIZERS["fallback"].convert_tokens_to_ids("<0xF0>")
     assert name_tokens(TOKENIZERS["fallback"], [first, first]).tokens == ("<0xF0>", "<0xF0>")
