@@ -54,6 +54,45 @@ def sentence_pieces():
     )
 
 
+def sentence_pieces_of_many():
+    """As XLM-R's: <s> ▁the ▁cat </s>, where a normalizer may make several characters of one."""
+    letters = [(letter, -9.0) for letter in "abcdefghijklmnopqrstuvwxyz.'!▁Ġ"]
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((f"▁{w}", -3.0) for w in WORDS), *letters]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 2)])
+    tokenizer.decoder = decoders.Metaspace()
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def sentence_pieces_and_bytes():
+    """As Llama 2's: <s> ▁the ▁cat, and bytes of what has no piece."""
+    bytes_of_text = [(f"<0x{i:02X}>", -20.0) for i in range(256)]
+    words = [("▁the", -1.0), ("▁cat", -1.0), ("▁", -2.0), ("▁▁", -2.5), ("a", -5.0)]
+    pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *bytes_of_text, *words]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def bytes_joined_to_blanks():
+    """As Llama 3's: byte pieces whose places hold their blanks; one is a blank and the first byte of an emoji."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = ["<pad>", "<s>", "</s>", *letters, "Ġð", "ĠĠ"]
+    tokenizer = Tokenizer(models.BPE({w: i for i, w in enumerate(pieces)}, [("Ġ", "ð"), ("Ġ", "Ġ")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+
+
 V = 300
 
 FAMILIES = {
@@ -181,17 +220,36 @@ EAGER = {
 """Those that do not."""
 
 
+SEE_PADDING = {
+    "convbert": (
+        hf.ConvBertModel,
+        lambda: hf.ConvBertConfig(vocab_size=V, embedding_size=32, **BERT_LIKE),
+        word_pieces,
+    ),
+    "mobilebert": (
+        hf.MobileBertModel,
+        lambda: hf.MobileBertConfig(
+            vocab_size=V, embedding_size=32, intra_bottleneck_size=32, num_feedforward_networks=1, **BERT_LIKE
+        ),
+        word_pieces,
+    ),
+}
+"""Those whose convolutions run over padding too; MobileBERT's see zeros there, as before and after a text."""
+
+
 def save(name, folder):
     """Make the model's folder, if it is not there, and return it."""
     hf.utils.logging.disable_progress_bar()
     folder = Path(folder) / name
     if not folder.exists():
-        model_class, config, tokenizer = (FAMILIES | EAGER)[name]
+        model_class, config, tokenizer = (FAMILIES | EAGER | SEE_PADDING)[name]
         torch.manual_seed(0)
         model = model_class(config())
         for parameter_name, parameter in model.named_parameters():  # far from uniform weights; biases, sinks not zero
             if "norm" not in parameter_name.lower() and "ln" not in parameter_name:
                 torch.nn.init.normal_(parameter, std=0.3)
+        if name == "mobilebert":
+            torch.nn.init.zeros_(model.get_input_embeddings().weight[config().pad_token_id].data)
         model.save_pretrained(folder)
         tokenizer().save_pretrained(folder)
     return folder

@@ -7,14 +7,21 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.maps.weighed_batch import Side
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names
+from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names, special_of
+from mhaviz.sources.pretrained.slots import run
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""
+
+_PROBED = 8
+"""Tokens that show whether a model sees padding."""
+
+_SAME = 1e-2
+"""Of the largest hidden number: half precision differs by less, and what sees padding by more."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,11 @@ class Texts:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
         readings = read_without_names(self.loaded.tokenizer, sentences)
         for reading in readings:
+            self._require_embeddings(reading.ids)
             self._require_positions(len(reading))
         if not self.loaded.has_encoder:
             return [Text(reading) for reading in readings]
-        written = self._written(readings, WRITTEN)
+        written = self._written(readings, self._most_written)
         return [
             Text(reading, self._unnamed(ids[:-1]), self._unnamed(ids[1:]))
             for reading, ids in zip(readings, written, strict=True)
@@ -80,9 +88,9 @@ class Texts:
 
     def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""
-        ids, is_token = _padded([text.source for text in texts])
+        ids, is_token = _padded([text.source for text in texts], self._padding)
         targets = [text.target for text in texts if text.target is not None]
-        target_ids = _padded(targets)[0].to(self.loaded.device) if targets else None
+        target_ids = _padded(targets, self._padding)[0].to(self.loaded.device) if targets else None
         mask = None if bool(is_token.all()) else is_token.long().to(self.loaded.device)
         return ids.to(self.loaded.device), mask, target_ids
 
@@ -92,23 +100,47 @@ class Texts:
         for name, module in self.loaded.model.named_modules():
             if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
                 return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
-        most = getattr(self.loaded.config, "max_position_embeddings", None)
-        return most if isinstance(most, int) and most > 0 else None
+        return self._told_length("max_position_embeddings", "max_encoder_position_embeddings")
+
+    @cached_property
+    def padding_is_seen(self) -> bool:
+        """Whether what a model makes of a text depends on the padding after it, although that is masked.
+
+        So it does where tokens are mixed by convolutions or by means of segments, which know no mask: ConvBERT,
+        Nyströmformer. Found out by letting the model read a few tokens, alone and beside more of them.
+        """
+        special = set(self.loaded.tokenizer.all_special_ids)
+        usual = [i for i in range(min(len(self.loaded.tokenizer), self._embeddings or 1000)) if i not in special] or [0]
+        length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
+        short, long = (
+            Reading(tuple(usual[i % len(usual)] for i in range(n)), ("",) * n, ()) for n in (length, 2 * length)
+        )
+        texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
+        alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
+        difference = (alone - padded).abs().max()
+        return bool(difference > _SAME * alone.abs().max())
+
+    def _hidden(self, texts: Sequence[Text]) -> Tensor:
+        """(batch_size, length, d_model): what the model, or its encoder, makes of the sources."""
+        out = run(self.loaded, *self.batch(texts))
+        hidden: Tensor = getattr(out, "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state")
+        return hidden.float()
 
     def _text(self, sentence: str, target: str | None) -> Text:
         tokenizer = self.loaded.tokenizer
         source = read(tokenizer, sentence)
+        self._require_embeddings(source.ids)
         self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
         if not self.loaded.has_encoder:
             return self._continued(source) if self.generate else Text(source)
-        start = self.loaded.config.decoder_start_token_id
-        start = tokenizer.pad_token_id if start is None else start
         if target is None:
-            (written,) = self._written([source], self.generate or WRITTEN)
+            self._require_target_positions(self.generate)
+            (written,) = self._written([source], self.generate or self._most_written)
             return Text(source, name_tokens(tokenizer, written[:-1]), name_tokens(tokenizer, written[1:]))
-        produced = read(tokenizer, target)
-        self._require_positions(len(produced))
-        first = name_tokens(tokenizer, [start])
+        produced = read(tokenizer, target, as_target=True)
+        first = name_tokens(tokenizer, [self._start])
+        self._require_embeddings((*first.ids, *produced.ids[:-1]))
+        self._require_target_positions(len(produced))
         shifted = Reading(
             (*first.ids, *produced.ids[:-1]),
             (*first.tokens, *produced.tokens[:-1]),
@@ -134,6 +166,8 @@ class Texts:
     def _written(self, readings: Sequence[Reading], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
+        if not model.can_generate():
+            raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by --target")
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
         eos = model.generation_config.eos_token_id
         ends = set(eos if isinstance(eos, list) else [eos])
@@ -144,14 +178,70 @@ class Texts:
                 max_new_tokens=most,
                 do_sample=False,
                 num_beams=1,
+                num_return_sequences=1,
+                return_dict_in_generate=False,
+                decoder_start_token_id=self._start if self.loaded.has_encoder else None,
                 pad_token_id=next((number for number in ends if number is not None), 0),
             )
         begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
         return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
 
     def _unnamed(self, ids: Sequence[int]) -> Reading:
-        special = set(self.loaded.tokenizer.all_special_ids)
-        return Reading(tuple(ids), ("",) * len(ids), tuple(i for i, number in enumerate(ids) if number in special))
+        return Reading(tuple(ids), ("",) * len(ids), special_of(self.loaded.tokenizer, ids))
+
+    @cached_property
+    def _start(self) -> int:
+        """What a decoder beside an encoder begins with."""
+        model, tokenizer = self.loaded.model, self.loaded.tokenizer
+        told = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            for known in (*told, tokenizer):
+                start = getattr(known, name, None)
+                if isinstance(start, int):
+                    return start
+        raise MhavizError(
+            f"{self.loaded.name}: expected a decoder_start_token_id in its config.json, got none, and no token that "
+            f"begins a text; add it"
+        )
+
+    @cached_property
+    def _padding(self) -> int | None:
+        """The token that stands for none; None: the model has no such token."""
+        for known in (self.loaded.tokenizer, self.loaded.config):
+            number = getattr(known, "pad_token_id", None)
+            if isinstance(number, int) and number >= 0 and (self._embeddings is None or number < self._embeddings):
+                return number
+        return None
+
+    @cached_property
+    def _embeddings(self) -> int | None:
+        """How many tokens the model knows; None: it does not tell."""
+        try:
+            return getattr(self.loaded.model.get_input_embeddings(), "num_embeddings", None)
+        except NotImplementedError:  # tokens that are hashed
+            return None
+
+    @cached_property
+    def _max_target_length(self) -> int | None:
+        """The most tokens that a decoder beside an encoder can read; None: there is no such limit."""
+        return self._told_length("max_decoder_position_embeddings") or self.max_length
+
+    def _told_length(self, *names: str) -> int | None:
+        """The first of these fields of the configuration that is a length."""
+        told = (getattr(self.loaded.config, name, None) for name in names)
+        return next((length for length in told if isinstance(length, int) and length > 0), None)
+
+    @property
+    def _most_written(self) -> int:
+        return min(WRITTEN, self._max_target_length or WRITTEN)
+
+    def _require_embeddings(self, ids: Sequence[int]) -> None:
+        highest = max(ids, default=0)
+        if self._embeddings is not None and highest >= self._embeddings:
+            raise MhavizError(
+                f"{self.loaded.name}: expected tokens below {self._embeddings:,}, as it has embeddings, got number "
+                f"{highest:,}; its tokenizer is that of another model, or tokens were added to it alone"
+            )
 
     def _require_positions(self, length: int) -> None:
         most = self.max_length
@@ -160,11 +250,28 @@ class Texts:
                 f"expected at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; cut the text"
             )
 
+    def _require_target_positions(self, length: int) -> None:
+        most = self._max_target_length
+        if most is not None and length > most:
+            raise ArgumentError(
+                f"expected a target of at most {most:,} tokens, as the decoder of {self.loaded.name} has positions, "
+                f"got {length:,}; cut it, or have fewer written"
+            )
 
-def _padded(readings: Sequence[Reading]) -> tuple[Tensor, Tensor]:
-    """(batch_size, length): ids, and which are tokens; a model never sees what the others are."""
+
+def _padded(readings: Sequence[Reading], padding: int | None = None) -> tuple[Tensor, Tensor]:
+    """(batch_size, length): ids, and which are tokens.
+
+    Attention never sees what the others are; convolutions over tokens do, and expect the model's own ``padding``. None:
+    the first token of each.
+    """
     longest = max(map(len, readings))
-    ids = torch.tensor([[*reading.ids, *[reading.ids[0]] * (longest - len(reading))] for reading in readings])
+    ids = torch.tensor(
+        [
+            [*reading.ids, *[reading.ids[0] if padding is None else padding] * (longest - len(reading))]
+            for reading in readings
+        ]
+    )
     lengths = torch.tensor([len(reading) for reading in readings])
     return ids, torch.arange(longest) < lengths[:, None]
 
