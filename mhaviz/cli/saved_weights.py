@@ -38,10 +38,11 @@ def choose_saved_layer(context: typer.Context, delivery: Delivery) -> "SavedLaye
     saved = read_attention(asked["weights"], asked["prefix"])
     inputs = read_inputs(asked["input"], asked["input_name"]) if asked["input"] is not None else None
     n_heads = 8 if asked["heads"] is None else asked["heads"]
-    if not options.given(context, ["heads"]):
+    assumed = not options.given(context, ["heads"])
+    if assumed:
         delivery.tell([f"weights do not tell how many heads they are for; took {n_heads}, see --heads"])
     is_causal = asked["mask"] is options.Mask.causal
-    return SavedLayer(saved, n_heads, asked["seed"], asked["device"], is_causal, inputs)
+    return SavedLayer(saved, n_heads, asked["seed"], asked["device"], is_causal, inputs, assumed)
 
 
 def require_weights(context: typer.Context) -> None:

@@ -27,6 +27,7 @@ class SavedLayer(SingleLayer):
         device: see ``resolve_device``.
         causal: hide later keys from a query.
         inputs: X.
+        assumed: whether nobody has said how many heads there are.
 
     Raises:
         ArgumentError: heads that cannot be, a device that has no name.
@@ -40,6 +41,7 @@ class SavedLayer(SingleLayer):
     device: str = "auto"
     causal: bool = False
     inputs: GivenInputs | None = None
+    assumed: bool = False
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads, settled=True)
@@ -83,6 +85,9 @@ class SavedLayer(SingleLayer):
         weights = f"weights of {_in_a_line(saved.path.name)}"
         if saved.prefix:
             weights += f", prefix {_in_a_line(saved.prefix)}"
+        if self.assumed:
+            weights += f", taken to be of {self.n_heads} heads"
+            details["n_heads_assumed"] = True
         if inputs is None:
             return f"{weights}; random embeddings, seed {self.seed}", details | {"seed": self.seed}
         details |= {"input": inputs.path.name, "input_name": inputs.names}

@@ -43,7 +43,7 @@ def compare(before: Attention, after: Attention) -> Difference:
     if not common:
         raise MhavizError(
             f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
-            f"compare maps of the same sentence, layer and kind"
+            f"compare maps of the same sentence, layer and kind, or two layers: --layer 0 --layer 1"
         )
     return Difference(
         source=_source(before.source, after.source),

@@ -192,6 +192,12 @@ def pair_title(
     return _title(KINDS[kind], [(side, ()) for side in sides], width, ascii_only, shown)
 
 
+def tells_layer(attention: Attention) -> bool:
+    """Whether a map must name its layer: there are several in the record, or in the model that it is of."""
+    n_layers = attention.source.details.get("n_layers", 1)
+    return len({m.layer for m in attention.maps}) > 1 or (isinstance(n_layers, int) and n_layers > 1)
+
+
 def study_title(
     record: Explanation | ScalingComparison,
     width: int,

@@ -47,8 +47,11 @@ class LayerStack:
         return [replace(panel, title=title) for panel, title in zip(panels, self.titles, strict=True)]
 
 
-def stack_layers(maps: Sequence[AttentionMap]) -> list[LayerStack]:
-    """Maps of the same sentence, kind, tokens, heads and cells together, in the order of the first of each."""
+def stack_layers(maps: Sequence[AttentionMap], named: bool = False) -> list[LayerStack]:
+    """Maps of the same sentence, kind, tokens, heads and cells together, in the order of the first of each.
+
+    ``named``: say which layer a single map is of.
+    """
     groups: list[list[AttentionMap]] = []
     for m in maps:
         group = next((group for group in groups if _differ_in_layer_alone(m, group[-1])), None)
@@ -56,7 +59,7 @@ def stack_layers(maps: Sequence[AttentionMap]) -> list[LayerStack]:
             groups.append([m])
         else:
             group.append(m)
-    return [_stack(group) for group in groups]
+    return [_stack(group, named) for group in groups]
 
 
 def stack_rollouts(maps: Sequence[AttentionMap]) -> list[LayerStack]:
@@ -78,11 +81,12 @@ def _differ_in_layer_alone(m: AttentionMap, other: AttentionMap) -> bool:
     return same_cells and m.queries == other.queries and m.keys == other.keys
 
 
-def _stack(group: Sequence[AttentionMap]) -> LayerStack:
+def _stack(group: Sequence[AttentionMap], named: bool = False) -> LayerStack:
     first, maps = group[0], tuple(group)
     layers = layers_text([m.layer for m in maps])
     if len(maps) == 1:
-        return LayerStack(maps, tile_titles(first), None, part_text(first))
+        layer = f", {layers}" if named and not first.rollout else ""
+        return LayerStack(maps, tile_titles(first), None, f"{part_text(first)}{layer}")
     part = f"{part_text(first)}, {layers}"
     titles = [title for m in maps for title in tile_titles(m)]
     if first.rollout:

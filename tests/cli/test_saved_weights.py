@@ -1,6 +1,7 @@
 """Weights and inputs from files, as a user asks for them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,3 +137,12 @@ def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
     assert (result.status, result.err.endswith("leave out --weights, --prefix, --heads, --device\n")) == (2, True)
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
     assert (result.status, "leave out sentences" in result.err) == (2, True)
+
+
+def test_an_assumed_number_of_heads_is_told_in_the_picture_too(mhaviz, folder):
+    weights = ("a b", "-q", *WEIGHTS[: WEIGHTS.index("--heads")])
+    assert mhaviz("heatmap", *weights, "-o", "assumed.json").status == 0
+    footnote = json.loads(Path("assumed.json").read_text())["source"]["footnote"]
+    assert ", taken to be of 8 heads; random embeddings" in footnote
+    assert mhaviz("heatmap", *weights, "--heads", "8", "-o", "told.json").status == 0
+    assert "taken" not in json.loads(Path("told.json").read_text())["source"]["footnote"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import number_name, reading_text
+from mhaviz.views.captions import number_name, reading_text, tells_layer
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
 from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
@@ -125,7 +125,7 @@ def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
 
 def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[list[_Block], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
-    stacks, footnote, dpi = stack_layers(attention.maps), attention.source.footnote, look.dpi
+    stacks, footnote, dpi = stack_layers(attention.maps, tells_layer(attention)), attention.source.footnote, look.dpi
     maps = [stack.map for stack in stacks]
     title = max(title_width(s.maps[0], lettering, s.part) for s in stacks)
     tables = [decide_summary(m, lettering) for m in maps]

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.records import Attention
-from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text
+from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text, tells_layer
 from mhaviz.views.layer_stacks import LayerStack, stack_rollouts
 from mhaviz.views.look import Look, spans_magnitudes
 from mhaviz.views.panels import Panel, scale_group, values_beyond
@@ -16,6 +16,9 @@ from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.map_grids import MapGrid, grid_title
 from mhaviz.views.terminal.summary import SummaryTable
+
+MANY_HEADS = 24
+"""With more heads than this a screen of numbers a head is more than anybody scrolls through."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class HeatmapView:
         else:
             scale = self.look.weight_scale(self.attention.maps)
             panels: list[Panel] = []
+            with_values = sum(len(m.heads) for m in self.attention.maps) <= MANY_HEADS
             for stack in stack_rollouts(self.attention.maps):
-                grid = MapGrid(stack.map, titles=stack.titles)
+                grid = MapGrid(stack.map, titles=stack.titles, with_values=with_values)
                 yield grid_title(stack.map, options.max_width, ascii_only, self._layers(stack))
                 yield grid.coloured(scale)
                 yield Segment.line()
@@ -48,7 +52,7 @@ class HeatmapView:
     def _layers(self, stack: LayerStack) -> str:
         """Which layers a grid shows, where there are several in the record; a rollout has them over its panels."""
         layers = [m.layer for m in stack.maps]
-        if len({m.layer for m in self.attention.maps}) == 1 or (stack.map.rollout and len(layers) == 1):
+        if not tells_layer(self.attention) or (stack.map.rollout and len(layers) == 1):
             return ""
         return f", {layers_text(layers)}"
 

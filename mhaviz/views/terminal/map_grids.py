@@ -20,12 +20,13 @@ _TITLE = 78  # characters that a title with positions may always have, in lines 
 class MapGrid:
     """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens.
 
-    ``titles``: as in ``head_panels``.
+    ``titles``: as in ``head_panels``; ``with_values``: numbers in the cells, where there is room.
     """
 
     drawn: AttentionMap
     layout: GridLayout | None = None
     titles: Sequence[str] | None = None
+    with_values: bool = True
 
     @classmethod
     def on_screen(
@@ -47,13 +48,13 @@ class MapGrid:
         """The grid."""
         if self.layout:
             return LongGrid(self.drawn, scale, self.layout, self.titles)
-        return token_grid(self.drawn, scale, self.titles)
+        return token_grid(self.drawn, scale, self.titles, self.with_values)
 
     def panels(self, scale: Scale, width: int, abilities: Abilities) -> list[Panel]:
         """The panels as they are drawn, pooled where they are."""
         if self.layout:
             return head_panels(self.drawn, scale, self.titles)
-        return token_grid(self.drawn, scale, self.titles).drawn(width, abilities)
+        return token_grid(self.drawn, scale, self.titles, self.with_values).drawn(width, abilities)
 
 
 def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:
@@ -64,12 +65,15 @@ def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers
     return Text(map_title(attention_map, max(width, _TITLE), ascii_only, part=part), BOLD)
 
 
-def token_grid(attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None) -> HeatGrid:
+def token_grid(
+    attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None, with_values: bool = True
+) -> HeatGrid:
     """A grid of all tokens; it says itself what it pools. ``titles``: as in ``head_panels``."""
     return HeatGrid(
         head_panels(attention_map, scale, titles),
         attention_map.queries,
         attention_map.keys,
+        with_values,
         first_query=int(attention_map.edges.query_edges[0]),
         first_key=int(attention_map.edges.key_edges[0]),
         special_queries=frozenset(attention_map.special_queries),

@@ -156,3 +156,20 @@ def test_hostile_tokens_in_every_view(show, width, encoding):
     shown = re.sub(r"\x1b\[[0-9;]*m", "", show(HeatmapView(attention), width, "truecolor", encoding))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
     assert max(cell_len(line) for line in shown.split("\n")) <= width
+
+
+def test_many_heads_are_shown_without_numbers(show):
+    """Else a model of 72 heads would be a thousand lines."""
+    names = tuple("abcdefgh")
+    draw = np.random.default_rng(0)
+
+    def lines(n_layers):
+        weights = draw.dirichlet(np.ones(8), size=(n_layers, 12, 8)).astype(np.float32)
+        maps = tuple(AttentionMap(names, names, w, layer=layer) for layer, w in enumerate(weights))
+        return show(HeatmapView(Attention(Source("made by a test"), maps)), 100).splitlines()
+
+    assert any("0.1" in line for line in lines(2))
+    many = lines(3)
+    assert not any("0.1" in line for line in many)
+    assert len(many) < len(lines(2))
+    assert sum("head 11" in line for line in many) == 3
