@@ -70,7 +70,6 @@ def test_padding_changes_nothing(pretrained, name):
 def test_padding_that_is_seen(pretrained):
     model = pretrained("convbert")
     assert Texts(model.loaded).padding_is_seen
-    assert max(np.abs(padded - alone).max() for padded, alone in weights_of_padded(model, TEXTS)) > 1e-3
 
 
 def test_padding_is_the_tokenizers_or_the_models(changed):
