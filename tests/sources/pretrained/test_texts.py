@@ -257,3 +257,5 @@ def test_tokens_without_embeddings(changed, name):
             texts.read(["a"], f"<new{V - 1}> a")
     last = next(i for i in range(V) if words.convert_tokens_to_ids(f"<new{i}>") == V - 1)
     texts.read([f"a <new{last}>"], None)
+    with pytest.raises(MhavizError, match=f"got number {V};"):
+        texts.read([f"a <new{last + 1}>"], None)
