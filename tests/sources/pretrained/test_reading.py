@@ -111,6 +111,12 @@ def test_tokens_that_the_tokenizer_does_not_have():
     assert name_tokens(TOKENIZERS["words"], [9999]).tokens == ("#9999",)
 
 
+def test_written_ideographs_have_no_blank(monkeypatch):
+    monkeypatch.setattr(families, "WORDS", ("猫", "кот"))
+    words = word_pieces()
+    assert name_tokens(words, words.convert_tokens_to_ids(["猫", "猫", "кот"])).tokens == ("猫", "猫", " кот")
+
+
 def test_hashes_mark_pieces_of_words_alone():
     headings = bytes_and_words()
     headings.add_tokens(["###"])
