@@ -136,6 +136,7 @@ def _config(folder: Path, name: str) -> PreTrainedConfig:
                 f"a later version may"
             ) from error
         raise MhavizError(f"{name}: its config.json is not understood ({_reason(error)})") from error
+    config.return_dict = True  # transformers itself goes by it
     return config
 
 

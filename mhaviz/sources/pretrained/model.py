@@ -33,8 +33,6 @@ from mhaviz.sources.pretrained.tracing import trace_attention
 from mhaviz.sources.recorder import StepRecorder
 from mhaviz.sources.single_layer import VALUES_UP_TO
 
-_SEEN = 1e-2  # a change of a weight, as a share of the largest, that is no rounding, in half precision either
-
 
 @dataclass(frozen=True)
 class PretrainedModel:
@@ -183,7 +181,7 @@ class PretrainedModel:
         A decoder beside an encoder writes its targets itself, greedily.
         """
         batch = self._reader.read_without_names(texts)
-        for together in [[text] for text in batch] if self._sees_padding else [batch]:
+        for together in [[text] for text in batch] if self._reader.padding_is_seen else [batch]:
             self._weigh(together, seen)
 
     def _weigh(self, batch: Sequence[Text], seen: Callable[[WeighedBatch], None]) -> None:
@@ -256,31 +254,6 @@ class PretrainedModel:
                     seen(self.slots[i], call, output, text, number)
 
             hear(self.loaded, *self._reader.batch([text]), heard, self._last)
-
-    @cached_property
-    def _sees_padding(self) -> bool:
-        """Whether what follows a text changes its attention though it is masked, as in models that convolve tokens."""
-        readings = read_without_names(self.loaded.tokenizer, ["a b", "a b c d e f g h"])
-        short, long = (
-            Text(reading, reading, reading) if self.loaded.has_encoder else Text(reading) for reading in readings
-        )
-        weights: list[Tensor] = []
-        for batch in ([short], [short, long]):
-            self._show_last(batch, weights.append)
-        alone, padded = (A[0] for A in weights)
-        return bool((alone - padded).abs().max() > _SEEN * alone.abs().max())
-
-    def _show_last(self, batch: Sequence[Text], seen: Callable[[Tensor], None]) -> None:
-        """Show the weights of the last attention that reads the source, of a batch."""
-        last = max(i for i, slot in enumerate(self.slots) if slot.kind in ("self", "masked"))
-        if self.loaded.has_encoder:
-            last = max(i for i, slot in enumerate(self.slots) if slot.kind == "self")
-
-        def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
-            if i == last:
-                seen(call.weights()[..., : len(batch[0].source), : len(batch[0].source)])
-
-        hear(self.loaded, *self._reader.batch(batch), heard, last)
 
     @cached_property
     def _reader(self) -> Texts:
