@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,37 +34,51 @@ class Cells(AxesImage):
         return pixels, whole[2], whole[3], Affine2D()
 
 
-def copy_texts(pixels: NDArray[np.uint8], copies: Sequence[tuple[Text, Text]]) -> None:
+@dataclass(frozen=True)
+class Copy:
+    """A text that looks as one does that is there already, whole pixels away: so many to the right, and upwards."""
+
+    first: Text
+    second: Text
+    right: int
+    up: int
+
+
+def copies_among(alike: Sequence[tuple[Text, Text]]) -> list[Copy]:
+    """Those pairs of texts that are whole pixels apart, as the figure's size now is."""
+    if not alike:
+        return []
+    to_pixels = alike[0][0].get_transform()  # that of all of them
+    first, second = (to_pixels.transform([pair[which].get_position() for pair in alike]) for which in (0, 1))
+    apart = second - first
+    whole = np.rint(apart).astype(int)
+    are_whole = np.isclose(apart, whole, atol=1e-3).all(axis=1)
+    return [
+        Copy(*pair, *distance)
+        for pair, distance, is_whole in zip(alike, whole.tolist(), are_whole, strict=True)
+        if is_whole
+    ]
+
+
+def copy_texts(pixels: NDArray[np.uint8], copies: Sequence[Copy]) -> None:
     """Put each second text where it belongs, with the pixels of the first, which are there.
 
     Labels are most of what takes time in a page of heads, and most are those of another tile. What else lies where the
     first text is must lie so where the second one is: the tiles of a mosaic do.
 
     Args:
-        pixels: (height, width, channels), of the figure, which has just been drawn.
-        copies: pairs for which ``can_be_copied`` holds.
+        pixels: (height, width, channels), of the figure, which has just been drawn without the second texts.
+        copies: which.
     """
     height, width, _ = pixels.shape
     boxes: dict[Text, tuple[int, int, int, int]] = {}
-    for first, second in copies:
-        if first not in boxes:
-            box = first.get_window_extent().padded(1)
-            boxes[first] = math.floor(box.x0), math.ceil(box.x1), math.floor(box.y0), math.ceil(box.y1)
-        dx, dy = map(round, _distance(first, second))
-        left, right, bottom, top = boxes[first]
-        left, right = max(left, -dx, 0), min(right, width - dx, width)
-        bottom, top = max(bottom, -dy, 0), min(top, height - dy, height)
-        if left < right and bottom < top:  # y of the figure begins at the bottom
-            pixels[height - top - dy : height - bottom - dy, left + dx : right + dx] = pixels[
-                height - top : height - bottom, left:right
-            ]
-
-
-def can_be_copied(first: Text, second: Text) -> bool:
-    """Whether two texts that are alike are whole pixels apart, as the figure's size now is."""
-    return bool(np.allclose(distance := _distance(first, second), np.rint(distance), atol=1e-3))
-
-
-def _distance(first: Text, second: Text) -> NDArray[np.float64]:
-    here, there = (text.get_transform().transform(text.get_unitless_position()) for text in (first, second))
-    return np.asarray(there - here)
+    for copy in copies:
+        if copy.first not in boxes:
+            box = copy.first.get_window_extent().padded(1)
+            boxes[copy.first] = math.floor(box.x0), math.ceil(box.x1), math.floor(box.y0), math.ceil(box.y1)
+        left, right, bottom, top = boxes[copy.first]
+        left, right = max(left, -copy.right, 0), min(right, width - copy.right, width)
+        bottom, top = max(bottom, -copy.up, 0), min(top, height - copy.up, height)
+        if left < right and bottom < top:
+            here = pixels[height - top : height - bottom, left:right]  # rows are counted from the top
+            pixels[height - top - copy.up : height - bottom - copy.up, left + copy.right : right + copy.right] = here

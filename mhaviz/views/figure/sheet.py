@@ -28,7 +28,7 @@ from mhaviz.records import AttentionMap, Explanation, Kind, ScalingComparison
 from mhaviz.views.captions import map_title, pair_title, study_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
-from mhaviz.views.figure.pixels import Cells, can_be_copied, copy_texts
+from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
@@ -106,21 +106,20 @@ class Sheet(Figure):
 
     def _save_png(self, stream: BinaryIO) -> None:
         """Without transparency, which a white sheet has no use for, and with what compression gives in little time."""
-        copies = [pair for pair in self._alike if can_be_copied(*pair)]
+        copies = copies_among(self._alike)
         before, canvas = self.canvas, FigureCanvasAgg(self)
         try:
-            for _, second in copies:
-                second.set_visible(False)
+            for copy in copies:
+                copy.second.set_visible(False)
             canvas.draw()  # type: ignore[no-untyped-call]
         finally:
-            for _, second in copies:
-                second.set_visible(True)
-        pixels = np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+            for copy in copies:
+                copy.second.set_visible(True)
+        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
         copy_texts(pixels, copies)
         self.set_canvas(before)
-        Image.fromarray(pixels).convert("RGB").save(
-            stream, "png", compress_level=_COMPRESSION, dpi=(self.dpi, self.dpi)
-        )
+        dpi = self.dpi, self.dpi
+        Image.fromarray(pixels).convert("RGB").save(stream, "png", compress_level=_COMPRESSION, dpi=dpi)
 
     def write(
         self,
