@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import ArgumentError
 from mhaviz.records.attention import Kind
 from mhaviz.records.source import Source
 
@@ -114,10 +115,19 @@ class QueriesAndKeys:
         return MapOutline(self.kind, n_heads, q_length, self.key.shape[1], d_key, self.sentence)
 
     def without_special(self) -> "QueriesAndKeys":
-        """The same of the text alone: weights are shares of the keys that remain, so that rows sum to 1 again."""
+        """The same of the text alone: weights are shares of the keys that remain, so that rows sum to 1 again.
+
+        Raises:
+            ArgumentError: no query or no key remains.
+        """
         q_length, k_length = self.query.shape[1], self.key.shape[1]
         queries = np.setdiff1d(np.arange(q_length), self.special_queries)
         keys = np.setdiff1d(np.arange(k_length), self.special_keys)
+        if not (len(queries) and len(keys)):
+            raise ArgumentError(
+                f"expected tokens of the text as queries and keys, got special ones alone ({self.kind} attention); leave "
+                f"out --hide-special"
+            )
         mask: Any = self.mask
         if mask is not None:
             mask = mask[:, queries if mask.shape[1] > 1 else slice(None)]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from families import EAGER, FAMILIES
 
-from mhaviz.errors import MhavizError
-from mhaviz.records import MapInputs
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.records import MapInputs, QueriesAndKeys
 from mhaviz.studies.pooled_maps import Pooling, pooled_maps
 from mhaviz.studies.rollout import rollout
 from mhaviz.studies.verification import require_alike, verify
@@ -203,6 +203,13 @@ def test_special_tokens_in_the_middle_leave_no_window(pretrained):
     middle = replace(banded, special_queries=(3,), special_keys=(3,)).without_special()
     ends = replace(banded, special_queries=(0,), special_keys=(0,)).without_special()
     assert (middle.reach, ends.reach) == (None, banded.reach)
+
+
+def test_nothing_but_special_tokens():
+    one = QueriesAndKeys(("<s>",), ("a", "b"), np.zeros((1, 1, 2), np.float32), np.zeros((1, 2, 2), np.float32), (0,))
+    with pytest.raises(ArgumentError, match="got special ones alone"):
+        replace(one, special_queries=(0,)).without_special()
+    assert replace(one, special_keys=(0,)).without_special().key_tokens == ("b",)
 
 
 def test_models_that_ask_for_sdpa_run_on_it(pretrained):
