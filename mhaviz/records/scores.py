@@ -125,8 +125,8 @@ class QueriesAndKeys:
         keys = np.setdiff1d(np.arange(k_length), self.special_keys)
         if not (len(queries) and len(keys)):
             raise ArgumentError(
-                f"expected tokens of the text as queries and keys, got special ones alone ({self.kind} attention); leave "
-                f"out --hide-special"
+                f"expected tokens of the text as queries and keys, got special ones alone ({self.kind} attention); "
+                f"leave out --hide-special"
             )
         mask: Any = self.mask
         if mask is not None:

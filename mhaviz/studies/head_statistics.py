@@ -140,9 +140,8 @@ def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
         a = weights[:, first : first + heads]
         if not visible.all():
             a = a.masked_fill(~visible[:, None], 0.0)
-        logarithms = a.clamp(
-            min=_TINY
-        ).log_()  # several times as fast as entr, which asks of each weight whether it is 0
+        # Several times as fast as entr, which asks of each weight whether it is 0.
+        logarithms = a.clamp(min=_TINY).log_()
         parts.append(-logarithms.mul_(a).sum(dim=(-2, -1)))
     return torch.cat(parts, dim=1)
 

@@ -26,8 +26,8 @@ def queries_and_keys(
     ``output``: (1, n_heads, q_length, d_value): what the model has made of them; with it, their values are kept too.
     """
     queries, keys = text.sides(slot.kind)
-    chosen, mask_and_reach = list(heads), _mask(slot, call)
-    mask, reach = mask_and_reach
+    chosen = list(heads)
+    mask, reach = _mask(slot, call)
     if mask is not None and mask.shape[0] > 1:
         mask = mask[chosen]
     groups = _groups(call, heads)
