@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from drawn import texts
 from rich.cells import cell_len
 
 from mhaviz.records import (
@@ -72,10 +73,6 @@ def as_json(record):
     stream = io.StringIO()
     write_json(document(record), stream)
     return json.loads(stream.getvalue())
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def test_every_number_stands_in_its_row(show, comparison):

@@ -5,6 +5,7 @@ from io import BytesIO, StringIO
 import numpy as np
 import pytest
 import torch
+from drawn import texts
 from hostile import HOSTILE
 from matplotlib.colors import to_hex
 from PIL import Image
@@ -30,10 +31,6 @@ def training(n_points=4, footnote="made by a test"):
 def evaluation(alignment=True, footnote="made by a test"):
     errors = AlignmentErrors((0.5, 0.25), 0.125, 40) if alignment else None
     return Evaluation(Source(footnote), "translation", "exact match", 0.75, 1.5, 20, True, errors)
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def test_a_training_in_the_terminal(show):

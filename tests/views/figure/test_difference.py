@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import images, inside, texts
 from hostile import HOSTILE
 
 from mhaviz.errors import ArgumentError
@@ -35,24 +36,6 @@ def pooled(cells, reduction="mass", each=5):
             Attention(Source("s"), (AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction)),))
         )
     return compare(*sides)
-
-
-def images(sheet, prefix):
-    return [image for image in sheet.page.images if image.get_label().startswith(prefix)]
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
-
-
-def inside(sheet):
-    renderer = sheet.canvas.get_renderer()
-    for text in sheet.page.texts:
-        extent = text.get_window_extent(renderer)
-        assert extent.x0 >= -1, text
-        assert extent.y0 >= -1, text
-        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
-        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
 
 
 def test_every_head_on_one_scale_around_0(difference):

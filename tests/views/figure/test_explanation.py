@@ -3,6 +3,7 @@ import io
 
 import numpy as np
 import pytest
+from drawn import texts
 from hostile import HOSTILE
 
 from mhaviz.sources.random_layer import RandomLayer
@@ -22,10 +23,6 @@ def strips(sheet):
     found = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
     found.sort(key=lambda image: image.get_extent()[3])
     return [(image.get_label(), np.asarray(image.get_array(), float).ravel()) for image in found]
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def test_strips_read_like_the_equation():

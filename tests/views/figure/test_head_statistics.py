@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import texts
 
 from mhaviz.records import STATISTICS, Source
 from mhaviz.views.figure.head_statistics import head_statistics_figure
@@ -10,10 +11,6 @@ from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
 
 KINDS = ("self", "masked", "cross")
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def tiles(sheet):

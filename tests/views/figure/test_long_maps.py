@@ -7,6 +7,7 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from drawn import texts
 from hostile import HOSTILE
 from matplotlib import image as mpl_image
 
@@ -58,10 +59,6 @@ def long_map(
 
 def figure(*maps, look=AUTO):
     return heatmap_figure(Attention(Source("test"), maps), look)
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def tiles(sheet):

@@ -3,6 +3,7 @@ import io
 
 import numpy as np
 import pytest
+from drawn import images, inside, texts
 from hostile import HOSTILE
 
 from mhaviz.sources.random_layer import RandomLayer
@@ -14,24 +15,6 @@ from mhaviz.views.look import Look
 
 def comparison(sentence="one two three", n_heads=2, exclude_self=False):
     return compare_projections(RandomLayer(16, n_heads, device="cpu").projection_inputs(sentence), exclude_self)
-
-
-def images(sheet, prefix):
-    return [image for image in sheet.page.images if image.get_label().startswith(prefix)]
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
-
-
-def inside(sheet):
-    renderer = sheet.canvas.get_renderer()
-    for text in sheet.page.texts:
-        extent = text.get_window_extent(renderer)
-        assert extent.x0 >= -1, text
-        assert extent.y0 >= -1, text
-        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
-        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
 
 
 def test_scores_and_weights_of_each_stage_on_one_scale_each():

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from drawn import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,10 +29,6 @@ def comparison(sentence="one two three", heads=(0,), **options):
 def images(sheet, prefix=""):
     found = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
     return [image for image in found if image.get_label().startswith(prefix)]
-
-
-def texts(sheet):
-    return [text.get_text() for text in sheet.page.texts]
 
 
 def test_four_panels_a_head_and_one_scale_for_each_kind():

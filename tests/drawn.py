@@ -1,0 +1,21 @@
+"""What a sheet shows, for tests of what it decided."""
+
+
+def images(sheet, prefix):
+    """Those whose label begins so."""
+    return [image for image in sheet.page.images if image.get_label().startswith(prefix)]
+
+
+def texts(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def inside(sheet):
+    """Check that nothing is written beyond the sheet."""
+    renderer = sheet.canvas.get_renderer()
+    for text in sheet.page.texts:
+        extent = text.get_window_extent(renderer)
+        assert extent.x0 >= -1, text
+        assert extent.y0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
