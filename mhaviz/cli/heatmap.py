@@ -1,11 +1,12 @@
 """mhaviz heatmap"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.drawn_maps import deliver_maps
 from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
 from mhaviz.cli.model_checks import rolled_out, verified
@@ -20,11 +21,6 @@ from mhaviz.cli.sentences import (
     require_words,
 )
 from mhaviz.views.files import FIGURE_SUFFIXES
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from mhaviz.views.figure.sheet import Sheet
 
 
 def heatmap(
@@ -90,7 +86,7 @@ def heatmap(
     delivery = Delivery(output or (), quiet, json, suffixes, options.files_read(context))
     asked_size = size if options.given(context, ["size"]) else None
     long = LongInputs(
-        pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, quiet
+        pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, delivery
     )
     texts = read_sentences(sentences, file, whole, any_text=model is not None)
     if input is None:
@@ -99,9 +95,7 @@ def heatmap(
         require_words("--target", target)
         longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
-    look = options.choose_look(
-        cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
-    )
+    look = options.choose_map_look(context)
     source = choose_layer(context, delivery)
     delivery.tell(pretrained_notices(source))
     chosen = options.parse_heads(head, source.n_heads)
@@ -124,14 +118,4 @@ def heatmap(
         attention, told = verified(attention, source, texts, target, chosen)
         delivery.tell([told])
 
-    def draw() -> "Sheet":
-        from mhaviz.views.figure.heatmap import heatmap_figure
-
-        return heatmap_figure(attention, look)
-
-    def view() -> "RenderableType":
-        from mhaviz.views.terminal.heatmap import HeatmapView
-
-        return HeatmapView(attention, look)
-
-    delivery.deliver(attention, draw, view, notice=quotes_notice(sentences) or lines_notice(file, whole, texts))
+    deliver_maps(delivery, attention, look, quotes_notice(sentences) or lines_notice(file, whole, texts))

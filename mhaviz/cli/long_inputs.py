@@ -1,11 +1,11 @@
 """Inputs whose weights are too many: when they are pooled, and what the user is told before it takes a while."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.options import Pool
 from mhaviz.cli.progress import progress
 from mhaviz.errors import ArgumentError, MhavizError
@@ -28,7 +28,10 @@ _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announceme
 
 @dataclass(frozen=True)
 class LongInputs:
-    """What the user has asked of inputs that may be long; see the options of these names. ``size`` None: by default."""
+    """What the user has asked of inputs that may be long; see the options of these names.
+
+    ``size``: None by default; ``delivery``: tells what will become of them.
+    """
 
     pool: Pool | None
     size: int | None
@@ -36,7 +39,7 @@ class LongInputs:
     memory: int | None
     summary: bool | None
     device: str
-    quiet: bool
+    delivery: Delivery
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -89,7 +92,7 @@ class LongInputs:
 
         inputs = layer.queries_and_keys(texts, target, heads)
         self._announce(inputs, pooling)
-        with progress(self.quiet, time_left=True) as told:
+        with progress(self.delivery.quiet, time_left=True) as told:
             return pooled_maps(inputs, pooling, lambda done: told(done, "of the map"))
 
     def _announce(self, inputs: "MapInputs", pooling: "Pooling") -> None:
@@ -98,15 +101,14 @@ class LongInputs:
         from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
 
         said = [_becoming(cells) for one in inputs.outlines if (cells := cells_of(one, pooling))]
-        for line in dict.fromkeys(said) if not self.quiet else ():
-            print(f"mhaviz: {line}", file=sys.stderr)
+        self.delivery.tell(dict.fromkeys(said))
         needed = bytes_needed(inputs, pooling)
         require_memory(needed, pooling.device, "the map")
-        if self.quiet or scores_needed(inputs, pooling) < _FEW_SCORES:
+        if self.delivery.quiet or scores_needed(inputs, pooling) < _FEW_SCORES:
             return
         seconds = readable_seconds(seconds_needed(inputs, pooling), 2)
         takes = f"about {seconds} and {readable_bytes(needed)} of memory"
-        print(f"mhaviz: this takes {takes}; Ctrl-C stops it", file=sys.stderr)
+        self.delivery.tell([f"this takes {takes}; Ctrl-C stops it"])
 
 
 def _becoming(cells: "Sequence[Cells]") -> str:

@@ -320,6 +320,13 @@ def choose_look(
         raise ArgumentError(f"--{error}") from None
 
 
+def choose_map_look(context: typer.Context) -> "Look":
+    """The look that a command which draws maps is asked for."""
+    asked = context.params
+    log = asked["scale"] is ColourScale.log if asked["scale"] else None
+    return choose_look(asked["cmap"], asked["dpi"], asked["columns"], parse_vmax(asked["vmax"]), log)
+
+
 def fit_look(context: typer.Context, look: "Look", maps: "Sequence[AttentionMap]") -> "Look":
     """The look, whose colours end at the largest weight where maps are long or parts of one, unless --vmax is given."""
     from dataclasses import replace

@@ -1,19 +1,15 @@
 """mhaviz show"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.drawn_maps import deliver_maps
 from mhaviz.cli.saved_maps import about_arrays, choose_maps, require_use
 from mhaviz.views.files import FIGURE_SUFFIXES
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from mhaviz.views.figure.sheet import Sheet
 
 
 def show(
@@ -54,9 +50,7 @@ def show(
 
     from mhaviz.sources.saved_maps import read_maps
 
-    look = options.choose_look(
-        cmap, dpi, columns, options.parse_vmax(vmax), log=scale.value == "log" if scale else None
-    )
+    look = options.choose_map_look(context)
     about = about_arrays(name, queries, keys, kind)
     saved = read_maps(file, about)
     require_use(about, {file: saved})
@@ -64,14 +58,4 @@ def show(
     attention = choose_maps(saved.attention, layer, head)
     look = options.fit_look(context, look, attention.maps)
 
-    def draw() -> "Sheet":
-        from mhaviz.views.figure.heatmap import heatmap_figure
-
-        return heatmap_figure(attention, look)
-
-    def view() -> "RenderableType":
-        from mhaviz.views.terminal.heatmap import HeatmapView
-
-        return HeatmapView(attention, look)
-
-    delivery.deliver(attention, draw, view)
+    deliver_maps(delivery, attention, look)
