@@ -30,7 +30,7 @@ def rolled_out(
 
     assert isinstance(source, PretrainedModel)
     through = tuple(range(max(source.layers or (0,)) + 1))
-    inputs = replace(source, layers=through).queries_and_keys(texts, target)
+    inputs = source.through(through).queries_and_keys(texts, target)
     return rollout(inputs, source.layers)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records.attention import Kind
+from mhaviz.records.attention import AttentionMap, Kind
 from mhaviz.records.source import Source
 
 
@@ -113,6 +113,29 @@ class QueriesAndKeys:
         """What is known of them before they are there."""
         n_heads, q_length, d_key = self.query.shape
         return MapOutline(self.kind, n_heads, q_length, self.key.shape[1], d_key, self.sentence)
+
+    def map(
+        self, weights: NDArray[np.float32], window: tuple[int, int, int, int] | None = None, **others: Any
+    ) -> AttentionMap:
+        """These weights as the map of them.
+
+        Args:
+            weights: (n_heads, rows, columns).
+            window: (q0, q1, k0, k1), the queries and keys that they are of; None: all.
+            others: further fields of ``AttentionMap``, or other values of those that are known.
+        """
+        q0, q1, k0, k1 = window or (0, self.query.shape[1], 0, self.key.shape[1])
+        known: dict[str, Any] = {
+            "kind": self.kind,
+            "layer": self.layer,
+            "heads": self.heads,
+            "sentence": self.sentence,
+            "special_queries": tuple(i - q0 for i in self.special_queries if q0 <= i < q1),
+            "special_keys": tuple(i - k0 for i in self.special_keys if k0 <= i < k1),
+            "reach": self.reach,
+            "sink": self.sinks is not None,
+        }
+        return AttentionMap(self.query_tokens[q0:q1], self.key_tokens[k0:k1], weights, **known | others)
 
     def without_special(self) -> "QueriesAndKeys":
         """The same of the text alone: weights are shares of the keys that remain, so that rows sum to 1 again.

@@ -182,25 +182,15 @@ def _pairs(outline: MapOutline, pooling: Pooling) -> int:
 
 
 def _records(inputs: QueriesAndKeys, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
-    q0, q1, k0, k1 = pooling.window_of(inputs.outline)
     cells = Cells(pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy())
     if pooling.reduce == "max" and not cells.are_tokens:
         cells = replace(cells, reduction="max")
     weights = pooled.weights[0].cpu().numpy()
-    whole = AttentionMap(
-        inputs.query_tokens[q0:q1],
-        inputs.key_tokens[k0:k1],
+    whole = inputs.map(
         weights,
-        inputs.kind,
-        inputs.layer,
-        inputs.heads,
-        inputs.sentence,
+        pooling.window_of(inputs.outline),
         cells=cells if pooling.window or not cells.are_tokens else None,
         summary=_summary(inputs, pooling, pooled) if pooling.summary else None,
-        special_queries=tuple(i - q0 for i in inputs.special_queries if q0 <= i < q1),
-        special_keys=tuple(i - k0 for i in inputs.special_keys if k0 <= i < k1),
-        reach=inputs.reach,
-        sink=inputs.sinks is not None,
     )
     if pooled.largest is None or cells.are_tokens:
         return [whole]

@@ -4,7 +4,7 @@ Abnar and Zuidema 2020, arXiv 2005.00928, section 3: the residual connection add
 over heads, and the matrices of the layers are multiplied: R_l = (A_l + I) / 2 · R_{l−1}, R_{−1} = I.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,15 +15,12 @@ from mhaviz.maps.map_of_inputs import weights_of_inputs
 from mhaviz.records import Attention, AttentionMap, Kind, MapInputs, QueriesAndKeys
 
 
-def rollout(
-    inputs: MapInputs, layers: Sequence[int] | None = None, told: Callable[[float], None] = lambda done: None
-) -> Attention:
+def rollout(inputs: MapInputs, layers: Sequence[int] | None = None) -> Attention:
     """The rollout to each of these layers, or to every one, for each sentence: of an encoder and of a decoder.
 
     Args:
         inputs: all heads of all layers, from the first on; cross attention is passed over.
         layers: which are kept.
-        told: is told of the progress, from 0 to 1.
 
     Raises:
         ArgumentError: there is nothing but cross attention.
@@ -37,11 +34,8 @@ def rollout(
     require_memory(4 * matrices, torch.device("cpu"), "the rollout")
     rolled: dict[tuple[int | None, Kind], Tensor] = {}  # R, (length, length)
     maps: list[AttentionMap] = []
-    done = 0
 
     def seen(one: QueriesAndKeys) -> None:
-        nonlocal done
-        done += 1
         if one.kind == "cross":
             return
         A = weights_of_inputs(one).mean(dim=0)  # length length
@@ -50,21 +44,8 @@ def rollout(
         mixed = A if before is None else A @ before
         R = (mixed + (torch.eye(len(A)) if before is None else before)) / 2
         rolled[one.sentence, one.kind] = R
-        told(done / len(inputs.outlines))
         if layers is None or one.layer in layers:
-            maps.append(
-                AttentionMap(
-                    one.query_tokens,
-                    one.key_tokens,
-                    R[None].numpy(),
-                    one.kind,
-                    one.layer,
-                    sentence=one.sentence,
-                    special_queries=one.special_queries,
-                    special_keys=one.special_keys,
-                    rollout=True,
-                )
-            )
+            maps.append(one.map(R[None].numpy(), heads=(0,), reach=None, sink=False, rollout=True))
 
     inputs.visit(seen)
     return Attention(inputs.source, tuple(maps))

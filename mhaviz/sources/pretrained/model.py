@@ -1,7 +1,7 @@
 """A checkpoint of transformers as a source of attention: what it attends to on anybody's sentences."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ class PretrainedModel:
         """
         inputs = self.queries_and_keys(sentences, target)
         maps: list[AttentionMap] = []
-        inputs.visit(lambda one: maps.append(_whole_map(one)))
+        inputs.visit(lambda one: maps.append(one.map(weights_of_inputs(one).numpy())))
         return Attention(inputs.source, tuple(maps))
 
     def queries_and_keys(
@@ -115,11 +115,8 @@ class PretrainedModel:
             )
         if with_outputs and self.hide_special:
             raise ArgumentError("--verify compares with all tokens; leave out --hide-special")
-        numbers = [None] if len(texts) == 1 else list(range(len(texts)))
         outlines = [
-            self._outline(slot, text, number, heads)
-            for text, number in zip(texts, numbers, strict=True)
-            for slot in self._chosen
+            self._outline(slot, text, number, heads) for number, text in _numbered(texts) for slot in self._chosen
         ]
 
         def visit(seen: Callable[[QueriesAndKeys], None]) -> None:
@@ -239,8 +236,7 @@ class PretrainedModel:
         self, texts: Sequence[Text], seen: Callable[[Slot, AttentionCall, Tensor | None, Text, int | None], None]
     ) -> None:
         """Run the model on each text, and show every chosen attention with its output and the text's number."""
-        for i, text in enumerate(texts):
-            number = i if len(texts) > 1 else None
+        for number, text in _numbered(texts):
 
             def heard(
                 i: int,
@@ -254,6 +250,12 @@ class PretrainedModel:
                     seen(self.slots[i], call, output, text, number)
 
             hear(self.loaded, *self._reader.batch([text]), heard, self._last)
+
+    def through(self, layers: tuple[int, ...]) -> "PretrainedModel":
+        """The same, looking at these layers; what it has read, and perhaps written, is not read again."""
+        other = replace(self, layers=layers)
+        other.__dict__.update(_reader=self._reader, _read=self._read)
+        return other
 
     @cached_property
     def _reader(self) -> Texts:
@@ -295,25 +297,14 @@ class PretrainedModel:
         return describe(self.loaded, self.slots, self._chosen, texts, self.hide_special)
 
 
+def _numbered(texts: Sequence[Text]) -> list[tuple[int | None, Text]]:
+    """Each with which of several sentences it is; None if there is one."""
+    return [(i if len(texts) > 1 else None, text) for i, text in enumerate(texts)]
+
+
 def _heads(slot: Slot, heads: Sequence[int] | None) -> tuple[int, ...]:
     """Those that the attention has."""
     return tuple(h for h in (range(slot.n_heads) if heads is None else heads) if h < slot.n_heads)
-
-
-def _whole_map(one: QueriesAndKeys) -> AttentionMap:
-    return AttentionMap(
-        one.query_tokens,
-        one.key_tokens,
-        weights_of_inputs(one).numpy(),
-        one.kind,
-        one.layer,
-        one.heads,
-        one.sentence,
-        special_queries=one.special_queries,
-        special_keys=one.special_keys,
-        reach=one.reach,
-        sink=one.sinks is not None,
-    )
 
 
 def _sides(batch: Sequence[Text]) -> dict[Kind, tuple[Side, Side]]:
