@@ -78,7 +78,7 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
         raise MhavizError('--model needs transformers; install it with pip install "mhaviz[hf]"')
     from mhaviz.sources.pretrained.folder import find_folder
 
-    find_folder(asked["model"], asked["revision"])  # before all that takes seconds to load
+    folder = find_folder(asked["model"], asked["revision"])  # before all that takes seconds to load
     from mhaviz.devices import resolve_device
 
     device = resolve_device(asked["device"])
@@ -87,7 +87,9 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
     from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.sources.pretrained.slots import find_slots
 
-    loaded = load_pretrained(asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0)
+    loaded = load_pretrained(
+        asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0, folder=folder
+    )
     loaded, slots = find_slots(loaded)
     there = sorted({slot.layer for slot in slots})
     kinds = list(dict.fromkeys(slot.kind for slot in slots))

@@ -78,6 +78,7 @@ def load_pretrained(
     revision: str | None = None,
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
     writes: bool = False,
+    folder: Path | None = None,
 ) -> Loaded:
     """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
 
@@ -86,6 +87,7 @@ def load_pretrained(
         device: where it will run.
         dtype: of its numbers; see ``DTYPES``.
         writes: whether it must be able to continue a text.
+        folder: where it is, if that has been found out.
 
     Raises:
         ArgumentError: an unknown dtype, a model that cannot write.
@@ -95,7 +97,7 @@ def load_pretrained(
         raise ArgumentError(f"--dtype: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    folder = find_folder(name, revision)
+    folder = folder or find_folder(name, revision)
     config = _config(folder, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
