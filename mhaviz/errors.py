@@ -1,4 +1,13 @@
-"""One family of errors. A message says what was expected, what came, and what to do about it."""
+"""One family of errors. A message says what was expected, what came, and what to do about it.
+
+What a message quotes, of a user or of another library, is cut: an error is one line that can be read.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_QUOTED, _REASON = 60, 160
+"""The most characters of a value, and of somebody else's error, in a message."""
 
 
 class MhavizError(Exception):
@@ -11,3 +20,43 @@ class ArgumentError(MhavizError, ValueError):
 
 class StoppedError(MhavizError):
     """The user has stopped the work; the message says what there is of it."""
+
+
+def quoted(value: object) -> str:
+    """A value that somebody gave, as it stands in a message: its ``repr``, cut in the middle if it is long."""
+    if isinstance(value, int) and abs(value) >= 10**_QUOTED:
+        return f"a number of more than {_QUOTED} digits"  # Python refuses to write numbers of thousands of digits
+    text = repr(value)
+    half = _QUOTED // 2
+    return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
+
+
+def reason(error: BaseException) -> str:
+    """Somebody else's error in one line, without its traceback."""
+    text = " ".join(str(error).split())
+    if not text:
+        return type(error).__name__
+    return text if len(text) <= _REASON else f"{text[: _REASON - 1]}…"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch says so by a RuntimeError: on the CPU with these words, on a GPU with a class of this name."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+
+
+@contextmanager
+def as_one_line(what: str, advice: str = "") -> Iterator[None]:
+    """Make a MhavizError of whatever a library raises on data that is not ours: "WHAT (REASON); ADVICE".
+
+    Libraries that read foreign files raise anything: TypeError, RecursionError, AssertionError, and the PanicException
+    of programs in Rust, which is no Exception. Ours, Ctrl-C and a lack of memory stay what they are.
+    """
+    try:
+        yield
+    except (MhavizError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        if is_out_of_memory(error):
+            raise
+        raise MhavizError(f"{what} ({reason(error)})" + (f"; {advice}" if advice else "")) from error

@@ -24,7 +24,7 @@ from mhaviz.cli.report import report
 from mhaviz.cli.show import show
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
     except BrokenPipeError:  # who reads us has seen enough
@@ -129,12 +129,6 @@ def _plain(message: str) -> str:
 def _silence_output() -> None:
     """Nobody can read what is left to write: let it not fail a second time at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """PyTorch says so by a RuntimeError: on the CPU with these words, on a GPU with a class of this name."""
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "allocate memory" in str(error)
 
 
 def _open_streams() -> None:

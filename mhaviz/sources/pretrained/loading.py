@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, reason
 from mhaviz.sources.pretrained.folder import find_folder, weight_files
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -137,7 +137,7 @@ def _config(folder: Path, name: str) -> PreTrainedConfig:
                 f"{name} is a model of type {model_type!s:.40}, which transformers {_version()} does not know; "
                 f"a later version may"
             ) from error
-        raise MhavizError(f"{name}: its config.json is not understood ({_reason(error)})") from error
+        raise MhavizError(f"{name}: its config.json is not understood ({reason(error)})") from error
     config.return_dict = True  # transformers itself goes by it
     return config
 
@@ -152,7 +152,7 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     except Exception as error:
         raise MhavizError(
             f"{name} has no tokenizer that can be read: expected tokenizer.json, or the files of its kind, beside its "
-            f"config.json ({_reason(error)})"
+            f"config.json ({reason(error)})"
         ) from error
     return tokenizer
 
@@ -199,10 +199,10 @@ def _model(
         )
     except SafetensorError as error:
         raise MhavizError(
-            f"{name}: a weight file is broken or cut off ({_reason(error)}); take another copy of it"
+            f"{name}: a weight file is broken or cut off ({reason(error)}); take another copy of it"
         ) from error
     except Exception as error:
-        raise MhavizError(f"{name} cannot be loaded ({_reason(error)})") from error
+        raise MhavizError(f"{name} cannot be loaded ({reason(error)})") from error
     return model, sorted(loading["missing_keys"])
 
 
@@ -224,9 +224,3 @@ def _version() -> str:
     import transformers
 
     return transformers.__version__
-
-
-def _reason(error: Exception) -> str:
-    """An error of somebody else in one line."""
-    text = " ".join(str(error).split())
-    return f"{text:.160}" if text else type(error).__name__

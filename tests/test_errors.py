@@ -1,0 +1,56 @@
+"""What becomes of other people's values and errors in a message."""
+
+import pytest
+
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted, reason
+
+
+class Panic(BaseException):
+    """What a library in Rust raises: no Exception."""
+
+
+def test_a_value_is_quoted():
+    assert quoted("a b") == "'a b'"
+    assert quoted(12) == "12"
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 5000, 10**5000, -(10**5000), list(range(5000))], ids=["text", "number", "negative", "list"]
+)
+def test_a_long_value_is_cut(value):
+    assert len(quoted(value)) <= 60
+
+
+def test_both_ends_of_a_long_value_are_seen():
+    assert quoted("begin" + "x" * 500 + "end").startswith("'begin")
+    assert quoted("begin" + "x" * 500 + "end").endswith("end'")
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [TypeError("a\n  b"), RecursionError("a b"), AssertionError("a b"), Panic("a b"), KeyError("a b")],
+    ids=repr,
+)
+def test_what_libraries_raise_is_one_line(raised):
+    message = r"^the file is not understood \('?a b'?\); take another$"
+    with pytest.raises(MhavizError, match=message) as caught, as_one_line("the file is not understood", "take another"):
+        raise raised
+    assert caught.value.__cause__ is raised
+
+
+def test_an_error_without_words_is_named():
+    assert reason(AssertionError()) == "AssertionError"
+
+
+def test_a_long_error_is_cut():
+    assert len(reason(ValueError("x" * 10_000))) <= 160
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [ArgumentError("ours"), KeyboardInterrupt(), MemoryError(), RuntimeError("can't allocate memory: you tried 1")],
+)
+def test_what_is_known_stays_what_it_is(raised):
+    with pytest.raises(type(raised)) as caught, as_one_line("the file"):
+        raise raised
+    assert caught.value is raised
