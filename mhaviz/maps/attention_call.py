@@ -42,6 +42,11 @@ class AttentionCall:
     sinks: Tensor | None = None
 
     @property
+    def visible_everywhere(self) -> bool:
+        """Whether there is nothing that could hide a key from a query."""
+        return self.mask is None and not self.causal
+
+    @property
     def group(self) -> int:
         """So many heads share their keys and values."""
         return self.query.shape[1] // self.key.shape[1]
@@ -51,8 +56,8 @@ class AttentionCall:
 
         In float64 if the queries are, else float32: (batch_size, n_heads, queries, k_length).
         """
-        Q = self._exact(self.query[:, :, start:end]) * self.scale
-        S = _by_group(Q, self._exact(self.key).mT)  # batch_size n_heads queries k_length
+        Q = self._exact(self.query[:, :, start:end])
+        S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
         if self.softcap is not None:
             S = self.softcap * torch.tanh(S / self.softcap)
         for mask in self._masks(start, end):
@@ -63,14 +68,16 @@ class AttentionCall:
         """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
         return self.weigh(self.scores(start, end))
 
-    def weigh(self, S: Tensor) -> Tensor:
-        """The weights of scores that are there."""
+    def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
+        """The weights of scores that are there; ``in_place``: the scores may be written over."""
+        sees_nothing = None if self.visible_everywhere else S.amax(dim=-1, keepdim=True) == -torch.inf
         if self.sinks is None:
-            A = torch.softmax(S, dim=-1)
+            A = torch.softmax(S, dim=-1, out=S if in_place else None)
         else:
             sink = self.sinks.to(S.dtype).view(1, -1, 1, 1).expand(*S.shape[:3], 1)
             A = torch.softmax(torch.cat([S, sink], dim=-1), dim=-1)[..., :-1]
-        return torch.nan_to_num_(A, nan=0.0)  # a softmax over nothing but −∞
+        # A softmax over nothing but −∞ is NaN.
+        return A if sees_nothing is None else A.masked_fill_(sees_nothing, 0.0)
 
     def output(self) -> Tensor:
         """H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""
@@ -107,11 +114,11 @@ class AttentionCall:
         return masks
 
 
-def _by_group(A: Tensor, B: Tensor) -> Tensor:
-    """A @ B, where each matrix of B is for a group of heads of A: (batch_size, n_heads, rows, columns)."""
-    batch_size, n_kv_heads = B.shape[:2]
-    grouped = A.reshape(batch_size, n_kv_heads, -1, *A.shape[2:])  # batch_size n_kv_heads group rows …
-    return (grouped @ B[:, :, None]).flatten(1, 2)
+def _by_group(A: Tensor, B: Tensor, factor: float = 1.0) -> Tensor:
+    """factor · A @ B, where each matrix of B is for a group of heads of A: (batch_size, n_heads, rows, columns)."""
+    rows_of_group = A.reshape(B.shape[0] * B.shape[1], -1, A.shape[3])
+    products = torch.baddbmm(A.new_empty(()), rows_of_group, B.flatten(0, 1), beta=0, alpha=factor)
+    return products.view(*A.shape[:3], B.shape[3])
 
 
 def call_of_inputs(inputs: HeadInputs, heads: Sequence[int], scale: float | None = None) -> AttentionCall:

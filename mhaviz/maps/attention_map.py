@@ -15,12 +15,11 @@ from torch import Tensor
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
+from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.maps.blocks import Rule, Wanted
-from mhaviz.maps.pooled_map import PooledMap, empty_map
+from mhaviz.maps.pooled_map import PooledMap, Window, empty_map
+from mhaviz.maps.short_map import is_short, short_map
 from mhaviz.maps.walk import Walk
-
-Window = tuple[int, int, int, int]
-
 
 _PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -97,9 +96,19 @@ def attention_map(
     mask = None if mask is None else _check_mask(mask, (*query.shape[:2], q_length, k_length))
     if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
+    wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
+    if is_short(query, key, memory):
+        call = AttentionCall(query, key, key, scale, causal, mask, softcap, sinks)
+        if key_mask is not None or softcap is not None or not call.visible_everywhere:
+            _check_finite("query", query)
+            _check_finite("key", key, key_mask)
+        found = short_map(call, key_mask, rows, columns, window, wanted)  # sees by itself what is not finite
+        if found is not None:
+            if told is not None:
+                told(1.0)
+            return found
     _check_finite("query", query)
     _check_finite("key", key, key_mask)
-    wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
     later = k_length - q_length if causal else None
     result = empty_map(query, k_length, rows, columns, window, wanted)
 
@@ -108,9 +117,6 @@ def attention_map(
         return Rule(scale, later, softcap, of_head, None if sinks is None else sinks[h])
 
     Walk(query, key, key_mask, rules, later, window, wanted, result, memory).go(told or (lambda done: None))
-    if wanted.mass:
-        result.weights.div_(result.query_edges.diff()[:, None])
-    _check_result(result)
     return result
 
 
@@ -123,9 +129,9 @@ def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
         if x.dtype not in _PRECISIONS:
             expected = ", ".join(str(dtype).removeprefix("torch.") for dtype in _PRECISIONS)
             raise ArgumentError(f"{name}: expected numbers of {expected}, got {str(x.dtype).removeprefix('torch.')}")
-        for axis, size in zip(("batch_size", *axes.split(", "), "d_key"), x.shape, strict=True):
-            if size < 1:
-                raise ArgumentError(f"{name}: expected axis {axis} to be at least 1, got {size}")
+        if 0 in x.shape:
+            axis = ("batch_size", *axes.split(", "), "d_key")[x.shape.index(0)]
+            raise ArgumentError(f"{name}: expected axis {axis} to be at least 1, got 0")
     for axis, place in (("batch_size", 0), ("d_key", 3)):
         if query.shape[place] != key.shape[place]:
             raise ArgumentError(
@@ -177,28 +183,15 @@ def _check_number(name: str, number: int | None, least: int) -> None:
 def _check_finite(name: str, x: Tensor, mask: Tensor | None = None) -> None:
     """x (batch_size, heads, length, d_key); what a mask (batch_size, length) hides may be anything.
 
-    The sum of a head is NaN or infinite if a number of it is; only then is it looked for.
+    The sum of all is NaN or infinite if a number is; only then is it looked for.
     """
-    for b in range(x.shape[0]):
-        for h in range(x.shape[1]):
-            if math.isfinite(x[b, h].sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):
-                continue
-            bad = ~x[b, h].isfinite().all(dim=-1)
-            if mask is not None:
-                bad &= mask[b] != 0
-            if bool(bad.any()):
-                raise ArgumentError(
-                    f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position "
-                    f"{int(bad.nonzero()[0])}"
-                )
-
-
-def _check_result(result: PooledMap) -> None:
-    """Finite inputs give weights that are NaN only if their products are larger than float32 can hold."""
-    for numbers in (result.weights, result.largest, result.entropy):
-        if numbers is not None and not math.isfinite(numbers.sum().item()):
-            b, h, *_ = (~numbers.isfinite()).nonzero()[0].tolist()
-            raise ArgumentError(
-                f"expected scores that float32 can hold, got larger ones in batch {b}, head {h}; use float64, or a "
-                f"smaller scale"
-            )
+    if math.isfinite(x.sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):
+        return
+    bad = ~x.isfinite().all(dim=-1)  # batch_size n_heads length
+    if mask is not None:
+        bad &= mask[:, None] != 0
+    if bool(bad.any()):
+        b, h, position = bad.nonzero()[0].tolist()
+        raise ArgumentError(
+            f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position {position}"
+        )

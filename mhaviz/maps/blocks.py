@@ -5,16 +5,17 @@ sum of exponentials: softmax over all keys = softmax over tiles of these logarit
 and Gimelshein 2018, arXiv 1805.02867).
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile
 
-_HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
-_RUN = 64  # neighbouring keys among which the largest weight is found first
+HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,32 @@ class BlockSums:
     received: Sequence[tuple[Tensor, Tensor]] = ()
 
 
+class Workspace:
+    """The memory in which one thread computes: taken once, as fresh memory costs more time than what is done in it.
+
+    Attributes:
+        device, dtype: of the computation.
+        shade: HIDDEN above the diagonal and 0 below it, in the shape that was wanted last.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self.shade = torch.empty(0, dtype=dtype, device=device)
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, size: int) -> Tensor:
+        """So many numbers, (size,), which hold anything; what had this name before is written over."""
+        if name not in self._held or len(self._held[name]) < size:
+            self._held[name] = torch.empty(size, dtype=self.dtype, device=self.device)
+        return self._held[name][:size]
+
+
 class HeadBlocks:
     """The queries of a head, (q_length, d_key), and its keys, (k_length, d_key), in tiles.
 
     Args:
-        query, key: of any precision; ``dtype``: of the computation.
+        query, key: of any precision.
+        workspace: of this thread.
         tiles: of the keys.
         rule: for the scores.
         n_cells: columns of the picture.
@@ -88,30 +110,28 @@ class HeadBlocks:
         query: Tensor,
         key: Tensor,
         tiles: Sequence[Tile],
-        dtype: torch.dtype,
+        workspace: Workspace,
         rule: Rule,
         n_cells: int,
         wanted: Wanted,
         queries_at_once: int,
     ) -> None:
-        self._query, self._key, self._tiles, self._dtype, self._rule = query, key, tiles, dtype, rule
+        self._query, self._key, self._tiles, self._workspace, self._rule = query, key, tiles, workspace, rule
         self._later, self._n_cells, self._wanted = rule.later, n_cells, wanted
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
-        self._weights = torch.empty(queries_at_once * room, dtype=dtype, device=query.device)
-        scores = queries_at_once * max(sizes, default=0) if wanted.entropy else 0
-        self._scores = torch.empty(scores, dtype=dtype, device=query.device)
-        copied = 0 if all(tile.is_gapless for tile in tiles) and key.dtype == dtype else max(sizes, default=0)
-        self._copied = torch.empty(copied * key.shape[1], dtype=dtype, device=key.device)
-        self._shade = torch.empty(0, dtype=dtype, device=query.device)
+        self._weights = workspace.take("weights", queries_at_once * room)
+        self._scores = workspace.take("scores", queries_at_once * max(sizes, default=0) * wanted.entropy)
+        copied = 0 if all(tile.is_gapless for tile in tiles) and key.dtype == workspace.dtype else max(sizes, default=0)
+        self._copied = workspace.take("keys", copied * key.shape[1])
 
-    def sums(self, start: int, end: int, row_sizes: list[int]) -> BlockSums | None:
-        """Of the queries from ``start`` to ``end``, so many for each row of cells; None if they see no key."""
-        Q = self._query[start:end].to(self._dtype) * self._rule.scale  # queries d_key
+    def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
+        """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
+        Q = self._query[start:end].to(self._workspace.dtype) * self._rule.scale  # queries d_key
         seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
         if len(seen) == 1 and self._rule.sink is None:
-            _, sums = self._of_tile(Q, seen[0], start, 0, row_sizes)
+            _, sums = self._of_tile(Q, seen[0], start, 0, rows)
             return sums
         used, lses, parts = 0, [], []
         for tile in seen:
@@ -119,24 +139,25 @@ class HeadBlocks:
             used += len(Q) * len(tile) if self._keeps else 0
             lses.append(lse)
             parts.append(part)
-        return self._join(torch.stack(lses, dim=-1), parts, row_sizes) if parts else None
+        return self._join(torch.stack(lses, dim=-1), parts, rows) if parts else None
 
     def _of_tile(
-        self, Q: Tensor, tile: Tile, start: int, used: int, row_sizes: list[int] | None = None
+        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer | None = None
     ) -> tuple[Tensor, BlockSums]:
-        """What a tile gives to a block of queries; with ``row_sizes``, it is the only one that they see.
+        """What a tile gives to a block of queries; with ``rows``, it is the only one that they see.
 
         Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
         """
-        A, lse, entropy = self._softmax(Q, tile, start, used, alone=row_sizes is not None)
+        A, lse, entropy = self._softmax(Q, tile, start, used, alone=rows is not None)
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
-        received = ((positions, A if row_sizes is None else A.sum(dim=0)),) if wanted.received else ()
-        rows_of = over_rows if row_sizes is not None else (lambda A, row_sizes, reduce: A)
+        received = ((positions, A if rows is None else A.sum(dim=0)),) if wanted.received else ()
+        is_overwritten = rows is None and tile.cells.changes_nothing  # by the next tile
+        own = A.clone() if is_overwritten else A
         return lse, BlockSums(
             tile.cell,
-            tile.cells.sum(rows_of(A, row_sizes or [], torch.sum)) if wanted.mass else None,
-            tile.cells.largest(rows_of(A, row_sizes or [], torch.amax)) if wanted.largest else None,
+            tile.cells.sum(own if rows is None else rows.sum(own, 0)) if wanted.mass else None,
+            tile.cells.largest(own if rows is None else rows.largest(own, 0)) if wanted.largest else None,
             entropy,
             self._local(A, positions, start) if wanted.local is not None else None,
             top_weights,
@@ -169,12 +190,12 @@ class HeadBlocks:
         if self._rule.mask is not None:
             self._mask(S, self._rule.mask, start, tile.positions[:number])
         if tile.fillers is not None:
-            S.index_fill_(1, tile.fillers, _HIDDEN)
+            S.index_fill_(1, tile.fillers, HIDDEN)
         if all_see < number:
             self._hide(S[:, all_see:], tile.positions[all_see:number], latest, tile)
         masked = self._rule.mask is not None
         highest = S.amax(dim=-1) if masked or self._wanted.entropy or not alone else Q.new_zeros(len(Q))
-        hidden = highest <= _HIDDEN / 2 if masked else None  # queries
+        hidden = highest <= HIDDEN / 2 if masked else None  # queries
         entropy = None
         if self._wanted.entropy:
             S -= highest[:, None]
@@ -197,22 +218,22 @@ class HeadBlocks:
         rows = mask[start : start + len(S)] if len(mask) > 1 else mask
         part = rows.index_select(1, positions) if mask.shape[1] > 1 else rows
         if part.dtype == torch.bool:
-            S.masked_fill_(~part, _HIDDEN)
+            S.masked_fill_(~part, HIDDEN)
         else:
-            S.add_(part.to(S.dtype)).clamp_(min=_HIDDEN)
+            S.add_(part.to(S.dtype)).clamp_(min=HIDDEN)
 
     def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
         """Hide later keys: the first query sees those up to ``latest``, each of the others one more."""
         first = int(positions[0]) - latest  # at least 1
         if tile.is_gapless and first == 1:
-            if self._shade.shape != S.shape:
-                self._shade = S.new_full(S.shape, _HIDDEN).triu_()
-            S += self._shade  # three times as fast as to compare all positions
+            if self._workspace.shade.shape != S.shape:
+                self._workspace.shade = S.new_full(S.shape, HIDDEN).triu_()
+            S += self._workspace.shade  # three times as fast as to compare all positions
             if self._rule.mask is not None:  # twice hidden would be −∞
-                S.clamp_(min=_HIDDEN)
+                S.clamp_(min=HIDDEN)
             return
         seen_up_to = torch.arange(latest, latest + len(S), device=S.device)
-        S.masked_fill_(positions > seen_up_to[:, None], _HIDDEN)
+        S.masked_fill_(positions > seen_up_to[:, None], HIDDEN)
 
     def _local(self, A: Tensor, positions: Tensor, start: int) -> Tensor:
         """The weight that each query gives to keys at most ``wanted.local`` positions away."""
@@ -222,7 +243,7 @@ class HeadBlocks:
         last = int(torch.searchsorted(positions, own[-1, 0] + distance, right=True))
         return (A[:, first:last] * ((positions[first:last] - own).abs() <= distance)).sum(dim=-1)
 
-    def _join(self, lses: Tensor, parts: Sequence[BlockSums], row_sizes: list[int]) -> BlockSums:
+    def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
         """Take the tiles of a block together; lses (queries, tiles)."""
         wanted, queries = self._wanted, len(lses)
         if self._rule.sink is not None:
@@ -256,8 +277,8 @@ class HeadBlocks:
             top_keys = torch.cat([keys for _, keys in tops if keys is not None], dim=-1).gather(-1, which)
         return BlockSums(
             0,
-            over_rows(mass, row_sizes, torch.sum) if wanted.mass else None,
-            over_rows(largest, row_sizes, torch.amax) if wanted.largest else None,
+            rows.sum(mass, 0) if wanted.mass else None,
+            rows.largest(largest, 0) if wanted.largest else None,
             entropy,
             local,
             top_weights,
@@ -266,26 +287,22 @@ class HeadBlocks:
         )
 
 
-def over_rows(A: Tensor, row_sizes: list[int], reduce: Callable[..., Tensor]) -> Tensor:
-    """(queries, seen) → (rows of cells, seen): the sum or the largest over the queries of each row."""
-    if len(A) == len(row_sizes):
-        return A
-    if min(row_sizes) == max(row_sizes):
-        return reduce(A.view(len(row_sizes), -1, A.shape[1]), dim=1)
-    return torch.stack([reduce(part, dim=0) for part in torch.split(A, row_sizes)])
-
-
 def strongest(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """``A.topk`` of at most k along the keys, (queries, keys), found among runs of neighbours.
+    """``A.topk`` of at most k along the keys, (…, keys), found among groups of keys.
 
-    The k largest lie in the k runs with the largest maxima, or in what is left over when the runs are full.
+    The k largest lie in the k groups with the largest maxima, or in what is left over when the groups are full. Every
+    n-th key makes a group, so that the maxima are those of whole runs of neighbours, which are found fast.
     """
-    runs = A.shape[1] // _RUN
-    if runs <= 2 * k:
-        return A.topk(min(k, A.shape[1]), dim=-1)
-    _, which = torch.unflatten(A[:, : runs * _RUN], 1, (runs, _RUN)).amax(dim=-1).topk(k, dim=-1)  # queries k
-    within = (which[..., None] * _RUN + torch.arange(_RUN, device=A.device)).flatten(1)
-    left_over = torch.arange(runs * _RUN, A.shape[1], device=A.device).expand(len(A), -1)
-    places = torch.cat([within, left_over], dim=-1)
-    weights, chosen = A.gather(1, places).topk(k, dim=-1)
-    return weights, places.gather(1, chosen)
+    length = A.shape[-1]
+    size = 2 ** round(math.log2(max(length / k, 1)) / 2)  # fewest numbers among which topk has to look
+    groups = length // size
+    if groups <= 2 * k:
+        return A.topk(min(k, length), dim=-1)
+    grouped = torch.unflatten(A[..., : groups * size], -1, (size, groups))
+    _, which = grouped.amax(dim=-2).topk(k, dim=-1)  # … k
+    places = (which[..., None] + groups * torch.arange(size, device=A.device)).flatten(-2)
+    if groups * size < length:
+        left_over = torch.arange(groups * size, length, device=A.device).expand(*A.shape[:-1], -1)
+        places = torch.cat([places, left_over], dim=-1)
+    weights, chosen = A.gather(-1, places).topk(k, dim=-1)
+    return weights, places.gather(-1, chosen)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mhaviz.maps.reducer import CellReducer
 
-_TILE, _TILE_ON_GPU = (256, 4096), (4096, 16384)
-"""Queries and keys of a tile: 4 MiB of scores stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
+_TILE, _TILE_ON_GPU = (256, 2048), (4096, 16384)
+"""Queries and keys of a tile: 2 MiB of scores stay in a core's cache, and 256 MiB keep a GPU busy."""
 
 _WHOLE_ROWS = 8192
 """Up to so many keys a tile takes whole rows, with fewer queries: then nothing has to be joined."""

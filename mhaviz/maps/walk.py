@@ -1,5 +1,6 @@
 """The way through all heads of a map and their blocks: in which order, in how many threads, in how much memory."""
 
+import math
 import os
 import threading
 from bisect import bisect_right
@@ -12,12 +13,32 @@ import torch
 from torch import Tensor
 
 from mhaviz.devices import free_memory
-from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted
+from mhaviz.errors import ArgumentError
+from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted, Workspace
 from mhaviz.maps.pooled_map import PooledMap
+from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile, TileShape, choose_tile_shape, cut_into_tiles
 
-Block = tuple[int, int, list[int], int]
-"""The first query and the end, how many of them are in each row of cells, and the number of the first row."""
+
+@dataclass(frozen=True)
+class Block:
+    """Queries that are computed at once: some rows of cells, or a part of one row.
+
+    Attributes:
+        start, end: of the queries.
+        first_row: the number of the first row of cells.
+        rows: which of the queries are in which row, counted from the first ones.
+        share: 1 / how many queries each whole row has, (rows, 1).
+        begins: whether it holds the first query of its rows.
+    """
+
+    start: int
+    end: int
+    first_row: int
+    rows: CellReducer
+    share: Tensor
+    begins: bool
+
 
 Task = tuple[int, int, list[Block]]
 """A batch, a head, and blocks of it."""
@@ -87,8 +108,9 @@ class Walk:
         if self._device.type == "cpu":
             self._in_threads(tasks)
         else:
+            workspace = Workspace(self._device, self._dtype)
             for b, h, blocks in tasks:
-                self._add(b, h, self._walk(b, h, blocks))
+                self._add(b, h, self._walk(b, h, blocks, workspace))
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""
@@ -100,7 +122,7 @@ class Walk:
 
     def _tasks(self, shape: TileShape) -> list[Task]:
         """Heads, or where they cannot be shared out evenly, parts of heads, each with whole rows of cells."""
-        rows = [list(blocks) for _, blocks in groupby(self._blocks(shape.queries), key=lambda block: block[3])]
+        rows = [list(blocks) for _, blocks in groupby(self._blocks(shape.queries), key=lambda block: block.first_row)]
         heads = [(b, h) for b in range(self.query.shape[0]) for h in range(self.query.shape[1])]
         workers = _workers(self._device)
         parts = min(workers, len(rows)) if len(heads) % workers else 1
@@ -112,33 +134,35 @@ class Walk:
     def _blocks(self, at_once: int) -> Iterator[Block]:
         """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
         edges: list[int] = self.result.query_edges.tolist()
+        share = 1 / self.result.query_edges.diff()[:, None].float()
         row = 0
         while row < len(edges) - 1:
-            last = bisect_right(edges, edges[row] + at_once) - 1
-            if last > row:
-                yield edges[row], edges[last], [edges[i + 1] - edges[i] for i in range(row, last)], row
-                row = last
-                continue
-            for start in range(edges[row], edges[row + 1], at_once):
-                end = min(start + at_once, edges[row + 1])
-                yield start, end, [end - start], row
-            row += 1
+            last = max(bisect_right(edges, edges[row] + at_once) - 1, row + 1)
+            for start in range(edges[row], edges[last], at_once):
+                end = min(start + at_once, edges[last])
+                own = self.result.query_edges[row : last + 1].clamp(start, end) - start
+                yield Block(start, end, row, CellReducer(own), share[row:last], start == edges[row])
+            row = last
 
     def _pairs(self, block: Block) -> int:
         """How many weights a block has: what it costs."""
-        start, end, *_ = block
         k_length = self.key.shape[2]
-        return (end - start) * (k_length if self.later is None else min(max(end + self.later, 1), k_length))
+        seen = k_length if self.later is None else min(max(block.end + self.later, 1), k_length)
+        return (block.end - block.start) * seen
 
     def _in_threads(self, tasks: list[Task]) -> None:
         threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
         workers = min(_workers(self._device), len(tasks))
 
+        of_thread = threading.local()
+
         def work(task: Task) -> Tensor | None:
             torch.set_num_threads(max(threads // workers, 1))
             try:
+                if not hasattr(of_thread, "workspace"):
+                    of_thread.workspace = Workspace(self._device, self._dtype)
                 with torch.inference_mode(inference), torch.no_grad():  # both are a thread's own affair
-                    return self._walk(*task)
+                    return self._walk(*task, of_thread.workspace)
             except BaseException:
                 self._stopped = True
                 raise
@@ -155,24 +179,24 @@ class Walk:
             finally:
                 torch.set_num_threads(threads)  # the number of a thread is also that of threads to come
 
-    def _walk(self, b: int, h: int, blocks: list[Block]) -> Tensor | None:
+    def _walk(self, b: int, h: int, blocks: list[Block], workspace: Workspace) -> Tensor | None:
         """Some blocks of a head; what its keys receive from them, (k_length,), if that is wanted."""
         key = self.key[b, h * self.key.shape[1] // self.query.shape[1]]
         n_cells = self.result.weights.shape[3]
-        most = max((end - start for start, end, *_ in blocks), default=0)
+        most = max((block.end - block.start for block in blocks), default=0)
         head = HeadBlocks(
-            self.query[b, h], key, self._tiles[b], self._dtype, self.rules(b, h), n_cells, self.wanted, most
+            self.query[b, h], key, self._tiles[b], workspace, self.rules(b, h), n_cells, self.wanted, most
         )
         received = torch.zeros(len(key), dtype=self._dtype, device=self._device) if self.wanted.received else None
         for block in blocks:
             if self._stopped:
                 break
-            sums = head.sums(*block[:3])
-            if sums is not None:
-                self._write(b, h, block, sums)
-                if received is not None:
-                    for positions, weight in sums.received:
-                        received.index_add_(0, positions, weight)
+            sums = head.sums(block.start, block.end, block.rows) or BlockSums()
+            check_sums(sums, b, h)
+            self._write(b, h, block, sums)
+            if received is not None:
+                for positions, weight in sums.received:
+                    received.index_add_(0, positions, weight)
             with self._lock:
                 self._done += self._pairs(block)
                 self._told(self._done / self._all)
@@ -183,15 +207,12 @@ class Walk:
             self.result.received[b, h] += received
 
     def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
-        start, end, row_sizes, row = block
-        result, rows = self.result, slice(row, row + len(row_sizes))
-        if sums.mass is not None:
-            result.weights[b, h, rows, sums.cell : sums.cell + sums.mass.shape[1]] += sums.mass
-        if sums.largest is not None:
-            cells = result.weights if result.largest is None else result.largest
-            here = cells[b, h, rows, sums.cell : sums.cell + sums.largest.shape[1]]
-            torch.maximum(here, sums.largest.to(here.dtype), out=here)
-        queries = slice(start - self.window[0], end - self.window[0])
+        result, rows = self.result, slice(block.first_row, block.first_row + block.rows.number)
+        if self.wanted.mass:
+            self._write_mass(result.weights[b, h, rows], block, sums)
+        if self.wanted.largest and result.largest is not result.weights:
+            self._write_largest((result.weights if result.largest is None else result.largest)[b, h, rows], block, sums)
+        queries = slice(block.start - self.window[0], block.end - self.window[0])
         if result.entropy is not None and sums.entropy is not None:
             result.entropy[b, h, queries] = sums.entropy
         if result.local is not None and sums.local is not None:
@@ -202,3 +223,42 @@ class Walk:
             assert result.top_keys is not None
             assert sums.top_keys is not None
             result.top_keys[b, h, queries, :most] = sums.top_keys
+
+    def _write_mass(self, cells: Tensor, block: Block, sums: BlockSums) -> None:
+        """The mean over the queries of each row: a part of a row adds its share."""
+        if block.begins:
+            clear_beside(cells, sums.cell, sums.mass)
+        if sums.mass is None:
+            return
+        here = cells[:, sums.cell : sums.cell + sums.mass.shape[1]]
+        if block.begins:
+            torch.mul(sums.mass, block.share, out=here)
+        else:
+            here += sums.mass * block.share
+
+    def _write_largest(self, cells: Tensor, block: Block, sums: BlockSums) -> None:
+        if block.begins:
+            clear_beside(cells, sums.cell, sums.largest)
+        if sums.largest is None:
+            return
+        here = cells[:, sums.cell : sums.cell + sums.largest.shape[1]]
+        if block.begins:
+            here.copy_(sums.largest)
+        else:
+            torch.maximum(here, sums.largest.to(here.dtype), out=here)
+
+
+def clear_beside(cells: Tensor, first: int, written: Tensor | None) -> None:
+    """Let the cells be 0 beside those that will be written, from the column ``first`` on."""
+    cells[:, :first] = 0
+    cells[:, first + (0 if written is None else written.shape[1]) :] = 0
+
+
+def check_sums(sums: BlockSums, b: int, h: int) -> None:
+    """Finite inputs give weights that are NaN only if their products are larger than float32 can hold."""
+    weights = sums.largest if sums.mass is None else sums.mass
+    if weights is not None and not math.isfinite(weights.sum().item()):
+        raise ArgumentError(
+            f"expected scores that float32 can hold, got larger ones in batch {b}, head {h}; use float64, or a smaller "
+            f"scale"
+        )

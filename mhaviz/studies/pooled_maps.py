@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.maps.attention_map import Window, check_window
+from mhaviz.maps.attention_map import check_window
 from mhaviz.maps.map_of_inputs import map_of_inputs
-from mhaviz.maps.pooled_map import PooledMap
+from mhaviz.maps.pooled_map import PooledMap, Window
 from mhaviz.maps.walk import blocks_bytes
 from mhaviz.records import (
     Attention,

@@ -15,10 +15,23 @@ from hypothesis import strategies as st
 
 import mhaviz
 from mhaviz.errors import ArgumentError
+from mhaviz.maps import short_map
 from mhaviz.maps import tiles as module
 from mhaviz.maps.attention_map import attention_map
 from mhaviz.maps.blocks import strongest
 from mhaviz.maps.tiles import choose_tile_shape
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Whatever the length."""
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", 0)
+
+
+@pytest.fixture(params=["at once", "in blocks"])
+def both_ways(request, monkeypatch):
+    if request.param == "in blocks":
+        monkeypatch.setattr(short_map, "MOST_WEIGHTS", 0)
 
 
 def draw(batch_size=1, n_heads=2, n_kv_heads=None, q_length=7, k_length=None, d_key=4, seed=0, dtype=torch.float32):
@@ -93,12 +106,14 @@ def problems(draw_from):
     st.booleans(),
     st.booleans(),
     st.booleans(),
+    st.sampled_from([0, 0, 10**6]),
 )
 @settings(max_examples=500)
 def test_every_shape_mask_group_and_edge(
-    monkeypatch, problem, queries_at_once, keys_at_once, whole_rows, reduce, entropy, received, local
+    monkeypatch, problem, queries_at_once, keys_at_once, whole_rows, reduce, entropy, received, local, at_once
 ):
-    """Tiles of all sizes, so that rows and columns of cells are split and joined."""
+    """Tiles of all sizes, so that rows and columns of cells are split and joined; and all weights at once."""
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", at_once)
     monkeypatch.setattr(module, "_TILE", (queries_at_once, keys_at_once))
     monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
@@ -127,6 +142,7 @@ def test_every_shape_mask_group_and_edge(
 
 @given(problems(), st.data())
 def test_windows_are_the_exact_weights(monkeypatch, problem, data):
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", data.draw(st.sampled_from([0, 10**6])))
     monkeypatch.setattr(module, "_TILE", (data.draw(st.integers(1, 45)), data.draw(st.integers(1, 45))))
     monkeypatch.setattr(module, "_WHOLE_ROWS", data.draw(st.sampled_from([0, 100])))
     query, key, options, _, _ = problem
@@ -143,6 +159,7 @@ def test_windows_are_the_exact_weights(monkeypatch, problem, data):
     assert found.entropy.shape[-1] == q1 - q0
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_window_larger_than_the_picture_is_pooled():
     query, key = draw(q_length=30, k_length=40)
     found = attention_map(query, key, window=(5, 25, 10, 40), rows=4, columns=7)
@@ -153,7 +170,7 @@ def test_a_window_larger_than_the_picture_is_pooled():
 
 @pytest.mark.parametrize("keys_at_once", [2, 7, 100])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_strongest_keys(monkeypatch, causal, keys_at_once):
+def test_the_strongest_keys(in_blocks, monkeypatch, causal, keys_at_once):
     monkeypatch.setattr(module, "_TILE", (4, keys_at_once))
     monkeypatch.setattr(module, "_WHOLE_ROWS", 0)
     query, key = draw(n_heads=4, n_kv_heads=2, q_length=20, k_length=25)
@@ -238,6 +255,7 @@ def test_an_interrupt_stops_all_threads():
     assert len(told) <= torch.get_num_threads()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_fewer_visible_keys_than_were_asked_for():
     query, key = draw(q_length=3)
     found = attention_map(query, key, top_keys=3, causal=True)
@@ -261,6 +279,7 @@ def test_rows_sum_to_one():
     torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 2, 13), atol=1e-5, rtol=0)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_against_pytorchs_weights():
     query, key = draw(q_length=50, d_key=8)
     value = torch.eye(50).expand(1, 2, 50, 50)  # with these values the output is the weights
@@ -268,6 +287,7 @@ def test_against_pytorchs_weights():
     torch.testing.assert_close(attention_map(query, key, causal=True).weights, expected, atol=1e-6, rtol=0)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_precisions(dtype):
     """Half precision is that of the inputs alone: the blocks are float32."""
@@ -277,6 +297,7 @@ def test_other_precisions(dtype):
     np.testing.assert_allclose(found.weights.numpy(), pooled(plain(query, key), 7, 9, "mass"), atol=1e-6)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_scale_of_ones_own():
     query, key = draw()
     np.testing.assert_allclose(
@@ -284,7 +305,7 @@ def test_a_scale_of_ones_own():
     )
 
 
-def test_hidden_blocks_are_not_computed(monkeypatch):
+def test_hidden_blocks_are_not_computed(in_blocks, monkeypatch):
     computed, mm = [], torch.mm
     monkeypatch.setattr(torch, "mm", lambda a, b, **more: computed.append(len(a) * b.shape[1]) or mm(a, b, **more))
     monkeypatch.setattr(module, "_TILE", (10, 10))
@@ -297,15 +318,41 @@ def test_hidden_blocks_are_not_computed(monkeypatch):
     assert sum(computed) < 0.52 * whole
 
 
-def test_progress_is_told():
+def test_progress_is_told(in_blocks):
     told = []
     query, key = draw(n_heads=4)
     attention_map(query, key, told=told.append)
     assert told == [0.25, 0.5, 0.75, 1]
 
 
+def test_progress_of_a_short_map_is_told_at_its_end():
+    told = []
+    attention_map(*draw(), told=told.append)
+    assert told == [1]
+
+
+@pytest.mark.parametrize("at_once", [0, 2**21])
+@pytest.mark.parametrize(("length", "rows", "columns"), [(700, 512, 512), (300, 9, 8), (130, 100, 3), (90, 1, 90)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_cells_of_unequal_width(monkeypatch, at_once, length, rows, columns, causal):
+    """Of one or two numbers, of some, and of more than are taken in turns."""
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", at_once)
+    query, key = draw(q_length=length, d_key=8)
+    found = attention_map(query, key, rows=rows, columns=columns, reduce="both", causal=causal)
+    weights = plain(query, key, causal)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, "mass"), atol=1e-6)
+    np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
+
+
+def test_a_short_map_keeps_to_the_memory_that_it_may_take():
+    query, key = draw(q_length=100)
+    assert short_map.is_short(query, key, None)
+    assert short_map.is_short(query, key, 3 * 4 * 2 * 100 * 100)
+    assert not short_map.is_short(query, key, 3 * 4 * 2 * 100 * 100 - 1)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 512])
-def test_the_same_bits_each_time(rows):
+def test_the_same_bits_each_time(in_blocks, rows):
     """However many threads share a head."""
     query, key = draw(n_heads=1, q_length=3000, d_key=8)
     options = {"rows": rows, "columns": 100, "received": True, "reduce": "both", "entropy": True}
@@ -315,6 +362,7 @@ def test_the_same_bits_each_time(rows):
             assert torch.equal(getattr(first, name), getattr(other, name)), name
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_threads_to_come_have_as_many_threads_as_before():
     query, key = draw(n_heads=4, q_length=300)
     before = torch.get_num_threads()
@@ -323,6 +371,7 @@ def test_threads_to_come_have_as_many_threads_as_before():
         assert pool.submit(torch.get_num_threads).result() == before
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_default_precision_is_not_asked():
     query, key = draw(q_length=30)
     torch.set_default_dtype(torch.float64)
@@ -333,6 +382,7 @@ def test_the_default_precision_is_not_asked():
     assert {found.weights.dtype, found.received.dtype, found.entropy.dtype} == {torch.float32}
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_float64_is_computed_in_float64():
     query, key = draw(q_length=60, d_key=8, dtype=torch.float64)
     expected = plain(query, key, scale=30)
@@ -353,6 +403,7 @@ def test_more_keys_than_whole_rows_take(causal):
             np.testing.assert_allclose(cells.numpy(), expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_what_is_hidden_may_be_anything():
     query, key = draw()
     spoilt_key = key.clone()
@@ -366,6 +417,7 @@ def test_what_is_hidden_may_be_anything():
         attention_map(query, spoilt_key, key_mask=mask)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_the_heads_of_keys_have_their_own_numbers():
     query, key = draw(n_heads=8, n_kv_heads=2)
     key[0, 1, 3, 0] = math.nan
@@ -373,6 +425,7 @@ def test_the_heads_of_keys_have_their_own_numbers():
         attention_map(query, key)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("factor", [1e20, 1e25])
 def test_scores_that_are_too_large(factor):
     query, key = draw()
@@ -412,6 +465,7 @@ print(peak_memory(lambda: attention_map(query, key, rows=51, columns=511, **more
     assert float(done.stdout) < 100
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_no_gradient_and_no_change():
     query, key = draw()
     query.requires_grad_()
@@ -421,6 +475,7 @@ def test_no_gradient_and_no_change():
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_in_inference_mode_and_out_of_it():
     query, key = draw(n_heads=3)
     outside = attention_map(query, key).weights

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mhaviz.errors import ArgumentError
-from mhaviz.maps import tiles
+from mhaviz.maps import short_map, tiles
 from mhaviz.maps.attention_map import attention_map
 
 
@@ -68,6 +68,7 @@ def rules(draw, q_length, k_length):
 def test_every_rule(monkeypatch, data, q_length, k_length):
     monkeypatch.setattr(tiles, "_TILE", (data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))))
     monkeypatch.setattr(tiles, "_WHOLE_ROWS", data.draw(st.sampled_from([0, 100])))
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", data.draw(st.sampled_from([0, 10**6])))
     rule = data.draw(rules(q_length, k_length))
     query, key = tensors(q_length, k_length)
     columns = data.draw(st.integers(1, 30))

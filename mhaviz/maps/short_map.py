@@ -1,0 +1,101 @@
+"""Maps of short inputs: all weights at once, which is faster than block by block as long as they are few."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mhaviz.devices import cpu_threads
+from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.blocks import HIDDEN, Wanted, strongest
+from mhaviz.maps.pooled_map import PooledMap, Window, map_edges
+from mhaviz.maps.reducer import CellReducer
+
+MOST_WEIGHTS = 2**21
+"""More weights than these are computed block by block."""
+
+_COPIES = 3  # of the weights, at most, at a time
+
+_FOR_ONE_THREAD = 2**19
+"""So many products are computed sooner by one thread than shared out among several."""
+
+
+def is_short(query: Tensor, key: Tensor, memory: int | None) -> bool:
+    """Whether all weights are few enough, and do not need more memory than there may be taken."""
+    weights = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * query.itemsize <= memory)
+
+
+def short_map(
+    call: AttentionCall, key_mask: Tensor | None, rows: int, columns: int, window: Window, wanted: Wanted
+) -> PooledMap | None:
+    """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
+    call = _hiding(call, key_mask)
+    if call.query[..., 0].numel() * call.key[0, 0].numel() > _FOR_ONE_THREAD:
+        A = _weights(call, window)
+    else:
+        with cpu_threads(1):
+            A = _weights(call, window)
+    return None if A is None else _pooled(call, A, rows, columns, window, wanted)
+
+
+def _weights(call: AttentionCall, window: Window) -> Tensor | None:
+    """A of the window's queries, (batch_size, n_heads, queries, k_length); None where a score is NaN or infinity."""
+    S = call.scores(*window[:2])
+    if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
+        return None
+    return call.weigh(S, in_place=True)
+
+
+def _pooled(call: AttentionCall, A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
+    q0, q1, k0, k1 = window
+    query_edges, key_edges = map_edges(window, rows, columns, A.device)
+    weights = largest = A[..., k0:k1].contiguous()
+    if rows < q1 - q0:
+        cells = CellReducer(query_edges - q0)
+        weights = cells.sum(weights, -2) / query_edges.diff()[:, None] if wanted.mass else weights
+        largest = cells.largest(largest, -2) if wanted.largest else largest
+    if columns < k1 - k0:
+        cells = CellReducer(key_edges - k0)
+        weights = cells.sum(weights) if wanted.mass else weights
+        largest = cells.largest(largest) if wanted.largest else largest
+    top_weights, top_keys = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
+    found = PooledMap(
+        weights if wanted.mass else largest,
+        query_edges,
+        key_edges,
+        largest if wanted.mass and wanted.largest else None,
+        torch.special.entr(A).sum(dim=-1) if wanted.entropy else None,
+        top_keys,
+        top_weights,
+        A.sum(dim=-2) if wanted.received else None,
+        None if wanted.local is None else _near(call, A, q0, wanted.local),
+    )
+    return found if A.dtype == torch.float32 else found.float()
+
+
+def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
+    """The call with all that hides keys in its mask, as −∞ where the mask is added."""
+    if key_mask is None and call.mask is None:
+        return call
+    mask, key = call.mask, call.key
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.masked_fill(mask < HIDDEN / 2, -torch.inf)
+    if key_mask is not None:
+        shown = (key_mask != 0)[:, None, None]  # batch_size 1 1 k_length
+        key = key.masked_fill(~shown.mT, 0.0)  # what is hidden may be NaN
+        if mask is None:
+            mask = shown
+        else:
+            mask = mask & shown if mask.dtype == torch.bool else mask.masked_fill(~shown, -torch.inf)
+    return replace(call, key=key, mask=mask)
+
+
+def _near(call: AttentionCall, A: Tensor, start: int, distance: int) -> Tensor:
+    """The weight that each query, from ``start`` on, gives to keys at most so many positions away."""
+    k_length = A.shape[3]
+    later = k_length - call.query.shape[2] if call.causal else 0
+    own = torch.arange(start, start + A.shape[2], device=A.device)[:, None] + later
+    is_near = (torch.arange(k_length, device=A.device) - own).abs() <= distance
+    return (A * is_near).sum(dim=-1)
