@@ -61,7 +61,12 @@ class AttentionCall:
         if self.softcap is not None:
             S = self.softcap * torch.tanh(S / self.softcap)
         for mask in self._masks(start, end):
-            S = S.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else S + mask.to(S.dtype)
+            if mask.dtype != torch.bool:
+                S.add_(mask.to(S.dtype))
+            elif mask.shape[0] == mask.shape[1] == 1:  # the same for all heads: three times as fast as to fill
+                torch.minimum(S, torch.where(mask, torch.inf, -torch.inf).to(S.dtype), out=S)
+            else:
+                S.masked_fill_(~mask, -torch.inf)
         return S
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
@@ -76,8 +81,9 @@ class AttentionCall:
         else:
             sink = self.sinks.to(S.dtype).view(1, -1, 1, 1).expand(*S.shape[:3], 1)
             A = torch.softmax(torch.cat([S, sink], dim=-1), dim=-1)[..., :-1]
-        # A softmax over nothing but −∞ is NaN.
-        return A if sees_nothing is None else A.masked_fill_(sees_nothing, 0.0)
+        if sees_nothing is not None and bool(sees_nothing.any()):
+            A.masked_fill_(sees_nothing, 0.0)  # a softmax over nothing but −∞ is NaN
+        return A
 
     def output(self) -> Tensor:
         """H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""

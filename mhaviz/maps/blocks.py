@@ -15,6 +15,7 @@ from torch import Tensor
 from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile
 
+_TOPK_SORTS_PARTLY = 64  # of k times as many numbers or more, PyTorch's topk takes less time than of fewer
 HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
 
 
@@ -294,9 +295,9 @@ def strongest(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
     n-th key makes a group, so that the maxima are those of whole runs of neighbours, which are found fast.
     """
     length = A.shape[-1]
-    size = 2 ** round(math.log2(max(length / k, 1)) / 2)  # fewest numbers among which topk has to look
+    size = 2 ** int(math.log2(max(length / (_TOPK_SORTS_PARTLY * k), 1)))
     groups = length // size
-    if groups <= 2 * k:
+    if size == 1:
         return A.topk(min(k, length), dim=-1)
     grouped = torch.unflatten(A[..., : groups * size], -1, (size, groups))
     _, which = grouped.amax(dim=-2).topk(k, dim=-1)  # … k

@@ -66,7 +66,7 @@ def _pooled(call: AttentionCall, A: Tensor, rows: int, columns: int, window: Win
         query_edges,
         key_edges,
         largest if wanted.mass and wanted.largest else None,
-        torch.special.entr(A).sum(dim=-1) if wanted.entropy else None,
+        _entropy(A) if wanted.entropy else None,
         top_keys,
         top_weights,
         A.sum(dim=-2) if wanted.received else None,
@@ -90,6 +90,13 @@ def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
         else:
             mask = mask & shown if mask.dtype == torch.bool else mask.masked_fill(~shown, -torch.inf)
     return replace(call, key=key, mask=mask)
+
+
+def _entropy(A: Tensor) -> Tensor:
+    """−Σ a log a; torch.special.entr would take several times as long."""
+    logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()
+    entropy: Tensor = torch.linalg.vecdot(A, logarithms).neg_()
+    return entropy
 
 
 def _near(call: AttentionCall, A: Tensor, start: int, distance: int) -> Tensor:

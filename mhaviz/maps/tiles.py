@@ -12,11 +12,15 @@ from torch import Tensor
 
 from mhaviz.maps.reducer import CellReducer
 
-_TILE, _TILE_ON_GPU = (256, 2048), (4096, 16384)
-"""Queries and keys of a tile: 2 MiB of scores stay in a core's cache, and 256 MiB keep a GPU busy."""
+_TILE, _TILE_ON_GPU = (256, 4096), (4096, 16384)
+"""Queries and keys of a tile: 4 MiB of scores stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
 
 _WHOLE_ROWS = 8192
-"""Up to so many keys a tile takes whole rows, with fewer queries: then nothing has to be joined."""
+"""Up to so many keys a tile takes whole rows: then nothing has to be joined."""
+
+_QUERIES, _WEIGHTS = (128, 512), 2**19
+"""Of tiles of whole rows on the CPU: the fewest and the most queries, and the weights that they should have between
+these: 2 MiB. Fewer queries make products slow, and fewer weights are computed sooner than they are asked for."""
 
 _KEPT, _KEPT_ON_GPU = 2**23, 2**28
 """Weights that all threads together keep until all tiles of a block are done, where they are needed once more."""
@@ -71,7 +75,9 @@ def choose_tile_shape(
     on_cpu = device.type == "cpu"
     queries, keys = _TILE if on_cpu else _TILE_ON_GPU
     if k_length <= max(_WHOLE_ROWS, keys * (not on_cpu)):
-        queries, keys = min(queries, max(queries * keys // k_length, 1)), k_length
+        fewest, most = _QUERIES if on_cpu else (1, queries)
+        weights = _WEIGHTS // (1 + (copies > 1)) if on_cpu else queries * keys
+        queries, keys = min(most, max(weights // k_length, fewest)), k_length
     elif keeps:
         queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // workers // k_length, _LEAST[0]))
 

@@ -1,17 +1,24 @@
-"""Exact pooled maps beside the plain way and a fused kernel: python tests/benchmarks/map_time.py [--longest N]
+"""Exact pooled maps beside the plain way and a fused kernel: python tests/benchmarks/map_time.py [--longest N] [--busy]
 
-8 heads, d_key 64, float32. The plain way is softmax(Q Kᵀ / √d_key), then pooling to 512 × 512 cells; a head at a time
-where all heads' weights do not fit into memory. The fused kernel, F.scaled_dot_product_attention, gives no weights at
-all. For every length they take turns in one process; the peak of memory above the inputs is that of a process of its
-own for each. --plot PATH draws times and peaks.
+8 heads, d_key 64, float32. The plain way is softmax(Q Kᵀ / √d_key), then, of more than 512 tokens, pooling to 512 × 512
+cells; a head at a time where all heads' weights do not fit into memory. The fused kernel,
+F.scaled_dot_product_attention, gives no weights at all. For every length they take turns in one process; the peak of
+memory above the inputs is that of a process of its own for each. --plot PATH draws times and peaks.
+
+The number of processes that want to run, beside this one, is said before and after; with --busy one more keeps a core
+busy all the time.
 """
 
 import argparse
 import math
+import os
 import platform
 import re
 import statistics
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -28,9 +35,11 @@ from mhaviz.views.figure.sheet import MARGIN, TITLE, Sheet
 from mhaviz.views.files import save_all
 
 HEADS, D_KEY, CELLS = 8, 64, 512
-LENGTHS = tuple(1024 * 2**i for i in range(8))
+LENGTHS = (16, 64, 256, 512, 700, 1000, *(1024 * 2**i for i in range(8)))
+DRAWN_FROM = 512
 ENOUGH_SECONDS = 20  # of rounds at a length
-WAYS = ("plain", "sdpa", "map", "causal map", "map, summary")
+MOST_ROUNDS = 100
+WAYS = ("plain", "sdpa", "map", "causal map", "map, summary", "map, both")
 NAMES = (
     "softmax(QKᵀ), pooled",
     "fused kernel, no weights",
@@ -51,9 +60,11 @@ def inputs(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def plain(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     weights = torch.softmax(query @ key.mT / math.sqrt(D_KEY), dim=-1)
+    if query.shape[2] <= CELLS:
+        return weights
     edges = torch.from_numpy(cell_edges(query.shape[2], CELLS))
-    rows = CellReducer(edges).sum(weights)
-    return CellReducer(edges).sum(rows.mT.contiguous()).mT / edges.diff()[:, None]
+    cells = CellReducer(edges)
+    return cells.sum(cells.sum(weights, -2)) / edges.diff()[:, None]
 
 
 def plain_as_it_fits(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
@@ -74,6 +85,7 @@ def work(way: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) 
         "sdpa": lambda: nnf.scaled_dot_product_attention(query, key, value),
         "map": lambda: attention_map(query, key, **cells),
         "causal map": lambda: attention_map(query, key, causal=True, **cells),
+        "map, both": lambda: attention_map(query, key, reduce="both", entropy=True, top_keys=3, **cells),
         "map, summary": lambda: attention_map(query, key, entropy=True, top_keys=1, received=True, local=32, **cells),
     }[way]
 
@@ -85,7 +97,7 @@ def times(ways: tuple[str, ...], length: int) -> list[list[float]]:
         works = [work(way, *tensors) for way in ways]
         first = time_functions(works, 1, warm=False)
         rounds = int(ENOUGH_SECONDS * 1000 / sum(map(sum, first)))
-        return time_functions(works, min(max(rounds, 2), 15), warm=False) if rounds else first
+        return time_functions(works, min(max(rounds, 2), MOST_ROUNDS), warm=False) if rounds else first
 
 
 def memory(way: str, length: int) -> float:
@@ -94,13 +106,16 @@ def memory(way: str, length: int) -> float:
 
 
 def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
-    """Two plots over the length: time of one run, and peak memory above the inputs."""
+    """Two plots over the length: time of one run, and peak memory above the inputs, of the ways that have names."""
+
+    lengths = [length for length in milliseconds["map"] if length >= DRAWN_FROM and length % 2 == 0]
 
     def draw() -> Sheet:
         parts = [
             [
-                Curve(name, list(measured[way]), [y * factor for y in measured[way].values()], colour, marker)
-                for way, name, colour, marker in zip(WAYS, NAMES, COLOURS, MARKERS, strict=True)
+                Curve(name, drawn, [measured[way][x] * factor for x in drawn], colour, marker)
+                for way, name, colour, marker in zip(WAYS, NAMES, COLOURS, MARKERS, strict=False)
+                for drawn in [[length for length in measured[way] if length >= DRAWN_FROM]]
             ]
             for measured, factor in ((milliseconds, 1e-3), (peaks, 2**20))
         ]
@@ -113,7 +128,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
             ("time of one run", parts[0], readable_seconds, 10),
             ("peak memory above the inputs", parts[1], readable_bytes, 2),
         ):
-            draw_curves(sheet, (x, MARGIN + _TOP, _ACROSS, _DOWN), title, curves, LENGTHS, unit, base)
+            draw_curves(sheet, (x, MARGIN + _TOP, _ACROSS, _DOWN), title, curves, lengths, unit, base)
             x += _ACROSS + names + _GAP + _LEFT
         sheet.foot(f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}")
         return sheet
@@ -127,33 +142,58 @@ def machine() -> str:
     return f"{torch.get_num_threads()} cores of {name[1] if name else platform.machine()}, PyTorch {torch.__version__}"
 
 
+@contextmanager
+def one_core_busy(wanted: bool) -> Iterator[None]:
+    if not wanted:
+        yield
+        return
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        spinning.kill()
+        spinning.wait()
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f} processes wanted to run in the last minute"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], metavar="N", help="stop at this length")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw times and peaks")
+    parser.add_argument("--busy", action="store_true", help="keep one core busy with something else")
     given = parser.parse_args()
+    if given.plot and given.longest <= DRAWN_FROM:
+        parser.error(f"--plot: expected --longest above {DRAWN_FROM}, got {given.longest}")
     milliseconds: Measured = {way: {} for way in WAYS}
     peaks: Measured = {way: {} for way in WAYS}
-    print(f"{machine()}\n\n| N | way | median | against sdpa | against plain | peak memory |")
+    print(f"{machine()}; {load()}\n\n| N | way | median | against sdpa | against plain | peak memory |")
     print("| ---: | --- | ---: | ---: | ---: | ---: |")
-    for length in LENGTHS:
-        if length > given.longest:
-            break
-        ways = WAYS if fits(1, length) else WAYS[1:]
-        measured = dict(zip(ways, times(ways, length), strict=True))  # here, where memory is given out as usual
-        for way in ways:
-            milliseconds[way][length] = statistics.median(measured[way])
-            peaks[way][length] = in_fresh_process(memory, way, length)
-            ratios = [
-                f"{statistics.median(a / b for a, b in zip(measured[way], measured[peer], strict=True)):.2f} x"
-                if peer in measured
-                else "-"
-                for peer in ("sdpa", "plain")
-            ]
-            cells = (f"{milliseconds[way][length]:,.0f} ms", *ratios, f"{peaks[way][length]:,.0f} MiB")
-            print(f"| {length:,} | {way} | {' | '.join(cells)} |", flush=True)
+    with one_core_busy(given.busy):
+        for length in LENGTHS:
+            if length <= given.longest:
+                print_length(length, milliseconds, peaks)
+    print(load())
     if given.plot:
         plot(given.plot, milliseconds, peaks)
+
+
+def print_length(length: int, milliseconds: Measured, peaks: Measured) -> None:
+    ways = WAYS if fits(1, length) else WAYS[1:]
+    measured = dict(zip(ways, times(ways, length), strict=True))  # here, where memory is given out as usual
+    for way in ways:
+        milliseconds[way][length] = statistics.median(measured[way])
+        peaks[way][length] = in_fresh_process(memory, way, length)
+        ratios = [
+            f"{statistics.median(a / b for a, b in zip(measured[way], measured[peer], strict=True)):.2f} x"
+            if peer in measured
+            else "-"
+            for peer in ("sdpa", "plain")
+        ]
+        cells = (f"{milliseconds[way][length]:,.2f} ms", *ratios, f"{peaks[way][length]:,.0f} MiB")
+        print(f"| {length:,} | {way} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -115,6 +115,7 @@ def test_every_shape_mask_group_and_edge(
     """Tiles of all sizes, so that rows and columns of cells are split and joined; and all weights at once."""
     monkeypatch.setattr(short_map, "MOST_WEIGHTS", at_once)
     monkeypatch.setattr(module, "_TILE", (queries_at_once, keys_at_once))
+    monkeypatch.setattr(module, "_QUERIES", (1, queries_at_once))
     monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
     flags = {"entropy": entropy, "received": received, "local": rows % 4 if local else None}
@@ -144,6 +145,7 @@ def test_every_shape_mask_group_and_edge(
 def test_windows_are_the_exact_weights(monkeypatch, problem, data):
     monkeypatch.setattr(short_map, "MOST_WEIGHTS", data.draw(st.sampled_from([0, 10**6])))
     monkeypatch.setattr(module, "_TILE", (data.draw(st.integers(1, 45)), data.draw(st.integers(1, 45))))
+    monkeypatch.setattr(module, "_QUERIES", (1, data.draw(st.integers(1, 45))))
     monkeypatch.setattr(module, "_WHOLE_ROWS", data.draw(st.sampled_from([0, 100])))
     query, key, options, _, _ = problem
     q0, k0 = (data.draw(st.integers(0, x.shape[2] - 1)) for x in (query, key))

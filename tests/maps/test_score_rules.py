@@ -67,6 +67,7 @@ def rules(draw, q_length, k_length):
 @settings(max_examples=400)
 def test_every_rule(monkeypatch, data, q_length, k_length):
     monkeypatch.setattr(tiles, "_TILE", (data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))))
+    monkeypatch.setattr(tiles, "_QUERIES", (1, data.draw(st.integers(1, 30))))
     monkeypatch.setattr(tiles, "_WHOLE_ROWS", data.draw(st.sampled_from([0, 100])))
     monkeypatch.setattr(short_map, "MOST_WEIGHTS", data.draw(st.sampled_from([0, 10**6])))
     rule = data.draw(rules(q_length, k_length))
