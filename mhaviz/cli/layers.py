@@ -113,7 +113,7 @@ def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:
     if loaded is None or loaded.captured:
         return []
     return [
-        f"a {loaded.config.model_type} does not show what its attention computes with: it runs eagerly, and the "
+        f"{loaded.type} does not show what its attention computes with: it runs eagerly, and the "
         f"weights of all its layers are in memory at once"
     ]
 

@@ -1,6 +1,7 @@
 """Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError, reason
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, reason
 from mhaviz.sources.pretrained.folder import find_folder, weight_files
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -30,6 +31,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
 from mhaviz.sources.pretrained import capture
+from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -65,6 +67,15 @@ class Loaded:
     def config(self) -> PreTrainedConfig:
         """Of the model."""
         return self.model.config
+
+    @property
+    def type(self) -> str:
+        """What transformers calls models of its kind: "a bert", "an albert"."""
+        return with_article(str(self.config.model_type))
+
+    def running(self) -> AbstractContextManager[None]:
+        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all."""
+        return as_one_line(f"{self.name}, {self.type}, cannot be run")
 
     @property
     def has_encoder(self) -> bool:
@@ -171,10 +182,12 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
     auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
     if type(config) not in auto._model_mapping:
         if writes:
-            raise ArgumentError(f"{name}, a {config.model_type}, writes no text; leave out --generate")
+            raise ArgumentError(f"{name}, {with_article(config.model_type)}, writes no text; leave out --generate")
         auto = AutoModel
     if type(config) not in auto._model_mapping:
-        raise MhavizError(f"{name}: transformers {_version()} has no model for a {config.model_type} on its own")
+        raise MhavizError(
+            f"{name}: transformers {_version()} has no model for {with_article(config.model_type)} on its own"
+        )
     kind = auto._model_mapping[type(config)]
     kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
     wanted = next((named for named in config.architectures or () if named in kinds), next(iter(kinds)))
@@ -211,8 +224,9 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writ
     below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
     if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
         raise MhavizError(
-            f"{name}: expected weights for all {len(model.state_dict())} parameters of a {type(model).__name__}, got "
-            f"none for {len(below)} of them, such as {below[0]}; they would be random"
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of "
+            f"{with_article(type(model).__name__)}, got none for {len(below)} of them, such as "
+            f"{below[0]}; they would be random"
         )
     if writes and missing:
         raise ArgumentError(

@@ -110,9 +110,7 @@ class PretrainedModel:
         """
         texts = self._texts(sentences, target)
         if with_outputs and not self.loaded.captured:
-            raise MhavizError(
-                f"a {self.loaded.config.model_type} shows its weights alone, and no values: leave out --verify"
-            )
+            raise MhavizError(f"{self.loaded.type} shows its weights alone, and no values: leave out --verify")
         if with_outputs and self.hide_special:
             raise ArgumentError("--verify compares with all tokens; leave out --hide-special")
         outlines = [
@@ -204,7 +202,7 @@ class PretrainedModel:
     def _require_captured(self) -> None:
         if not self.loaded.captured:
             raise MhavizError(
-                f"{self.loaded.name}, a {self.loaded.config.model_type}, shows its weights alone, and no queries and "
+                f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
                 f"keys: only heatmap and heads can draw it"
             )
 

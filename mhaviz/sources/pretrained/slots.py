@@ -22,8 +22,16 @@ _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
 
 
-class _HeardEnoughError(Exception):
+class _HeardEnoughError(MhavizError):
     """Ends a forward pass."""
+
+
+class _OursError(MhavizError):
+    """Carries what was raised by who hears of an attention, not by the model, through the model."""
+
+    def __init__(self, raised: Exception) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | N
         fields["decoder_input_ids"] = target_ids
     if getattr(loaded.config, "use_cache", None) is not None:
         fields["use_cache"] = False
-    with torch.no_grad():
+    with torch.no_grad(), loaded.running():
         return model(**fields, return_dict=True, **asked)
 
 
@@ -82,7 +90,7 @@ def hear(
                 heard(number, call, None, None)
         except UnknownFormError:
             raise UnknownFormError(
-                f"{loaded.name}, a {loaded.config.model_type}, gives its attention in a form of its own, which is no "
+                f"{loaded.name}, {loaded.type}, gives its attention in a form of its own, which is no "
                 f"map of queries and keys: it cannot be drawn"
             ) from None
         return
@@ -90,12 +98,18 @@ def hear(
 
     def listen(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
         number = next(numbers)
-        heard(number, call, output, module)
+        try:
+            heard(number, call, output, module)
+        except Exception as error:
+            raise _OursError(error) from error
         if number == last:
             raise _HeardEnoughError
 
-    with listening(listen), suppress(_HeardEnoughError):
-        run(loaded, ids, mask, target_ids)
+    try:
+        with listening(listen), suppress(_HeardEnoughError):
+            run(loaded, ids, mask, target_ids)
+    except _OursError as error:
+        raise error.raised from None
 
 
 def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
@@ -109,7 +123,7 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
         loaded = run_eagerly(loaded)
         slots = _probe(loaded)
     if not slots:
-        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, has no attention to be shown")
+        raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
     return loaded, tuple(slots)
 
 
@@ -129,10 +143,14 @@ def _probe(loaded: Loaded) -> list[Slot]:
         if loaded.captured:
             return []
         raise
+    except MhavizError as error:
+        if error.__cause__ is None:
+            raise
+        raise MhavizError(f"{loaded.name}, {loaded.type}, cannot be run on text alone") from error.__cause__
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError) as error:
         if "allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError":
             raise
-        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, cannot be run on text alone") from error
+        raise MhavizError(f"{loaded.name}, {loaded.type}, cannot be run on text alone") from error
     return _numbered(found, getattr(loaded.config, "num_hidden_layers", None))
 
 

@@ -171,7 +171,7 @@ class Texts:
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
         eos = model.generation_config.eos_token_id
         ends = set(eos if isinstance(eos, list) else [eos])
-        with torch.no_grad():
+        with torch.no_grad(), self.loaded.running():
             written: Tensor = model.generate(  # type: ignore[operator]
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids) if mask is None else mask,

@@ -94,7 +94,7 @@ def trace_attention(
         for hook in hooks:
             hook.remove()
     if not inward:
-        raise MhavizError(f"a {loaded.config.model_type} makes queries, keys and values in a way that cannot be traced")
+        raise MhavizError(f"{loaded.type} makes queries, keys and values in a way that cannot be traced")
     call, output, _ = found.pop()
     with torch.no_grad(), recorder:
         _tell(call, output, inward, outward, kind, recorder)
