@@ -1,7 +1,8 @@
 """Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from torch import nn
 
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, reason
+from mhaviz.records import Kind
 from mhaviz.sources.pretrained.folder import find_folder, weight_files
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -55,6 +57,7 @@ class Loaded:
         device: where it runs.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, it runs eagerly and gives its weights itself.
+        unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
     captured: bool
+    unshown: tuple[Kind, ...] = ()
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -73,9 +77,29 @@ class Loaded:
         """What transformers calls models of its kind: "a bert", "an albert"."""
         return with_article(str(self.config.model_type))
 
-    def running(self) -> AbstractContextManager[None]:
-        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all."""
-        return as_one_line(f"{self.name}, {self.type}, cannot be run")
+    @property
+    def other_inputs(self) -> tuple[str, ...]:
+        """What else than text the model reads: "image", "audio"."""
+        modalities = type(self.model).input_modalities
+        return tuple(name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
+
+        What reading a short text makes of a model is undone: BigBird then leaves out its blocks, in later texts too.
+        """
+        what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
+        length = getattr(self.config, "segment_means_seq_len", None)
+        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if length else ""
+        parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
+        types = [part.attention_type for part in parts]
+        try:
+            with as_one_line(what, advice):
+                yield
+        finally:
+            for part, attention_type in zip(parts, types, strict=True):
+                part.set_attention_type(attention_type)
 
     @property
     def has_encoder(self) -> bool:
@@ -116,7 +140,7 @@ def load_pretrained(
     twice = 2 if halves and dtype == "float32" else 1
     require_memory(twice * sum(path.stat().st_size for path in weight_files(folder)), device, f"the model {name}")
     captured = bool(kind._can_set_attn_implementation())
-    attention = (capture.SDPA if kind._supports_sdpa else capture.OURS) if captured else "eager"
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
     model, missing = _model(kind, folder, config, dtype, attention, name)
     _require_weights(model, missing, name, writes)
     nn.Module.to(model, device)
