@@ -237,12 +237,114 @@ SEE_PADDING = {
 """Those whose convolutions run over padding too; MobileBERT's see zeros there, as before and after a text."""
 
 
+MAMBA = SIZES | {"mamba_d_state": 4, "n_mamba_heads": 4, "num_key_value_heads": 4}
+
+
+def zamba2(*layers):
+    return hf.Zamba2Config(
+        vocab_size=V,
+        mamba_headdim=16,
+        adapter_rank=4,
+        **MAMBA | {"num_hidden_layers": len(layers), "layers_block_type": list(layers)},
+        **ENDS,
+    )
+
+
+def with_encoder(**sizes):
+    sides = ("layers", 1), ("attention_heads", 4), ("ffn_dim", 48)
+    both = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sides}
+    return {"vocab_size": V, "d_model": 32, "decoder_start_token_id": 2, **both, **ENDS, **sizes}
+
+
+OTHERS = {
+    "zamba2": (hf.Zamba2ForCausalLM, lambda: zamba2("mamba", "hybrid", "mamba", "hybrid"), bytes_and_words),
+    "zamba2_with_one": (hf.Zamba2ForCausalLM, lambda: zamba2("mamba", "hybrid"), bytes_and_words),
+    "zamba": (
+        hf.ZambaForCausalLM,
+        lambda: hf.ZambaConfig(
+            vocab_size=V,
+            layers_block_type=["mamba", "hybrid", "hybrid"],
+            **MAMBA | {"num_hidden_layers": 3, "n_mamba_heads": 2},
+            **ENDS,
+        ),
+        bytes_and_words,
+    ),
+    "led": (
+        hf.LEDForConditionalGeneration,
+        lambda: hf.LEDConfig(attention_window=[4], **with_encoder()),
+        word_pieces,
+    ),
+    "bigbird": (
+        hf.BigBirdModel,
+        lambda: hf.BigBirdConfig(vocab_size=V, block_size=4, num_random_blocks=1, **BERT_LIKE),
+        word_pieces,
+    ),
+    "bigbird_pegasus": (
+        hf.BigBirdPegasusForConditionalGeneration,
+        lambda: hf.BigBirdPegasusConfig(block_size=4, num_random_blocks=1, **with_encoder()),
+        word_pieces,
+    ),
+    "nystromformer": (
+        hf.NystromformerModel,
+        lambda: hf.NystromformerConfig(vocab_size=V, num_landmarks=4, segment_means_seq_len=64, **SIZES),
+        word_pieces,
+    ),
+    "xlnet": (
+        hf.XLNetModel,
+        lambda: hf.XLNetConfig(vocab_size=V, d_model=32, n_layer=1, n_head=4, d_inner=48),
+        word_pieces,
+    ),
+    "clip": (
+        hf.CLIPModel,
+        lambda: hf.CLIPConfig(
+            text_config=SIZES | {"vocab_size": V}, vision_config=SIZES | {"image_size": 8, "patch_size": 4}
+        ),
+        word_pieces,
+    ),
+    "hy_v4": (
+        hf.HYV4ForCausalLM,
+        lambda: hf.HYV4Config(
+            vocab_size=V,
+            moe_intermediate_size=16,
+            n_routed_experts=2,
+            num_experts_per_tok=1,
+            index_head_dim=8,
+            index_n_heads=2,
+            index_topk=5,
+            q_lora_rank=12,
+            kv_lora_rank=8,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=4,
+            v_head_dim=8,
+            **SIZES | {"head_dim": 4},
+            **ENDS,
+        ),
+        bytes_and_words,
+    ),
+    "laguna": (
+        hf.LagunaForCausalLM,
+        lambda: hf.LagunaConfig(
+            vocab_size=V,
+            num_attention_heads_per_layer=[4, 4],
+            num_experts=2,
+            num_experts_per_tok=1,
+            moe_intermediate_size=16,
+            shared_expert_intermediate_size=16,
+            **GROUPED,
+            **ENDS,
+        ),
+        bytes_and_words,
+    ),
+}
+"""Those that have something that others have not, and tests of their own."""
+
+
 def save(name, folder):
     """Make the model's folder, if it is not there, and return it."""
     hf.utils.logging.disable_progress_bar()
     folder = Path(folder) / name
     if not folder.exists():
-        model_class, config, tokenizer = (FAMILIES | EAGER | SEE_PADDING)[name]
+        model_class, config, tokenizer = (FAMILIES | EAGER | SEE_PADDING | OTHERS)[name]
         torch.manual_seed(0)
         model = model_class(config())
         for parameter_name, parameter in model.named_parameters():  # far from uniform weights; biases, sinks not zero

@@ -110,12 +110,20 @@ def choose_corpus_source(context: typer.Context) -> "CorpusSource":
 def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:
     """What the user should know of how a model is looked at."""
     loaded = getattr(layer, "loaded", None)
-    if loaded is None or loaded.captured:
-        return []
-    return [
-        f"a {loaded.config.model_type} does not show what its attention computes with: it runs eagerly, and the "
-        f"weights of all its layers are in memory at once"
-    ]
+    notices = []
+    if loaded is not None and not loaded.captured:
+        notices.append(
+            f"{loaded.type} does not show what its attention computes with: it runs eagerly, and the weights of all "
+            f"its layers are in memory at once"
+        )
+    if loaded is not None and loaded.unshown:
+        from mhaviz.sources.pretrained.description import unshown_text
+
+        notices.append(
+            f"{unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "
+            f"weights of queries and keys"
+        )
+    return notices
 
 
 def _refuse_settled(context: typer.Context, option: str) -> None:

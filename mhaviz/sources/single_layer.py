@@ -12,6 +12,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.steps import Step, untraced
+from mhaviz.maps.soundness import require_weights, sound_inputs, sound_queries_and_keys
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -91,12 +92,10 @@ class SingleLayer(ABC):
         require_memory(self._bytes_needed(batch, self._scores(batch)), self._device, "the layer")
         with torch.no_grad():
             _, weights = self._model(batch).to(self._device)(batch, self._device)
-        weights = weights.float().cpu().numpy()
+        cut = self._cut(batch, weights.float().cpu())
         maps = tuple(
-            AttentionMap(
-                queries, keys, weights[i, :, : len(queries), : len(keys)], batch.kind, sentence=batch.number(i)
-            )
-            for i, (queries, keys) in enumerate(batch.pairs)
+            AttentionMap(queries, keys, weights.numpy(), batch.kind, sentence=batch.number(i))
+            for i, ((queries, keys), weights) in enumerate(zip(batch.pairs, cut, strict=True))
         )
         return Attention(self._source(batch), maps)
 
@@ -115,15 +114,18 @@ class SingleLayer(ABC):
                 heads.float().cpu().numpy() for heads in self._model(batch).to(self._device).project(self._device)
             )
         inputs = tuple(
-            HeadInputs(
-                queries,
-                keys,
-                Q[i, :, : len(queries)],
-                K[i, :, : len(keys)],
-                V[i, :, : len(keys)],
-                visible_keys(batch.kind, len(queries), len(keys)),
-                batch.kind,
-                batch.number(i),
+            sound_inputs(
+                HeadInputs(
+                    queries,
+                    keys,
+                    Q[i, :, : len(queries)],
+                    K[i, :, : len(keys)],
+                    V[i, :, : len(keys)],
+                    visible_keys(batch.kind, len(queries), len(keys)),
+                    batch.kind,
+                    batch.number(i),
+                ),
+                *self._in_messages,
             )
             for i, (queries, keys) in enumerate(batch.pairs)
         )
@@ -150,7 +152,8 @@ class SingleLayer(ABC):
                         (Q,) = model.project_in_pieces((Wq,), query_pieces, len(queries), chosen)
                     else:
                         Q, K = model.project_in_pieces((Wq, Wk), key_pieces, len(keys), chosen)
-                seen(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, batch.number(i)))
+                one = QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, batch.number(i))
+                seen(sound_queries_and_keys(one, *self._in_messages))
 
         d_key = self.d_model // self.n_heads
         outlines = tuple(
@@ -176,9 +179,23 @@ class SingleLayer(ABC):
                 model = self._model(batch).to(device)
         recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
         with torch.no_grad(), recorder:
-            model(batch, device, recorder)
+            _, weights = model(batch, device, recorder)
+        if values:
+            self._cut(batch, weights)
         source = self._source(batch) if values else self._size_source(sentences=list(sentences) or None, target=target)
         return ShapeTrace(source, tuple(recorder.steps), tokens)
+
+    def _cut(self, batch: Batch, weights: Tensor) -> list[Tensor]:
+        """The weights of each sentence, without padding. Raises MhavizError if they are no numbers."""
+        cut = [weights[i, :, : len(queries), : len(keys)] for i, (queries, keys) in enumerate(batch.pairs)]
+        for one in cut:
+            require_weights(one, *self._in_messages)
+        return cut
+
+    @property
+    def _in_messages(self) -> tuple[str, str]:
+        """What a message says of the layer, and of what can be done if it gives no numbers."""
+        return self._origin()[0], "make the weights, or the input, smaller"
 
     def _check_countable(self, batch_size: int, seq_length: int) -> None:
         largest = max(batch_size * seq_length * max(self.n_heads * seq_length, self.d_model), self.d_model**2) * 4

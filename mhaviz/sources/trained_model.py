@@ -12,6 +12,7 @@ from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.transformer import Decoded, LanguageModel, Translator
+from mhaviz.maps.soundness import require_weights, sound_inputs, sound_queries_and_keys
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -102,8 +103,9 @@ class TrainedModel:
         for i, pair in enumerate(pairs):
             for kind in kinds:
                 queries, keys = _tokens(pair, kind)
-                cut = weights[kind][i, :, : len(queries), : len(keys)].float().cpu().numpy()
-                maps.append(AttentionMap(queries, keys, cut, kind, sentence=i if len(pairs) > 1 else None))
+                cut = weights[kind][i, :, : len(queries), : len(keys)].float().cpu()
+                require_weights(cut, *_in_messages(kind))
+                maps.append(AttentionMap(queries, keys, cut.numpy(), kind, sentence=i if len(pairs) > 1 else None))
         return Attention(checkpoint_source(self.checkpoint, self._device, pairs, target_given), tuple(maps))
 
     def head_inputs(
@@ -128,18 +130,17 @@ class TrainedModel:
         inputs = []
         for i, pair in enumerate(pairs):
             queries, keys = _tokens(pair, kind)
-            inputs.append(
-                HeadInputs(
-                    queries,
-                    keys,
-                    heads["Q heads"][i, :, : len(queries)].numpy(),
-                    heads["K heads"][i, :, : len(keys)].numpy(),
-                    heads["V heads"][i, :, : len(keys)].numpy(),
-                    visible_keys(kind, len(queries), len(keys)),
-                    kind,
-                    i if len(pairs) > 1 else None,
-                )
+            one = HeadInputs(
+                queries,
+                keys,
+                heads["Q heads"][i, :, : len(queries)].numpy(),
+                heads["K heads"][i, :, : len(keys)].numpy(),
+                heads["V heads"][i, :, : len(keys)].numpy(),
+                visible_keys(kind, len(queries), len(keys)),
+                kind,
+                i if len(pairs) > 1 else None,
             )
+            inputs.append(sound_inputs(one, *_in_messages(kind)))
         return LayerInputs(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(inputs))
 
     def queries_and_keys(
@@ -168,7 +169,8 @@ class TrainedModel:
                 Q = found[kind, "Q heads"][i, :, : len(queries)].contiguous().numpy()
                 K = found[kind, "K heads"][i, :, : len(keys)].contiguous().numpy()
                 sentence = i if len(pairs) > 1 else None
-                inputs.append(QueriesAndKeys(queries, keys, Q, K, chosen, kind, sentence))
+                one = QueriesAndKeys(queries, keys, Q, K, chosen, kind, sentence)
+                inputs.append(sound_queries_and_keys(one, *_in_messages(kind)))
         return MapInputs.of(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), inputs)
 
     def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
@@ -181,7 +183,11 @@ class TrainedModel:
         model = self._model if values else copy.deepcopy(self._model).to(device)
         recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
         with recorder:
-            self._run(batch, only(kind, recorder), model)
+            weights = self._run(batch, only(kind, recorder), model)
+        if values:
+            for i, pair in enumerate(pairs):
+                queries, keys = _tokens(pair, kind)
+                require_weights(weights[kind][i, :, : len(queries), : len(keys)], *_in_messages(kind))
         tokens = tuple(_tokens(pair, kind)[0] for pair in pairs)
         return ShapeTrace(
             checkpoint_source(self.checkpoint, self._device, pairs, target is not None), tuple(recorder.steps), tokens
@@ -257,6 +263,11 @@ class TrainedModel:
             decoded: Decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
         assert decoded.cross is not None
         return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
+
+
+def _in_messages(kind: Kind) -> tuple[str, str]:
+    """What a message says of an attention, and of what can be done if it gives no numbers."""
+    return f"the trained model: {kind} attention", "train it anew, with a smaller learning rate"
 
 
 def _tokens(pair: Pair, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:

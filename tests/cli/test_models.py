@@ -484,3 +484,58 @@ def test_a_download_that_was_interrupted(mhaviz, copy):
     result = mhaviz("heatmap", TEXT, "--model", str(copy))
     assert (result.status, result.out) == (1, "")
     assert "lacks 1 of its 2 weight files, such as model-2.safetensors" in result.err
+
+
+NAN_HEAD = "layer 1, masked: expected queries that are numbers, got NaN or infinity in head 2; take another copy of it"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("heatmap", TEXT, "-o"),
+        ("heatmap", TEXT, "--head", "0", "-o"),
+        ("heatmap", TEXT, "--rollout", "-o"),
+        ("heatmap", TEXT, "--verify", "-o"),
+        ("heatmap", TEXT, "--size", "2", "-o"),
+        ("heads", TEXT, "-o"),
+        ("explain", TEXT, "--token", "#1", "--layer", "1", "-o"),
+        ("trace-shapes", TEXT, "--values", "--layer", "1", "-o"),
+        ("compare-scaling", TEXT, "--layer", "1", "-o"),
+        ("report", TEXT, "--layer", "1", "-o"),
+    ],
+)
+def test_nan_is_never_shown(mhaviz, model_folder, tmp_path_factory, command):
+    """One number of one head of the second layer is none: no command draws it, or ranks it."""
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path_factory.getbasetemp() / "nan"
+    if not folder.exists():
+        shutil.copytree(model_folder("llama"), folder)
+        tensors = load_file(folder / "model.safetensors")
+        tensors["model.layers.1.self_attn.q_proj.weight"][2 * 8, 0] = torch.nan
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    result = mhaviz(*command, str(folder.parent / "x.json"), "--model", str(folder))
+    assert (result.status, result.out) == (1, "")
+    assert result.err.splitlines()[-1] == f"mhaviz: {folder}: {NAN_HEAD}"
+    assert not (folder.parent / "x.json").exists()
+    if command[0] == "heatmap" and "--head" not in command:
+        assert mhaviz("heatmap", TEXT, "--model", str(folder), "--layer", "0").status == 0
+
+
+def test_what_is_not_shown_is_said(mhaviz, model_folder):
+    model = ("--model", str(model_folder("led")), "--json")
+    result = mhaviz("heatmap", TEXT, "--target", "a dog", *model)
+    assert "the encoder's attention is not shown: a led gives it in a form of its own" in result.err
+    assert [m["kind"] for m in json.loads(result.out)["maps"]] == ["masked", "cross"]
+    averaged = mhaviz("heads", TEXT, *model)
+    assert "the encoder's attention is not shown" in averaged.err
+    assert [part["kind"] for part in json.loads(averaged.out)["kinds"]] == ["masked", "cross"]
+
+
+def test_the_only_attention_of_a_hybrid(mhaviz, model_folder, tmp_path):
+    model = ("--model", str(model_folder("zamba2_with_one")))
+    assert mhaviz("heatmap", TEXT, *model, "--layer", "1", "-o", str(tmp_path / "x.safetensors")).status == 0
+    assert set(load_file(tmp_path / "x.safetensors")) == {"layer.1.masked"}
+    assert mhaviz("heatmap", TEXT, *model, "--rollout").status == 0
+    refused = mhaviz("heatmap", TEXT, *model, "--layer", "0")
+    assert "there is no layer 0; the model has layer 1 only" in refused.err

@@ -3,8 +3,8 @@
 transformers lets a name stand for an attention function (``AttentionInterface``) and for the way masks are made for it
 (``AttentionMaskInterface``; without that, padding masks silently vanish). While somebody listens, ours stands in for
 ``sdpa``: it computes the same and shows the inputs. It takes that name because there are models that ask for it. Layers
-whose scores are capped or have a sink, which SDPA cannot compute, are of models that do not run on it: they run under a
-name of ours, by their own eager function, a block of queries at a time.
+whose scores are capped or have a sink, which SDPA cannot compute, are of models that do not run on it: for them ours
+stands in for ``eager``, and runs their own eager function, a block of queries at a time.
 """
 
 import sys
@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
 from mhaviz.maps.attention_call import BLOCK, AttentionCall
 
-SDPA, OURS = "sdpa", "mhaviz"
-"""What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others."""
+SDPA, EAGER = "sdpa", "eager"
+"""What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
+another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
 
 Listener = Callable[[nn.Module, AttentionCall, Tensor], None]
 """Is called with the attention module, what it computes with, and the output, (batch_size, n_heads, q_length, d_value),
@@ -36,11 +37,20 @@ def listening(listener: Listener) -> Iterator[None]:
     """Let ``listener`` see each attention of models that are run within, in the order in which they run."""
     token = _listener.set(listener)
     AttentionInterface.register(SDPA, attend)
+    AttentionInterface.register(EAGER, attend)
+    AttentionMaskInterface.register(EAGER, _visible)
     try:
         yield
     finally:
         AttentionInterface.register(SDPA, sdpa_attention_forward)
+        del AttentionInterface._global_mapping[EAGER]  # each model's own function, which nobody has registered
+        AttentionMaskInterface.register(EAGER, eager_mask)
         _listener.reset(token)
+
+
+def _visible(*sizes: Any, **options: Any) -> Tensor | None:
+    """A mask of bool, as for SDPA, but always there: models that expect eager attention may look into it."""
+    return sdpa_mask(*sizes, **options | {"allow_is_causal_skip": False})
 
 
 def attend(
@@ -118,7 +128,3 @@ def _joined(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     if bias is None or mask is None:
         return bias if mask is None else mask
     return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else bias + mask
-
-
-AttentionInterface.register(OURS, attend)
-AttentionMaskInterface.register(OURS, sdpa_mask)

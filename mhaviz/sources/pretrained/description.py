@@ -40,9 +40,21 @@ def describe(
         details["prompt_lengths"] = prompts
         begins = f"{prompts[0]} on" if len(texts) == 1 else "the end of each prompt on"
         remarks.append(f"tokens from {begins} are written by the model")
+    if loaded.unshown:
+        details["unshown"] = list(loaded.unshown)
+        remarks.append(f"{unshown_text(loaded.unshown)} not shown")
     if any(slot.kind == "cross" for slot in chosen):
         remarks.append("source-target rows are named after the token that is being produced")
     return Source(", ".join([*parts, dtype, str(loaded.device)]), details, "; ".join(remarks))
+
+
+def unshown_text(kinds: Sequence[Kind]) -> str:
+    """ "the encoder's attention is", "masked and source-target attention are"."""
+    names = [_NAMES[kind] for kind in kinds]
+    return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
+
+
+_NAMES: dict[Kind, str] = {"self": "the encoder's", "masked": "masked", "cross": "source-target"}
 
 
 def _layers(slots: Sequence[Slot], kind: Kind) -> list[int]:

@@ -1,6 +1,8 @@
 """Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +12,8 @@ from safetensors import SafetensorError
 from torch import nn
 
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError, reason
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, reason
+from mhaviz.records import Kind
 from mhaviz.sources.pretrained.folder import find_folder, weight_files
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -30,6 +33,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
 from mhaviz.sources.pretrained import capture
+from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -53,6 +57,7 @@ class Loaded:
         device: where it runs.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, it runs eagerly and gives its weights itself.
+        unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
     """
 
     name: str
@@ -60,11 +65,41 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
     captured: bool
+    unshown: tuple[Kind, ...] = ()
 
     @property
     def config(self) -> PreTrainedConfig:
         """Of the model."""
         return self.model.config
+
+    @property
+    def type(self) -> str:
+        """What transformers calls models of its kind: "a bert", "an albert"."""
+        return with_article(str(self.config.model_type))
+
+    @property
+    def other_inputs(self) -> tuple[str, ...]:
+        """What else than text the model reads: "image", "audio"."""
+        modalities = type(self.model).input_modalities
+        return tuple(name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
+
+        What reading a short text makes of a model is undone: BigBird then leaves out its blocks, in later texts too.
+        """
+        what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
+        length = getattr(self.config, "segment_means_seq_len", None)
+        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if length else ""
+        parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
+        types = [part.attention_type for part in parts]
+        try:
+            with as_one_line(what, advice):
+                yield
+        finally:
+            for part, attention_type in zip(parts, types, strict=True):
+                part.set_attention_type(attention_type)
 
     @property
     def has_encoder(self) -> bool:
@@ -105,7 +140,7 @@ def load_pretrained(
     twice = 2 if halves and dtype == "float32" else 1
     require_memory(twice * sum(path.stat().st_size for path in weight_files(folder)), device, f"the model {name}")
     captured = bool(kind._can_set_attn_implementation())
-    attention = (capture.SDPA if kind._supports_sdpa else capture.OURS) if captured else "eager"
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
     model, missing = _model(kind, folder, config, dtype, attention, name)
     _require_weights(model, missing, name, writes)
     nn.Module.to(model, device)
@@ -171,10 +206,12 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
     auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
     if type(config) not in auto._model_mapping:
         if writes:
-            raise ArgumentError(f"{name}, a {config.model_type}, writes no text; leave out --generate")
+            raise ArgumentError(f"{name}, {with_article(config.model_type)}, writes no text; leave out --generate")
         auto = AutoModel
     if type(config) not in auto._model_mapping:
-        raise MhavizError(f"{name}: transformers {_version()} has no model for a {config.model_type} on its own")
+        raise MhavizError(
+            f"{name}: transformers {_version()} has no model for {with_article(config.model_type)} on its own"
+        )
     kind = auto._model_mapping[type(config)]
     kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
     wanted = next((named for named in config.architectures or () if named in kinds), next(iter(kinds)))
@@ -211,8 +248,9 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writ
     below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
     if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
         raise MhavizError(
-            f"{name}: expected weights for all {len(model.state_dict())} parameters of a {type(model).__name__}, got "
-            f"none for {len(below)} of them, such as {below[0]}; they would be random"
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of "
+            f"{with_article(type(model).__name__)}, got none for {len(below)} of them, such as "
+            f"{below[0]}; they would be random"
         )
     if writes and missing:
         raise ArgumentError(

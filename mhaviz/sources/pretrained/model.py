@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.maps.map_of_inputs import weights_of_inputs
+from mhaviz.maps.soundness import require_numbers
 from mhaviz.maps.weighed_batch import Side, WeighedBatch
 from mhaviz.records import (
     Attention,
@@ -27,11 +29,14 @@ from mhaviz.sources.pretrained import inputs as records_of
 from mhaviz.sources.pretrained.description import describe
 from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.reading import read_without_names
-from mhaviz.sources.pretrained.slots import Slot, hear
+from mhaviz.sources.pretrained.slots import Slot, field_of, hear
 from mhaviz.sources.pretrained.texts import Text, Texts, side_of
 from mhaviz.sources.pretrained.tracing import trace_attention
 from mhaviz.sources.recorder import StepRecorder
 from mhaviz.sources.single_layer import VALUES_UP_TO
+
+_OF_WINDOWS = ("sliding_window", "local_attention")
+"""Fields of the configuration of models that make masks."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +115,7 @@ class PretrainedModel:
         """
         texts = self._texts(sentences, target)
         if with_outputs and not self.loaded.captured:
-            raise MhavizError(
-                f"a {self.loaded.config.model_type} shows its weights alone, and no values: leave out --verify"
-            )
+            raise MhavizError(f"{self.loaded.type} shows its weights alone, and no values: leave out --verify")
         if with_outputs and self.hide_special:
             raise ArgumentError("--verify compares with all tokens; leave out --hide-special")
         outlines = [
@@ -164,7 +167,8 @@ class PretrainedModel:
         texts = self._texts(sentences, target)
         (slot,) = self._chosen
         recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
-        trace_attention(self.loaded, self.slots.index(slot), slot.kind, *self._reader.batch(texts), recorder)
+        self._hear(texts, lambda slot, call, output: None)
+        trace_attention(self.loaded, slot.number, slot.kind, *self._reader.batch(texts), recorder)
         tokens = tuple(text.sides(slot.kind)[0].tokens for text in texts)
         return ShapeTrace(self._source(texts), tuple(recorder.steps), tokens)
 
@@ -184,12 +188,11 @@ class PretrainedModel:
     def _weigh(self, batch: Sequence[Text], seen: Callable[[WeighedBatch], None]) -> None:
         sides = _sides(batch)
 
-        def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
-            slot = self.slots[i]
-            if slot in self._chosen:
-                seen(WeighedBatch(slot.kind, slot.layer, call.weights().float().cpu(), *sides[slot.kind]))
+        def seen_call(slot: Slot, call: AttentionCall, output: Tensor | None) -> None:
+            weights = call.weights().float().cpu()
+            seen(WeighedBatch(slot.kind, slot.layer, weights.nan_to_num_(nan=0.0), *sides[slot.kind]))  # of padding
 
-        hear(self.loaded, *self._reader.batch(batch), heard, self._last)
+        self._hear(batch, seen_call)
 
     @property
     def max_length(self) -> int | None:
@@ -204,7 +207,7 @@ class PretrainedModel:
     def _require_captured(self) -> None:
         if not self.loaded.captured:
             raise MhavizError(
-                f"{self.loaded.name}, a {self.loaded.config.model_type}, shows its weights alone, and no queries and "
+                f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
                 f"keys: only heatmap and heads can draw it"
             )
 
@@ -230,7 +233,7 @@ class PretrainedModel:
     @cached_property
     def _last(self) -> int:
         """The number of the last attention that is looked at."""
-        return max(i for i, slot in enumerate(self.slots) if slot in self._chosen)
+        return max(slot.number for slot in self._chosen)
 
     def _visit(
         self, texts: Sequence[Text], seen: Callable[[Slot, AttentionCall, Tensor | None, Text, int | None], None]
@@ -238,18 +241,36 @@ class PretrainedModel:
         """Run the model on each text, and show every chosen attention with its output and the text's number."""
         for number, text in _numbered(texts):
 
-            def heard(
-                i: int,
+            def seen_call(
+                slot: Slot,
                 call: AttentionCall,
                 output: Tensor | None,
-                module: nn.Module | None,
                 text: Text = text,
                 number: int | None = number,
             ) -> None:
-                if self.slots[i] in self._chosen:
-                    seen(self.slots[i], call, output, text, number)
+                seen(slot, call, output, text, number)
 
-            hear(self.loaded, *self._reader.batch([text]), heard, self._last)
+            self._hear([text], seen_call)
+
+    def _hear(self, batch: Sequence[Text], seen: Callable[[Slot, AttentionCall, Tensor | None], None]) -> None:
+        """Run the model on a batch of texts, and show every chosen attention with its output.
+
+        Raises:
+            MhavizError: NaN or infinity, in an attention that is looked at or in one before it.
+        """
+        sides, slots = _sides(batch), {slot.number: slot for slot in self.slots}
+        half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
+        advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
+
+        def heard(number: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
+            slot = slots[number]
+            queries, keys = (side.is_token.to(call.query.device) for side in sides[slot.kind])
+            of = f"{self.loaded.name}: layer {slot.layer}, {slot.kind}"
+            require_numbers(call, of, advice, output, queries, keys)
+            if slot in self._chosen:
+                seen(slot, call, output)
+
+        hear(self.loaded, *self._reader.batch(batch), heard, self._last, slots)
 
     def through(self, layers: tuple[int, ...]) -> "PretrainedModel":
         """The same, looking at these layers; what it has read, and perhaps written, is not read again."""
@@ -277,13 +298,13 @@ class PretrainedModel:
     def _require_memory(self, texts: Sequence[Text]) -> None:
         longest = max(max(map(len, text.sides("cross"))) for text in texts)
         config = self.loaded.config
-        width = getattr(config, "hidden_size", None) or 1024
+        width = field_of(config, "hidden_size") or 1024
         needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
         if not self.loaded.captured:
             needed += 3 * 4 * longest**2 * sum(slot.n_heads for slot in self.slots)
-        elif hasattr(config, "relative_attention_num_buckets"):
+        elif field_of(config, "relative_attention_num_buckets") is not None:
             needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
-        elif getattr(config, "sliding_window", None) or hasattr(config, "local_attention"):
+        elif not self.loaded.model._supports_sdpa or any(field_of(config, name) for name in _OF_WINDOWS):
             needed += 2 * longest**2  # the mask
         require_memory(needed, self.loaded.device, self.loaded.name)
 

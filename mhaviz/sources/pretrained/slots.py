@@ -1,9 +1,10 @@
 """Which attention is which: found out by letting the model read a few tokens, so that nothing is assumed of it."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,9 @@ from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.capture import listening
-from mhaviz.sources.pretrained.eager import UnknownFormError, eager_calls
+from mhaviz.sources.pretrained.eager import UnknownFormError, call_of_weights, given_attentions
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
+from mhaviz.sources.pretrained.running_layers import RunningLayer, running_layers
 
 SOURCE_LENGTH, TARGET_LENGTH = 4, 3
 """Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are."""
@@ -22,8 +24,16 @@ _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
 
 
-class _HeardEnoughError(Exception):
+class _HeardEnoughError(MhavizError):
     """Ends a forward pass."""
+
+
+class _OursError(MhavizError):
+    """Carries what was raised by who hears of an attention, not by the model, through the model."""
+
+    def __init__(self, raised: Exception) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
 
 
 @dataclass(frozen=True)
@@ -31,14 +41,35 @@ class Slot:
     """One of a model's attentions, in the order in which they run.
 
     Attributes:
+        number: its place among all attentions, also those that cannot be shown.
         kind, layer: as in ``AttentionMap``; encoder, decoder and cross attention are each counted from 0.
         n_heads, d_key: its sizes.
     """
 
+    number: int
     kind: Kind
     layer: int
     n_heads: int
     d_key: int
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An attention that has run; ``call``: None if it is of a form that cannot be shown.
+
+    Attributes:
+        number: as in ``Slot``.
+        kind: likewise, if the model tells.
+        layer: its number, if the model tells.
+        running, module: the layer and the attention, where they can be seen.
+    """
+
+    number: int
+    call: AttentionCall | None
+    kind: Kind | None = None
+    layer: int | None = None
+    running: RunningLayer | None = None
+    module: nn.Module | None = None
 
 
 def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None, **asked: object) -> object:
@@ -55,9 +86,9 @@ def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | N
     fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
     if target_ids is not None:
         fields["decoder_input_ids"] = target_ids
-    if getattr(loaded.config, "use_cache", None) is not None:
+    if field_of(loaded.config, "use_cache") is not None:
         fields["use_cache"] = False
-    with torch.no_grad():
+    with torch.no_grad(), loaded.running():
         return model(**fields, return_dict=True, **asked)
 
 
@@ -68,34 +99,46 @@ def hear(
     target_ids: Tensor | None,
     heard: Callable[[int, AttentionCall, Tensor | None, nn.Module | None], None],
     last: int | None = None,
+    only: Iterable[int] | None = None,
 ) -> None:
     """One forward pass; ``heard`` is told of each attention, by its number in the order in which they run.
 
     It is called with the inputs, and with the output and the module where they can be seen. What comes after the
-    attention with the number ``last`` is not computed.
+    attention with the number ``last`` is not computed. ``only``: the numbers of those that can be shown; None: all.
+
+    Raises:
+        UnknownFormError: an attention cannot be shown.
     """
+    shown = None if only is None else set(only)
     if not loaded.captured:
+        outputs = run(loaded, ids, mask, target_ids, output_attentions=True)
         lengths = {ids.shape[1]} | ({target_ids.shape[1]} if target_ids is not None else set())
-        try:
-            for number, call in enumerate(eager_calls(run(loaded, ids, mask, target_ids, output_attentions=True))):
-                _require_lengths(call, lengths)
-                heard(number, call, None, None)
-        except UnknownFormError:
-            raise UnknownFormError(
-                f"{loaded.name}, a {loaded.config.model_type}, gives its attention in a form of its own, which is no "
-                f"map of queries and keys: it cannot be drawn"
-            ) from None
+        for number, given in enumerate(given_attentions(outputs)):
+            if shown is not None and number not in shown:
+                continue
+            try:
+                call = call_of_weights(given.weights, lengths)
+            except UnknownFormError:
+                raise _form_of_its_own(loaded) from None
+            heard(number, call, None, None)
         return
     numbers = count()
 
     def listen(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
         number = next(numbers)
-        heard(number, call, output, module)
+        if shown is None or number in shown:
+            try:
+                heard(number, call, output, module)
+            except Exception as error:
+                raise _OursError(error) from error
         if number == last:
             raise _HeardEnoughError
 
-    with listening(listen), suppress(_HeardEnoughError):
-        run(loaded, ids, mask, target_ids)
+    try:
+        with listening(listen), suppress(_HeardEnoughError):
+            run(loaded, ids, mask, target_ids)
+    except _OursError as error:
+        raise error.raised from None
 
 
 def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
@@ -104,59 +147,111 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
     Raises:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
-    slots = _probe(loaded)
-    if loaded.captured and (not slots or not _follows_eager(loaded)):
-        loaded = run_eagerly(loaded)
-        slots = _probe(loaded)
+    slots, unshown = _probe(loaded)
+    if loaded.captured and slots and not loaded.model._supports_sdpa and not _follows_eager(loaded, slots):
+        slots = []
+    if loaded.captured and (unshown or not slots):
+        with _eagerly(loaded) as eager:
+            given, not_given = _probe(eager)
+        if len(given) > len(slots):
+            loaded, slots, unshown = run_eagerly(loaded), given, not_given
     if not slots:
-        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, has no attention to be shown")
-    return loaded, tuple(slots)
+        if _attention_class(loaded):
+            raise _form_of_its_own(loaded)
+        raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
+    return replace(loaded, unshown=tuple(unshown)), tuple(slots)
 
 
-def _probe(loaded: Loaded) -> list[Slot]:
-    """The attentions that run for a few tokens; none if what is captured is not one attention a layer."""
-    found: list[tuple[Kind, int | None, int, int]] = []
+def field_of(config: Any, name: str) -> Any:
+    """A field of a configuration; None if it has no such, or if each layer has its own."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:
+        return None
+
+
+def _form_of_its_own(loaded: Loaded) -> UnknownFormError:
+    attention = _attention_class(loaded)
+    named = f" ({attention})" if attention else ""
+    return UnknownFormError(
+        f"{loaded.name}, {loaded.type}, gives its attention in a form of its own{named}, and not as weights of queries "
+        f"and keys: it cannot be drawn"
+    )
+
+
+def _attention_class(loaded: Loaded) -> str:
+    """What the model calls its attention, in the innermost of what has the name; nothing if it has none."""
+    names = {name: type(module).__name__ for name, module in loaded.model.base_model.named_modules()}
+    attentions = [name for name, kind in names.items() if "attention" in kind.lower()]
+    return names[max(attentions, key=lambda name: name.count("."))] if attentions else ""
+
+
+def _probe(loaded: Loaded) -> tuple[list[Slot], list[Kind]]:
+    """The attentions that run for a few tokens, and the kinds of those that cannot be shown."""
+    found = _listened(loaded) if loaded.captured else _given(loaded)
+    unshown = {one.kind for one in found if one.call is None}
+    if None in unshown or _has_parts(found):
+        return [], []
+    shown = [one for one in found if one.kind not in unshown]
+    kinds: tuple[Kind, ...] = ("self", "masked", "cross") if loaded.has_encoder else ()
+    there = {one.kind for one in shown}
+    return _numbered(shown), [kind for kind in kinds if kind not in there]
+
+
+def _listened(loaded: Loaded) -> list[_Found]:
+    found: list[_Found] = []
 
     def heard(number: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
-        _, n_heads, _, d_key = call.query.shape
-        _require_lengths(call, {SOURCE_LENGTH, TARGET_LENGTH})
-        layer = getattr(module, "layer_idx", None)
-        found.append((_kind(call), layer if isinstance(layer, int) else None, n_heads, d_key))
+        known = {call.query.shape[2], call.key.shape[2]} <= {SOURCE_LENGTH, TARGET_LENGTH}
+        found.append(
+            _Found(number, call, _kind(call), None, layers.outermost, module) if known else _Found(number, None)
+        )
 
-    try:
+    with running_layers(loaded.model) as layers:
         hear(loaded, *_few_tokens(loaded), heard)
-    except UnknownFormError:
-        if loaded.captured:
-            return []
-        raise
-    except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError) as error:
-        if "allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError":
-            raise
-        raise MhavizError(f"{loaded.name}, a {loaded.config.model_type}, cannot be run on text alone") from error
-    return _numbered(found, getattr(loaded.config, "num_hidden_layers", None))
+    return found
 
 
-def _numbered(found: Sequence[tuple[Kind, int | None, int, int]], layers: int | None) -> list[Slot]:
-    """With the layers' own numbers, where they have some: in some models not every layer has an attention.
+def _given(loaded: Loaded) -> list[_Found]:
+    found: list[_Found] = []
+    outputs = run(loaded, *_few_tokens(loaded), output_attentions=True)
+    for number, given in enumerate(given_attentions(outputs)):
+        try:
+            call = call_of_weights(given.weights, {SOURCE_LENGTH, TARGET_LENGTH})
+        except UnknownFormError:
+            found.append(_Found(number, None, given.kind, given.layer))
+        else:
+            found.append(_Found(number, call, given.kind or _kind(call), given.layer))
+    return found
 
-    None at all where a layer has several attentions of a kind: they are parts of one, such as DiffLlama's two.
+
+def _has_parts(found: Sequence[_Found]) -> bool:
+    """Whether an attention runs several times within a layer: what is heard are parts of one, such as DiffLlama's."""
+    runs = [(one.running.run, id(one.module), one.kind) for one in found if one.running is not None]
+    return len(set(runs)) < len(runs)
+
+
+def _numbered(found: Sequence[_Found]) -> list[Slot]:
+    """With the numbers of their layers: in some models not every layer has an attention.
+
+    Counted where a number is not known, or stands for several: of a layer that runs again and again, as ALBERT's, or of
+    lists one after the other.
     """
     slots: list[Slot] = []
-    for kind, layer, n_heads, d_key in found:
-        own = [number for k, number, *_ in found if k == kind]
-        count = sum(slot.kind == kind for slot in slots)
-        has_numbers = layer is not None and None not in own
-        if has_numbers and len(set(own)) < len(own) and len(own) != layers:
-            return []
-        is_own = has_numbers and len(set(own)) == len(own)
-        slots.append(Slot(kind, layer if is_own and layer is not None else count, n_heads, d_key))
+    for one in found:
+        numbers = [_layer_of(other) for other in found if other.kind == one.kind]
+        is_own = None not in numbers and len(set(numbers)) == len(numbers)
+        layer = _layer_of(one) if is_own else sum(slot.kind == one.kind for slot in slots)
+        assert one.call is not None
+        assert one.kind is not None
+        assert layer is not None
+        _, n_heads, _, d_key = one.call.query.shape
+        slots.append(Slot(one.number, one.kind, layer, n_heads, d_key))
     return slots
 
 
-def _require_lengths(call: AttentionCall, lengths: set[int]) -> None:
-    """Raise UnknownFormError if queries or keys are not the tokens that were read."""
-    if not {call.query.shape[2], call.key.shape[2]} <= lengths:
-        raise UnknownFormError
+def _layer_of(one: _Found) -> int | None:
+    return one.running.number if one.running is not None else one.layer
 
 
 def _kind(call: AttentionCall) -> Kind:
@@ -175,16 +270,33 @@ def _few_tokens(loaded: Loaded) -> tuple[Tensor, None, Tensor | None]:
     return ids, None, ids[:, :TARGET_LENGTH] if loaded.has_encoder else None
 
 
-def _follows_eager(loaded: Loaded) -> bool:
-    """Whether a model that does not run on SDPA has no rule of its own that we do not know."""
-    if loaded.model._supports_sdpa:
-        return True
-    captured: list[Tensor] = []
-    hear(loaded, *_few_tokens(loaded), lambda number, call, output, module: captured.append(call.weights()))
+@contextmanager
+def _eagerly(loaded: Loaded) -> Iterator[Loaded]:
+    """The model, which gives its weights itself within."""
     implementation = loaded.config._attn_implementation
-    eager: list[Tensor] = []
-    hear(run_eagerly(loaded), *_few_tokens(loaded), lambda number, call, *_: eager.append(call.weights()))
-    loaded.model.set_attn_implementation(implementation)
-    if len(captured) != len(eager):
-        return False
-    return all(bool(((a - b).abs() < _SAME).all()) for a, b in zip(captured, eager, strict=True))
+    try:
+        yield run_eagerly(loaded)
+    finally:
+        loaded.model.set_attn_implementation(implementation)
+
+
+def _follows_eager(loaded: Loaded, slots: Sequence[Slot]) -> bool:
+    """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
+    seen = _weights(loaded, slots)
+    with _eagerly(loaded) as eager:
+        given, _ = _probe(eager)
+        expected = _weights(eager, given)
+    return set(seen) <= set(expected) and all(
+        not bool(((weights - expected[attention]).abs() >= _SAME).any()) for attention, weights in seen.items()
+    )
+
+
+def _weights(loaded: Loaded, slots: Sequence[Slot]) -> dict[tuple[Kind, int], Tensor]:
+    """Of a few tokens, by kind and by place among those of a kind."""
+    weights: dict[int, Tensor] = {}
+    numbers = [slot.number for slot in slots]
+    hear(loaded, *_few_tokens(loaded), lambda number, call, *_: weights.update({number: call.weights()}), only=numbers)
+    placed: dict[tuple[Kind, int], Tensor] = {}
+    for slot in slots:
+        placed[slot.kind, sum(kind == slot.kind for kind, _ in placed)] = weights[slot.number]
+    return placed

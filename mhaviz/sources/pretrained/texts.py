@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from mhaviz.maps.weighed_batch import Side
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names, special_of
-from mhaviz.sources.pretrained.slots import run
+from mhaviz.sources.pretrained.slots import field_of, run
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""
@@ -118,12 +119,13 @@ class Texts:
         texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
         alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
         difference = (alone - padded).abs().max()
-        return bool(difference > _SAME * alone.abs().max())
+        return not bool(difference <= _SAME * alone.abs().max())  # NaN of padding is seen, too
 
     def _hidden(self, texts: Sequence[Text]) -> Tensor:
         """(batch_size, length, d_model): what the model, or its encoder, makes of the sources."""
-        out = run(self.loaded, *self.batch(texts))
-        hidden: Tensor = getattr(out, "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state")
+        out: Any = run(self.loaded, *self.batch(texts))
+        name = "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state"
+        hidden: Tensor = out[name] if name in out else out[0]  # some have logits alone
         return hidden.float()
 
     def _text(self, sentence: str, target: str | None) -> Text:
@@ -171,7 +173,7 @@ class Texts:
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
         eos = model.generation_config.eos_token_id
         ends = set(eos if isinstance(eos, list) else [eos])
-        with torch.no_grad():
+        with torch.no_grad(), self.loaded.running():
             written: Tensor = model.generate(  # type: ignore[operator]
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids) if mask is None else mask,
@@ -228,7 +230,7 @@ class Texts:
 
     def _told_length(self, *names: str) -> int | None:
         """The first of these fields of the configuration that is a length."""
-        told = (getattr(self.loaded.config, name, None) for name in names)
+        told = (field_of(self.loaded.config, name) for name in names)
         return next((length for length in told if isinstance(length, int) and length > 0), None)
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
@@ -66,7 +66,9 @@ def trace_attention(
     hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], heard)
     module = found.pop()[2]
     inward: list[Projection] = []
-    outward: list[Projection] = []
+    within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
+    after: list[Projection] = []  # and what is after it
+    ended: list[bool] = []
 
     def listening(name: str, is_within: bool) -> Any:
         def told(part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
@@ -77,8 +79,11 @@ def trace_attention(
             projection = Projection(name, _role(name), part, args[0], made)
             if is_within and not found and projection.role in ("Q", "K", "V", "QKV"):
                 inward.append(projection)
-            elif found and not outward and args[0].numel() == found[0][1].numel():
-                outward.append(projection)  # the next that is applied, wherever in the model it stands
+            elif found and args[0].numel() == found[0][1].numel():
+                if is_within and not ended:
+                    within.append(projection)
+                elif ended and not within:
+                    after.append(projection)
 
         return told
 
@@ -88,16 +93,21 @@ def trace_attention(
         for name, part in loaded.model.named_modules()
         if name and isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
     ]
+    hooks.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
     try:
         hear(loaded, ids, mask, target_ids, heard)
     finally:
         for hook in hooks:
             hook.remove()
+    cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
     if not inward:
-        raise MhavizError(f"a {loaded.config.model_type} makes queries, keys and values in a way that cannot be traced")
+        raise MhavizError(cannot)
     call, output, _ = found.pop()
-    with torch.no_grad(), recorder:
-        _tell(call, output, inward, outward, kind, recorder)
+    try:
+        with torch.no_grad(), recorder:
+            _tell(call, output, inward, within[-1:] or after[:1], kind, recorder)  # gates come before
+    except ArgumentError as error:  # an axis that is not what it was
+        raise MhavizError(f"{cannot} ({error})") from error
 
 
 def _name_of(loaded: Loaded, module: nn.Module) -> str:
@@ -131,11 +141,13 @@ def _tell(
             step("E = what the encoder has made", x, "batch_size k_length d_model")
         else:
             step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
+    widths: dict[str, int] = {}
     for p in inward:
         p.module(p.read)
         heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
         length = "q_length" if p.role in ("Q", "QKV") else "k_length"
-        axis = f"features_of_{p.role}"
+        own = widths.setdefault(p.role, p.made.shape[2]) == p.made.shape[2]
+        axis = f"features_of_{p.role if own else p.name.split('.')[-1]}"  # made in two steps, as where they are small
         if heads is not None and heads.shape[1] * heads.shape[3] == p.made.shape[2]:
             axis = f"{'n_heads' if p.role == 'Q' else 'n_kv_heads'}·{'d_value' if p.role == 'V' else 'd_key'}"
         step(f"{p.role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")
@@ -161,4 +173,5 @@ def _tell(
     H = step(f"concat = join n_heads × {d_value}", H.flatten(2), "batch_size q_length n_heads·d_value")
     for p in outward:
         p.module(H)
-        step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, "batch_size q_length d_model")
+        axis = "d_model" if p.made.shape[2] == inward[0].read.shape[2] else "features_of_O"
+        step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, f"batch_size q_length {axis}")
