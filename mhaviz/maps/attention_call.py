@@ -56,7 +56,8 @@ class AttentionCall:
 
         In float64 if the queries are, else float32: (batch_size, n_heads, queries, k_length).
         """
-        Q = self._exact(self.query[:, :, start:end])
+        is_part = start > 0 or end is not None
+        Q = self._exact(self.query[:, :, start:end] if is_part else self.query)
         S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
         if self.softcap is not None:
             S = self.softcap * torch.tanh(S / self.softcap)
@@ -109,6 +110,8 @@ class AttentionCall:
         return reduce(torch.add, numbers).clamp(min=least) if numbers else None
 
     def _exact(self, x: Tensor) -> Tensor:
+        if x.dtype == self.query.dtype == torch.float32:  # as nearly always: the rest takes longer than a few scores
+            return x
         return x.to(torch.promote_types(self.query.dtype, torch.float32))
 
     def _masks(self, start: int, end: int | None) -> list[Tensor]:

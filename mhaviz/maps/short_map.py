@@ -32,7 +32,8 @@ def short_map(
 ) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
-    if call.query[..., 0].numel() * call.key[0, 0].numel() > _FOR_ONE_THREAD:
+    batch_size, n_heads, q_length, d_key = call.query.shape
+    if batch_size * n_heads * q_length * call.key.shape[2] * d_key > _FOR_ONE_THREAD:
         A = _weights(call, window)
     else:
         with cpu_threads(1):
@@ -42,7 +43,8 @@ def short_map(
 
 def _weights(call: AttentionCall, window: Window) -> Tensor | None:
     """A of the window's queries, (batch_size, n_heads, queries, k_length); None where a score is NaN or infinity."""
-    S = call.scores(*window[:2])
+    q0, q1 = window[:2]
+    S = call.scores(q0, None if q1 == call.query.shape[2] else q1)
     if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
         return None
     return call.weigh(S, in_place=True)
