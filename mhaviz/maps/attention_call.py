@@ -71,7 +71,7 @@ class AttentionCall:
             sink = self.sinks.to(S.dtype).view(1, -1, 1, 1).expand(*S.shape[:3], 1)
             A = torch.softmax(torch.cat([S, sink], dim=-1), dim=-1)[..., :-1]
         sees_nothing = S.amax(dim=-1, keepdim=True) == -torch.inf  # a softmax over nothing but −∞ is NaN
-        return A.masked_fill_(sees_nothing, 0.0)
+        return A.masked_fill_(sees_nothing, 0.0) if bool(sees_nothing.any()) else A
 
     def output(self) -> Tensor:
         """H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""
