@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import TraceStep
 
 _aten = torch.ops.aten
@@ -58,6 +58,7 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         Raises:
             ArgumentError: the tensor's rank is not the number of axes, or an axis has another size than before.
+            MhavizError: numbers that would be kept are none.
         """
         name, equation = definition.split(" = ", 1)
         names = tuple(axes.split())
@@ -70,6 +71,8 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif self._only_moves:
             memory = "copy"
         few = tensor.numel() <= self._values_up_to
+        if few and bool((tensor.isnan() | tensor.isposinf()).any()):  # −∞ is hidden
+            raise MhavizError(f"{name} = {equation}: expected numbers, got NaN or infinity; make what it is of smaller")
         self.steps.append(
             TraceStep(
                 name=name,

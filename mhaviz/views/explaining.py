@@ -69,5 +69,10 @@ def visible_products(e: Explanation) -> NDArray[np.float32]:
     return np.where(e.visible[:, None], e.products, np.float32(np.nan))
 
 
+def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """‖v‖ of each row; in float64, as squares of numbers from 1e19 on are more than float32 can hold."""
+    return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=-1))
+
+
 def _features(e: Explanation) -> str:
     return f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"

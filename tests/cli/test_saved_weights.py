@@ -146,3 +146,29 @@ def test_an_assumed_number_of_heads_is_told_in_the_picture_too(mhaviz, folder):
     assert ", taken to be of 8 heads; random embeddings" in footnote
     assert mhaviz("heatmap", *weights, "--heads", "8", "-o", "told.json").status == 0
     assert "taken" not in json.loads(Path("told.json").read_text())["source"]["footnote"]
+
+
+@pytest.mark.parametrize(
+    ("largest", "command", "what"),
+    [
+        ({"Wq": 3e38}, ("explain", "--token", "0"), "queries"),
+        ({"Wq": 1e20, "Wk": 1e20}, ("heatmap",), "weights"),
+        ({"Wq": 1e20, "Wk": 1e20}, ("heatmap", "--size", "2"), "weights"),
+        ({"Wq": 1e20, "Wk": 1e20}, ("compare-scaling",), "weights"),
+        ({"Wq": 1e20, "Wk": 1e20}, ("trace-shapes", "--values"), "numbers"),
+        ({"Wv": 3e38}, ("report",), "values"),
+        ({"Wv": 3e38}, ("trace-shapes", "--values"), "numbers"),
+    ],
+)
+def test_weights_that_are_too_large_are_never_shown(mhaviz, tmp_path, largest, command, what):
+    """Finite, as a file must have them; what comes of them is not."""
+    from mhaviz import MultiHeadAttention
+
+    torch.manual_seed(0)
+    weights = MultiHeadAttention(16, 4).state_dict()
+    save_file({name: x * largest.get(name[:2], 1) for name, x in weights.items()}, tmp_path / "large.safetensors")
+    given = ("the cat sat", "--weights", str(tmp_path / "large.safetensors"), "--heads", "4", "--device", "cpu")
+    result = mhaviz(command[0], *given, *command[1:])
+    assert (result.status, result.out) == (1, "")
+    assert f"expected {what}" in result.err
+    assert "got NaN or infinity" in result.err

@@ -13,6 +13,7 @@ from mhaviz.views.explaining import (
     MOST_KEYS,
     heading,
     largest_contributions,
+    lengths_of,
     others,
     output_heading,
     rest_text,
@@ -158,7 +159,7 @@ class _Drawing:
         e = self._e
         sums = [e.contributions[self._rest_values].sum(axis=0)] if self._rest_values else []
         scale = Scale.around_zero(np.stack([*e.contributions[self._largest], *sums, e.output]))
-        norms = np.linalg.norm(e.value, axis=-1)
+        norms = lengths_of(e.value)
         first = y = self._head(top, output_heading(e), ("a", "‖v‖", "‖a v‖", "share of all ‖a v‖"))
         for key in self._largest:
             self._row(y, str(key), self._labels[key], e.contributions[key], scale)
@@ -168,13 +169,13 @@ class _Drawing:
         if sums:
             rest = self._rest_values
             self._row(y, "", f"{len(rest)} more", sums[0], scale)
-            self._numbers(y, (f"{e.weights[rest].sum():.2f}", "", f"{np.linalg.norm(sums[0]):.2f}"))
+            self._numbers(y, (f"{e.weights[rest].sum():.2f}", "", f"{lengths_of(sums[0]):.2f}"))
             self._bar(y, float(e.shares[rest].sum()), f"{e.shares[rest].sum():.0%}")
             y += _ROW
         line = y - 0.02
         self._sheet.page.plot([self._layout.strip, self._layout.numbers[2]], [line, line], color=INK, linewidth=0.8)
         self._row(y + 0.04, "", "= output", e.output, scale, bold=True)
-        self._numbers(y + 0.04, (f"{e.weights.sum():.2f}", "", f"{np.linalg.norm(e.output):.2f}"))
+        self._numbers(y + 0.04, (f"{e.weights.sum():.2f}", "", f"{lengths_of(e.output):.2f}"))
         self._scales(first, y + _ROW, ((scale, "a v, output"),))
 
     def _head(self, y: float, text: str, columns: tuple[str, str, str, str]) -> float:

@@ -19,6 +19,7 @@ from mhaviz.views.explaining import (
     features_text,
     heading,
     largest_contributions,
+    lengths_of,
     others,
     output_heading,
     rest_text,
@@ -125,17 +126,17 @@ class _Lines:
     def _contributions(self, keys: list[int], label_width: int, bar_width: int, wide: bool) -> Table:
         e = self.e
         table = self._table(["#", "value of", *["weight", "‖v‖"] * wide, "‖a v‖", "share", ""])
-        norms = np.linalg.norm(e.value, axis=-1)
+        norms = lengths_of(e.value)
         for key, label in zip(keys, self.labels(keys, label_width), strict=True):
             factors = [f"{e.weights[key]:.2f}", f"{norms[key]:.2f}"] * wide
             drawn = bar(float(e.shares[key]), bar_width, self.in_unicode)
             table.add_row(*map(Text, [str(key), label, *factors, f"{e.sizes[key]:.2f}", f"{e.shares[key]:.0%}", drawn]))
         rest = [key for key in others(e, keys) if e.visible[key]]
         if rest:
-            size = float(np.linalg.norm(e.contributions[rest].sum(axis=0)))
+            size = float(lengths_of(e.contributions[rest].sum(axis=0)))
             factors = [f"{e.weights[rest].sum():.2f}", ""] * wide
             table.add_row("", f"{len(rest)} more", *factors, f"{size:.2f}", f"{e.shares[rest].sum():.0%}", "")
-        output = float(np.linalg.norm(e.output))
+        output = float(lengths_of(e.output))
         table.add_row("", "= output", *[f"{e.weights.sum():.2f}", ""] * wide, f"{output:.2f}", "", "")
         return table
 
