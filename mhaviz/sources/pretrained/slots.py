@@ -14,6 +14,7 @@ from mhaviz.records import Kind
 from mhaviz.sources.pretrained.capture import listening
 from mhaviz.sources.pretrained.eager import UnknownFormError, eager_calls
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
+from mhaviz.sources.pretrained.reading import usual_ids
 
 SOURCE_LENGTH, TARGET_LENGTH = 4, 3
 """Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are."""
@@ -187,8 +188,7 @@ def _kind(call: AttentionCall) -> Kind:
 
 
 def _few_tokens(loaded: Loaded) -> tuple[Tensor, None, Tensor | None]:
-    special = set(loaded.tokenizer.all_special_ids)
-    usual = [i for i in range(min(len(loaded.tokenizer), 1000)) if i not in special] or [0]
+    usual = usual_ids(loaded.tokenizer, 1000)
     ids = torch.tensor([[usual[i % len(usual)] for i in range(SOURCE_LENGTH)]], device=loaded.device)
     return ids, None, ids[:, :TARGET_LENGTH] if loaded.has_encoder else None
 
