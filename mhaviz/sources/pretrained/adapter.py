@@ -13,23 +13,43 @@ from typing import Any
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from mhaviz.errors import MhavizError, as_one_line, quoted
+from mhaviz.errors import as_one_line, quoted
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 IGNORED: dict[str, Any] = {"adapter_kwargs": {"subfolder": os.devnull}}
 """For ``from_pretrained``: lets it find no adapter, so that it is we who decide."""
 
-_KEPT = (
-    "r",
-    "lora_alpha",
-    "use_rslora",
-    "use_dora",
-    "fan_in_fan_out",
-    "bias",
-    "lora_bias",
-)
+_KEPT = ("r", "lora_alpha", "use_rslora", "use_dora", "fan_in_fan_out", "bias", "lora_bias")
 """Of the adapter's configuration: what says how its weights are added to the model's."""
+
+_PATTERNS = ("rank_pattern", "alpha_pattern")
+"""The same, for some modules."""
+
+_OF_TRAINING = (
+    "auto_mapping",
+    "base_model_name_or_path",
+    "corda_config",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "loftq_config",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_core",
+    "modules_to_save",
+    "peft_type",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+    "target_modules",
+    "task_type",
+)
+"""What says how it was trained, or where: its tensors have the names of the modules that it changes."""
 
 _INITIALISED = (True, False, None, "gaussian", "orthogonal")
 """Ways to begin that leave the model's own weights as they are: others subtract the adapter from them first."""
@@ -68,8 +88,8 @@ def _why_not(fields: dict[str, Any], folder: Path) -> str:
         return f"it has no {WEIGHTS}; {merge}"
     if fields.get("init_lora_weights", True) not in _INITIALISED:
         return f"it changes the model's own weights too; {merge}"
-    if fields.get("layer_replication") or fields.get("megatron_config") or fields.get("target_parameters"):
-        return f"it changes how the model is built; {merge}"
+    if others := [field for field in fields if fields[field] and field not in (*_KEPT, *_PATTERNS, *_OF_TRAINING)]:
+        return f"it has a {quoted(others[0])}, which is not known here; {merge}"
     if find_spec("peft") is None:
         return "install peft to see the model with it"
     return ""
@@ -91,7 +111,7 @@ def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added:
     kept = {key: fields[key] for key in _KEPT if key in fields}
     kept |= {
         pattern: {_own_name(key, model): value for key, value in (fields.get(pattern) or {}).items()}
-        for pattern in ("rank_pattern", "alpha_pattern")
+        for pattern in _PATTERNS
     }
     config = LoraConfig(target_modules=adapted, modules_to_save=saved, **kept)
     with_adapter = PeftModel(model, config, low_cpu_mem_usage=True)
@@ -99,7 +119,7 @@ def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added:
         with_adapter, {f"base_model.model.{key}": tensor for key, tensor in tensors.items()}, low_cpu_mem_usage=True
     )
     if without := [*unfit.unexpected_keys, *(key for key in unfit.missing_keys if ".lora_" in key)]:
-        raise MhavizError(f"its adapter has no place for {quoted(without[0])}")
+        raise ValueError(f"expected another tensor in place of {quoted(without[0])}")
     merged: PreTrainedModel = with_adapter.merge_and_unload()
     return merged
 

@@ -22,7 +22,7 @@ from torch.nn.modules.module import (
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from mhaviz.errors import MhavizError, as_one_line, quoted, reason
-from mhaviz.units import readable_count, with_article
+from mhaviz.units import readable_count
 
 _SIZE = re.compile(r"^(num|n|d|dim)_|_(sizes?|dims?|width|rank|labels|heads|experts)$|^(n|d|dim|width|hidden|vocab)$")
 _NO_SIZE = re.compile(
@@ -88,9 +88,9 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
         if (not _SIZE.search(field) and not _LAYERS.search(field)) or _NO_SIZE.search(field):
             continue
         if _LAYERS.search(field) and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
-            raise _misfit(name, f"{field} {quoted(value)}", f"{len(sizes.shapes):,} tensors")
+            raise _misfit(name, f"{field} {_readable(value)}", f"{len(sizes.shapes):,} tensors")
         if value > max(_PACKED * sizes.largest, _ALWAYS):
-            raise _misfit(name, f"{field} {quoted(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
+            raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
 
 
 def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: FileSizes, name: str) -> None:
@@ -109,13 +109,10 @@ def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: 
     if others:
         raise mismatch(others, name)
     tied = set(getattr(model, "all_tied_weights_keys", None) or ())
-    lacking = sum(prod(built[key]) for key, other in pairs.items() if other is None and key not in tied)
-    if lacking > sizes.numbers + _BUILT_ALWAYS:
-        raise _misfit(
-            name,
-            f"{with_article(kind.__name__)} with {readable_count(lacking)} more numbers",
-            f"{readable_count(sizes.numbers)} of them",
-        )
+    lacking = {key: prod(built[key]) for key, other in pairs.items() if other is None and key not in tied}
+    if sum(lacking.values()) > sizes.numbers + _BUILT_ALWAYS:
+        together = f"{readable_count(sum(lacking.values()))} numbers that are not there"
+        raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
 
 
 def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:
@@ -140,6 +137,10 @@ def _numbers(fields: object, field: str = "") -> Iterator[tuple[str, int]]:
             waiting += ((name, one) for one in value)
         elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
             yield name, int(value)
+
+
+def _readable(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**15 else quoted(value)
 
 
 def _of_file(key: str, sizes: FileSizes, prefix: str) -> str | None:
