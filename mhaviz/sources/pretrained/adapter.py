@@ -6,6 +6,7 @@ peft beside that (a module to import, a pickle to read, another model to fetch) 
 
 import json
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,9 @@ def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added:
         pattern: {_own_name(key, model): value for key, value in (fields.get(pattern) or {}).items()}
         for pattern in _PATTERNS
     }
+    most = max((len(tensor) for key, tensor in tensors.items() if re.search(r"\.lora_(embedding_)?A", key)), default=0)
+    if isinstance(rank := max([kept.get("r", 0), *kept["rank_pattern"].values()]), int) and rank > most:
+        raise ValueError(f"expected ranks of at most {most}, as its weights have, got {quoted(rank)}")
     config = LoraConfig(target_modules=adapted, modules_to_save=saved, **kept)
     with_adapter = PeftModel(model, config, low_cpu_mem_usage=True)
     unfit = set_peft_model_state_dict(

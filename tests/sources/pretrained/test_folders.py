@@ -358,7 +358,7 @@ def test_an_adapter_that_peft_merges(mhaviz, folder, tmp_path):
 
 @of_peft
 @pytest.mark.parametrize(
-    "fields", [{"r": 3}, {"r": "x"}, {"lora_alpha": [1]}, {"modules_to_save": 5}, {"use_dora": True}]
+    "fields", [{"r": 3}, {"r": 2**31}, {"r": "x"}, {"lora_alpha": [1]}, {"modules_to_save": 5}, {"use_dora": True}]
 )
 def test_an_adapter_that_does_not_fit(mhaviz, folder, fields):
     pytest.importorskip("peft")
