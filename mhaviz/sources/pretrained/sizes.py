@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -52,12 +53,12 @@ class FileSizes:
     shapes: Mapping[str, tuple[int, ...]]
     is_packed: bool
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """Of all dimensions."""
         return max((size for shape in self.shapes.values() for size in shape), default=0)
 
-    @property
+    @cached_property
     def numbers(self) -> int:
         """Of all tensors together, as many as they may stand for."""
         return sum(map(prod, self.shapes.values())) * (_PACKED if self.is_packed else 1)
