@@ -56,8 +56,7 @@ class AttentionCall:
 
         In float64 if the queries are, else float32: (batch_size, n_heads, queries, k_length).
         """
-        is_part = start > 0 or end is not None
-        Q = self._exact(self.query[:, :, start:end] if is_part else self.query)
+        Q = self._exact(self.query[:, :, start:end])
         S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
         if self.softcap is not None:
             S = self.softcap * torch.tanh(S / self.softcap)

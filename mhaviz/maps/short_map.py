@@ -43,8 +43,7 @@ def short_map(
 
 def _weights(call: AttentionCall, window: Window) -> Tensor | None:
     """A of the window's queries, (batch_size, n_heads, queries, k_length); None where a score is NaN or infinity."""
-    q0, q1 = window[:2]
-    S = call.scores(q0, None if q1 == call.query.shape[2] else q1)
+    S = call.scores(*window[:2])
     if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
         return None
     return call.weigh(S, in_place=True)
