@@ -16,6 +16,7 @@ from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.complexity import complexity
+from mhaviz.cli.console import say
 from mhaviz.cli.diff import diff
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heads import heads
@@ -141,7 +142,5 @@ def _open_streams() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    from mhaviz.views.labels import visible
-
-    print(f"mhaviz: {visible(message)}", file=sys.stderr)
+    say(message)
     return status
