@@ -26,6 +26,7 @@ from mhaviz.records import (
 from mhaviz.sources import batch as batches
 from mhaviz.sources.batch import Batch, Encoder, visible_keys
 from mhaviz.sources.embedded_sentences import SentenceBatch
+from mhaviz.sources.finite import require_scores, require_weights
 from mhaviz.sources.recorder import StepRecorder
 
 VALUES_UP_TO = 512
@@ -91,6 +92,7 @@ class SingleLayer(ABC):
         require_memory(self._bytes_needed(batch, self._scores(batch)), self._device, "the layer")
         with torch.no_grad():
             _, weights = self._model(batch).to(self._device)(batch, self._device)
+        require_weights(weights, self._origin()[0])
         weights = weights.float().cpu().numpy()
         maps = tuple(
             AttentionMap(
@@ -114,6 +116,8 @@ class SingleLayer(ABC):
             Q, K, V = (
                 heads.float().cpu().numpy() for heads in self._model(batch).to(self._device).project(self._device)
             )
+        for query, key, value in zip(Q, K, V, strict=True):
+            require_scores(query, key, self._origin()[0], value)
         inputs = tuple(
             HeadInputs(
                 queries,
@@ -150,6 +154,7 @@ class SingleLayer(ABC):
                         (Q,) = model.project_in_pieces((Wq,), query_pieces, len(queries), chosen)
                     else:
                         Q, K = model.project_in_pieces((Wq, Wk), key_pieces, len(keys), chosen)
+                require_scores(Q.numpy(), K.numpy(), self._origin()[0])
                 seen(QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, batch.number(i)))
 
         d_key = self.d_model // self.n_heads

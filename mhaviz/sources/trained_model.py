@@ -23,6 +23,7 @@ from mhaviz.records import (
     ShapeTrace,
 )
 from mhaviz.sources.batch import visible_keys, words_of
+from mhaviz.sources.finite import require_scores, require_weights
 from mhaviz.sources.known_words import require_known
 from mhaviz.sources.learning import checkpoint_source
 from mhaviz.sources.recorder import StepRecorder
@@ -98,6 +99,8 @@ class TrainedModel:
         batch = self._batch(pairs)
         self._require_memory(batch, len(kinds))
         weights = self._run(batch)
+        for kind in kinds:
+            require_weights(weights[kind], self._name_of(kind))
         maps = []
         for i, pair in enumerate(pairs):
             for kind in kinds:
@@ -128,13 +131,16 @@ class TrainedModel:
         inputs = []
         for i, pair in enumerate(pairs):
             queries, keys = _tokens(pair, kind)
+            Q = heads["Q heads"][i, :, : len(queries)].numpy()
+            K, V = (heads[name][i, :, : len(keys)].numpy() for name in ("K heads", "V heads"))
+            require_scores(Q, K, self._name_of(kind), V)
             inputs.append(
                 HeadInputs(
                     queries,
                     keys,
-                    heads["Q heads"][i, :, : len(queries)].numpy(),
-                    heads["K heads"][i, :, : len(keys)].numpy(),
-                    heads["V heads"][i, :, : len(keys)].numpy(),
+                    Q,
+                    K,
+                    V,
                     visible_keys(kind, len(queries), len(keys)),
                     kind,
                     i if len(pairs) > 1 else None,
@@ -167,6 +173,7 @@ class TrainedModel:
                 queries, keys = _tokens(pair, kind)
                 Q = found[kind, "Q heads"][i, :, : len(queries)].contiguous().numpy()
                 K = found[kind, "K heads"][i, :, : len(keys)].contiguous().numpy()
+                require_scores(Q, K, self._name_of(kind))
                 sentence = i if len(pairs) > 1 else None
                 inputs.append(QueriesAndKeys(queries, keys, Q, K, chosen, kind, sentence))
         return MapInputs.of(checkpoint_source(self.checkpoint, self._device, pairs, target is not None), inputs)
@@ -191,8 +198,9 @@ class TrainedModel:
         """Each pair's source-target attention while its own target is read; a row a word, none for the end mark."""
         maps: list[AttentionMap] = []
         for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(self.checkpoint)):
-            weights = self._run(self._batch(some))["cross"].float().cpu().numpy()
-            for p, a in zip(some, weights, strict=True):
+            weights = self._run(self._batch(some))["cross"]
+            require_weights(weights, self._name_of("cross"))
+            for p, a in zip(some, weights.float().cpu().numpy(), strict=True):
                 cut = a[:, : len(p.target), : len(p.source)]
                 maps.append(AttentionMap(p.target, p.source, cut, "cross", sentence=len(maps)))
         return tuple(maps)
@@ -204,6 +212,10 @@ class TrainedModel:
     @property
     def _model(self) -> Translator | LanguageModel:
         return self.checkpoint.model.to(self._device).eval()
+
+    def _name_of(self, kind: Kind) -> str:
+        """One of its attentions, for an error."""
+        return f"{kind} attention of the {self.checkpoint.task} model"
 
     @property
     def _studied_kind(self) -> Kind:
