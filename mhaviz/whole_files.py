@@ -1,12 +1,34 @@
-"""Files that are written whole or not at all: beside their place under another name, then renamed."""
+"""Files that are written whole or not at all: beside their place under another name, then renamed.
+
+The other name says who is writing, as ".map.mhaviz-1f2e3d4c-4711-9a8b7c6d5e4f3a2b.part" does: process 4711. If it is
+killed, what it leaves is removed when the next file is written beside it.
+"""
 
 import os
-import tempfile
-from collections.abc import Callable, Sequence
+import re
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
+from zlib import crc32
 
 from mhaviz.errors import MhavizError
+
+_PART = re.compile(r"\..*\.mhaviz-([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{16}\.part", re.DOTALL)
+_caught: set[int] = set()
+
+
+def clean_up_on(signals: Iterable[int]) -> None:
+    """Let these signals end this process only after it has removed what is half written.
+
+    It is for a program to say so: signals of a program that imports mhaviz are its own.
+    """
+    _caught.update(signals)
 
 
 def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -> None:
@@ -15,23 +37,107 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
     """
-    written: list[tuple[Path, Path]] = []
+    parts = _Parts()
     path = Path()
     try:
-        for path, write in contents:
-            target = path.resolve()  # a link stays a link
-            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}.", suffix=".part", dir=target.parent)
-            written.append((Path(name), target))
-            with os.fdopen(handle, "wb") as stream:
-                write(stream)
-            Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        for part, path in written:
-            part.replace(path)
+        with parts.removed_on_signals():
+            for path, write in contents:
+                target = path.resolve()  # a link stays a link
+                _remove_leftovers(target.parent)
+                with parts.create(target) as stream:
+                    write(stream)
+            parts.rename()
     except OSError as error:
-        raise MhavizError(f"cannot write {path}: {error.strerror or error}") from error
+        raise MhavizError(f"cannot write {error.filename2 or path}: {error.strerror or error}") from error
     finally:
-        for part, _ in written:
+        parts.remove()
+
+
+class _Parts:
+    """What is half written, and the places of it."""
+
+    def __init__(self) -> None:
+        self._written: list[tuple[Path, Path]] = []
+        self._is_renaming, self._waiting = False, 0
+
+    def create(self, target: Path) -> BinaryIO:
+        """A part to be written; it gets the rights of the file in its place, or those of any new file."""
+        name = f".{target.stem[:40]}.mhaviz-{_place()}-{os.getpid()}-{secrets.token_hex(8)}.part"
+        part = target.with_name(name)
+        self._written.append((part, target))
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        part.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        return os.fdopen(handle, "wb")
+
+    def rename(self) -> None:
+        """Put all parts in their places; a signal waits until all are."""
+        self._is_renaming = True
+        try:
+            for part, target in self._written:
+                part.replace(target)
+        finally:
+            self._is_renaming = False
+        if self._waiting:
+            self._die(self._waiting, None)
+
+    def remove(self) -> None:
+        """Remove those that are not in their places."""
+        for part, _ in self._written:
             part.unlink(missing_ok=True)
+
+    @contextmanager
+    def removed_on_signals(self) -> Iterator[None]:
+        """Remove them before a signal ends the process, if ``clean_up_on`` has been told of it."""
+        is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+        ours = [number for number in _caught if is_main and signal.getsignal(number) is signal.SIG_DFL]
+        for number in ours:
+            signal.signal(number, self._die)
+        try:
+            yield
+        finally:
+            for number in ours:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _die(self, number: int, frame: FrameType | None) -> None:
+        if self._is_renaming:
+            self._waiting = number
+            return
+        self.remove()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the parts of processes that are dead for certain: those of this machine, in this container."""
+    if os.name != "posix":  # elsewhere asking whether a process lives may kill it
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            name = _PART.fullmatch(entry.name)
+            if name and name[1] == _place() and _is_dead(int(name[2])) and entry.is_file(follow_symlinks=False):
+                with suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+def _is_dead(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is somebody else's
+        return False
+    return False
+
+
+@cache
+def _place() -> str:
+    """What tells machines, their starts, and containers apart: the number of a process means another one elsewhere."""
+    parts = [os.uname().nodename] if hasattr(os, "uname") else []
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    with suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return f"{crc32(' '.join(parts).encode(errors='surrogateescape')):08x}"
 
 
 def _umask() -> int:

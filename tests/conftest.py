@@ -9,9 +9,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores get i
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from rich.console import Console
 
 from mhaviz.records import STATISTICS, Attention, AttentionMap, Average, HeadAverages, HeadStatistics, Source
+from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(
     "mhaviz", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -67,14 +67,11 @@ def show():
 
     def render(view, width=80, colour=None, encoding="utf-8"):
         stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-        console = Console(
+        console = SafeConsole(
             file=stream,
             width=width,
             force_terminal=True,
             color_system=colour,
-            highlight=False,
-            markup=False,
-            emoji=False,
             legacy_windows=False,
             _environ={},
         )

@@ -30,3 +30,11 @@ HOSTILE = (
     "\\",
     "%s{0}",
 )
+
+ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85\x9b31m\r\u2066\u2029\ufeff\ufffe"
+"""A text that holds what every one of them could do to a terminal."""
+
+
+def acts(text: str) -> list[str]:
+    """The characters of a program's output that are no text: none but line ends are allowed."""
+    return sorted({c for c in text if not c.isprintable() and c not in "\n\u3000\xa0"})

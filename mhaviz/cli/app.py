@@ -1,13 +1,14 @@
 """The program, its commands, and what becomes of errors."""
 
+import functools
 import gc
 import inspect
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,16 +17,19 @@ from mhaviz.cli.compare_implementations import compare_implementations
 from mhaviz.cli.compare_projections import compare_projections
 from mhaviz.cli.compare_scaling import compare_scaling
 from mhaviz.cli.complexity import complexity
+from mhaviz.cli.console import say
 from mhaviz.cli.diff import diff
 from mhaviz.cli.explain import explain
 from mhaviz.cli.heads import heads
 from mhaviz.cli.heatmap import heatmap
 from mhaviz.cli.report import report
 from mhaviz.cli.show import show
+from mhaviz.cli.surroundings import settle_surroundings
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, quoted
 
+_LARGEST = 2**63 - 1  # what a whole number of these libraries can be
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -33,6 +37,21 @@ def _joined(text: str) -> str:
     """A docstring with each paragraph on one line: it is the terminal's width that breaks them, not the source's."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _with_small_numbers(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which no number reaches that is too large for PyTorch, numpy and matplotlib alike."""
+
+    @functools.wraps(command)
+    def checked(**values: Any) -> None:
+        for name, value in values.items():
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, int) and abs(number) > _LARGEST:
+                    option = f"--{name.replace('_', '-')}"
+                    raise ArgumentError(f"{option}: expected a number below 2^63, got {quoted(number)}")
+        command(**values)
+
+    return checked
 
 
 app = typer.Typer(
@@ -53,7 +72,7 @@ for command in (
     show,
     diff,
 ):
-    app.command(help=_joined(command.__doc__ or ""))(command)
+    app.command(help=_joined(command.__doc__ or ""))(_with_small_numbers(command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -81,6 +100,7 @@ def run() -> int:
     Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
     looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
     """
+    settle_surroundings()
     gc.set_threshold(100_000, 50, 50)
     _open_streams()
     status = main()
@@ -123,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plain(message: str) -> str:
     """A usage error without the words of the library that checks types."""
     message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
+    message = re.sub(r"'([^']*)'", lambda match: quoted(match[1]), message)
     return message.replace("Value error, ", "").replace("expected a integer", "expected a whole number").rstrip(".")
 
 
@@ -141,7 +162,5 @@ def _open_streams() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    from mhaviz.views.labels import visible
-
-    print(f"mhaviz: {visible(message)}", file=sys.stderr)
+    say(message)
     return status

@@ -1,14 +1,13 @@
 """What becomes of a result: files first, then the terminal or JSON."""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mhaviz.cli.console import print_view, say
 from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
-from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +38,7 @@ class Delivery:
         """Print what the user should be told, a line each, unless nothing is to be shown."""
         if not self.quiet:
             for line in notices:
-                print(f"mhaviz: {visible(line)}", file=sys.stderr)
+                say(line)
 
     def deliver(
         self,
@@ -54,7 +53,7 @@ class Delivery:
         ``document``: the JSON, if it is more than the record's own. ``notice``: what the user should be told.
         """
         notices = save_all(self.paths, record, draw, document)
-        saved = [f"saved {visible(str(path))}" for path in self.paths]
+        saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:
             from mhaviz.views.data import document as document_of
@@ -62,7 +61,4 @@ class Delivery:
 
             write_json(document or document_of(record), sys.stdout)
         elif not self.quiet:
-            from rich.console import Console
-
-            width = shutil.get_terminal_size().columns  # rich would take 80 for TERM=dumb
-            Console(width=width, highlight=False, markup=False, emoji=False).print(view())
+            print_view(view())

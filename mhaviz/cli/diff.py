@@ -11,6 +11,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.delivery import Delivery
+from mhaviz.cli.drawn_maps import require_drawable
 from mhaviz.cli.saved_maps import about_arrays, choose_maps, find_heads, require_use
 from mhaviz.errors import ArgumentError
 
@@ -88,7 +89,10 @@ def diff(
     paths, layers = (before, after), _of_each("--layer", layer)
     sides = (before, layers[0]), (after, layers[1])
     abouts = [about_arrays(one, queries, keys, kind) for one in _of_each("--name", name)]
-    files = [read_maps(path, about) for path, about in zip(paths, abouts, strict=True)]
+    files = [
+        read_maps(path, about, lambda notice: delivery.tell([notice]))
+        for path, about in zip(paths, abouts, strict=True)
+    ]
     require_use(abouts[0], dict(zip(paths, files, strict=True)))
     for saved in files:
         delivery.tell(saved.notices)
@@ -97,6 +101,7 @@ def diff(
     heads = find_heads(second, head)
     if heads is not None:
         first, second = _with_common_heads(first, second)
+    require_drawable(delivery, min(len(first.maps), len(second.maps)))
     whole = compare(first, second)
     difference = whole if heads is None else whole.select(heads)
     delivery.tell(

@@ -15,11 +15,12 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
         yield lambda done, what: None
         return
 
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from mhaviz.views.terminal.safe_console import SafeConsole
 
     columns = [BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False)]
     columns += [TimeRemainingColumn(), TextColumn("left")] if time_left else []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda done, what: bar.update(task, completed=done, description=what)

@@ -52,7 +52,7 @@ def show(
 
     look = options.choose_map_look(context)
     about = about_arrays(name, queries, keys, kind)
-    saved = read_maps(file, about)
+    saved = read_maps(file, about, lambda notice: delivery.tell([notice]))
     require_use(about, {file: saved})
     delivery.tell(saved.notices)
     attention = choose_maps(saved.attention, layer, head)

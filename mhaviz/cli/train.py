@@ -1,6 +1,5 @@
 """mhaviz train"""
 
-import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,6 @@ from mhaviz.cli.film import Film
 from mhaviz.cli.progress import progress
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs
-from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -142,14 +140,14 @@ def train(
     if learnt_from.repeated:
         several = learnt_from.repeated > 1
         what = "sentences that occur more than once are" if several else "sentence that occurs more than once is"
-        _tell(quiet, f"{learnt_from.repeated:,} {what} taken once")
+        delivery.tell([f"{learnt_from.repeated:,} {what} taken once"])
     if not resume and path.exists():
-        _tell(quiet, f"{visible(str(path))} will be replaced; --resume would go on from it")
+        delivery.tell([f"{path} will be replaced; --resume would go on from it"])
     _train(trainer, path, film, quiet)
-    _tell(quiet, f"saved {visible(str(path))}")
+    delivery.tell([f"saved {path}"])
     if animate is not None and film is not None:
         film.save(animate)
-        _tell(quiet, f"saved {visible(str(animate))}")
+        delivery.tell([f"saved {animate}"])
     training = training_record(checkpoint, chosen_device)
 
     def draw() -> "Sheet":
@@ -186,8 +184,3 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
         if isinstance(error, MhavizError):
             raise MhavizError(f"{error}; {kept}") from error
         raise StoppedError(f"interrupted; {kept}{', go on with --resume' if saved else ''}") from None
-
-
-def _tell(quiet: bool, notice: str) -> None:
-    if not quiet:
-        print(f"mhaviz: {notice}", file=sys.stderr)

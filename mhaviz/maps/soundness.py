@@ -8,9 +8,8 @@ from torch import Tensor
 
 from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import AttentionCall, call_of_inputs
-from mhaviz.records import HeadInputs, QueriesAndKeys
+from mhaviz.records import LARGEST, HeadInputs, QueriesAndKeys
 
-_LARGEST = torch.finfo(torch.float32).max
 _AT_ONCE = 2**24  # scores that are in memory at a time
 
 
@@ -24,8 +23,8 @@ def require_numbers(
 ) -> None:
     """Raise an error if queries, keys, values or weights of an attention are NaN or infinite.
 
-    The weights are computed only if the sizes of queries and keys do not tell that the scores are small enough: there
-    may be far more of them than of all else.
+    Scores above ``LARGEST`` count as infinite. They and the weights are computed only if the sizes of queries and keys
+    do not tell that they are small enough: there may be far more of them than of all else.
 
     Args:
         call: what the attention is called with.
@@ -45,7 +44,7 @@ def require_numbers(
     )
     for what, x, is_token, heads in parts:
         _require_none(_broken(x, is_token).repeat_interleave(heads, dim=1), what, of, advice)
-    if not _largest_score(call) < _LARGEST:
+    if not _largest_score(call) <= LARGEST:
         _require_weights(call, of, advice, is_query)
     if output is not None and not math.isfinite(_largest(output)):
         sees = _sees_some(call) if is_query is None else _sees_some(call) & is_query[:, None]
@@ -108,7 +107,7 @@ def _require_weights(call: AttentionCall, of: str, advice: str, is_query: Tensor
         end = start + at_once
         broken = call.weights(start, end).isnan().any(dim=-1)
         for S in (call.scores(start, end), unscaled.scores(start, end)):
-            broken |= (S.isnan() | S.isposinf()).any(dim=-1)
+            broken |= (S.isnan() | (S > LARGEST)).any(dim=-1)
         if is_query is not None:
             broken &= is_query[:, None, start:end]
         _require_none(broken.any(dim=-1), "weights", of, advice)

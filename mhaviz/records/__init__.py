@@ -1,6 +1,6 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
-from mhaviz.records.attention import ROUNDING, Attention, AttentionMap, Kind
+from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap, Kind
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
@@ -19,6 +19,7 @@ from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, 
 from mhaviz.records.verification import Deviation
 
 __all__ = [
+    "LARGEST",
     "ROUNDING",
     "STATISTICS",
     "AlignmentErrors",

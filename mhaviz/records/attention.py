@@ -17,6 +17,9 @@ ROUNDING = 2**-8
 """How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
 that weights come in."""
 
+LARGEST = 1e30
+"""What is drawn is at most this: sums of millions of such numbers are still finite in float32."""
+
 
 @dataclass(frozen=True)
 class AttentionMap:

@@ -105,10 +105,12 @@ def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     ".max".
     """
     names: list[str] = []
+    seen: set[str] = set()
     for m in descriptions:
         name = f"layer.{m.get('layer')}.{m.get('kind')}" + ".rollout" * (m.get("rollout") is True)
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
-        names.append(f"{name}.max" if name in names and m.get("reduction") == "max" else name)
+        names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)
+        seen.add(names[-1])
     return names
 
 

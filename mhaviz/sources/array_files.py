@@ -36,12 +36,14 @@ class Array:
         dtype: the name of its type, or what it is instead of numbers, and what to save in its stead.
         numbers: what it holds: "whole" are those of integers and of truth values.
         read: reads them, as float32.
+        unpacked: bytes that this takes besides.
     """
 
     shape: tuple[int, ...]
     dtype: str
     numbers: Literal["float", "whole", "objects", "other"]
     read: Callable[[], NDArray[np.float32]]
+    unpacked: int = 0
 
 
 Arrays = tuple[Array, ...]
@@ -56,10 +58,13 @@ def arrays_in(path: Path) -> Held:
     return _READERS[path.suffix.lower()](path)
 
 
-def require_room(shapes: Iterable[tuple[int, ...]]) -> None:
-    """Raise NoWeightsError if numbers of these shapes, and what becomes of them, do not fit into memory."""
+def require_room(shapes: Iterable[tuple[int, ...]], unpacked: int = 0) -> None:
+    """Raise NoWeightsError if numbers of these shapes, and what becomes of them, do not fit into memory.
+
+    ``unpacked``: bytes that reading them takes besides.
+    """
     float32, copies = 4, 2
-    if short := shortage(float32 * copies * sum(map(math.prod, shapes)), free_main_memory()):
+    if short := shortage(float32 * copies * sum(map(math.prod, shapes)) + unpacked, free_main_memory()):
         raise NoWeightsError(f"its weights need {short}; save fewer heads or layers, or pooled maps")
 
 
@@ -79,9 +84,10 @@ def _npz(path: Path) -> Mapping[str, Array]:
             if not start.startswith(_MAGIC):
                 continue  # it is no array
             shape, dtype = _npy_header(start)
-            if int(np.prod(shape, dtype=np.float64)) * dtype.itemsize > member.file_size:
-                raise NoWeightsError(f"{name} is cut off")
-            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name))
+            size = math.prod(shape) * dtype.itemsize
+            if size > member.file_size:
+                raise NoWeightsError(f"{name[:60]} is cut off")
+            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name), size)
     return arrays
 
 

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.memory import free_main_memory, shortage
+from mhaviz.sources.reading import NoWeightsError
+
 _MOST_REST = 2**28  # bytes beside the rows of numbers: the tokens of any input that mhaviz takes fit in many times over
+_MOST_ROWS = 2**22  # of numbers: 64 heads of 65,536 queries
+_OF_A_BYTE = 40  # bytes of Python's objects that a byte of text becomes at worst, as in [{},{},{}]
 
 # A text, closed or not, that may hold brackets; a row of numbers; what Python's json would take for a number.
 _PIECE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|\[[\s\d.,eE+-]*+\]|-?(?:NaN|Infinity)', re.DOTALL)
@@ -23,9 +28,12 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: the file cannot be read.
+        NoWeightsError: it does not fit into memory.
         ValueError, RecursionError: it is no JSON, or too much of it is not numbers.
     """
     rest, rows = _without_rows(path)
+    if short := shortage(_OF_A_BYTE * len(rest), free_main_memory()):
+        raise NoWeightsError(f"its texts may need {short}; save fewer maps")
     waiting = iter(rows)
     # json calls parse_constant where NaN stands, in the order of the text: no other value can be taken for a row.
     return json.loads(rest, parse_constant=lambda _: next(waiting))
@@ -39,6 +47,7 @@ def _without_rows(path: Path) -> tuple[bytes, list[NDArray[Any]]]:
         if not stream.seek(0, 2):
             raise ValueError("it is empty")
         content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    free, read = free_main_memory(), 0
     end = 0
     for piece in _PIECE.finditer(content):
         text = piece[0]
@@ -49,6 +58,11 @@ def _without_rows(path: Path) -> tuple[bytes, list[NDArray[Any]]]:
         rest += content[end : piece.start()]
         rest += b"NaN"
         rows.append(np.array(json.loads(text)))
+        read += rows[-1].nbytes
+        if free is not None and read > free:
+            raise NoWeightsError(f"its numbers need {shortage(read, free)}; save fewer heads or layers, or pooled maps")
+        if len(rows) > _MOST_ROWS:
+            raise ValueError(f"expected at most {_MOST_ROWS:,} lists of numbers")
         end = piece.end()
         _check(len(rest))
     _check(len(rest) + len(content) - end)

@@ -1,9 +1,11 @@
 """What a checkpoint tells of itself: where it comes from, how it learnt, and what it gets right."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 
+from mhaviz.errors import MhavizError
 from mhaviz.records import Evaluation, LearningPoint, Source, Training
 from mhaviz.sources.known_words import require_known
 from mhaviz.training.checkpoint import Checkpoint
@@ -64,6 +66,7 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, devi
 
     Raises:
         ArgumentError: words that the model does not know.
+        MhavizError: what it computes is NaN or infinite.
     """
     c = checkpoint
     for pair in pairs:
@@ -71,12 +74,15 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, devi
             require_known(pair.source, c.source_vocabulary, "source ")
         require_known(pair.target, c.target_vocabulary, "target " if pair.source else "")
     c.model.to(device)
+    of_guesses = perplexity(c, pairs, device)
+    if not math.isfinite(of_guesses):
+        raise MhavizError("the model's guesses are no numbers: its parameters are too large; train it again")
     return Evaluation(
         source=checkpoint_source(c, device),
         task=c.task,
         score_name=SCORES[c.task],
         score=held_out_score(c, pairs, device),
-        perplexity=perplexity(c, pairs, device),
+        perplexity=of_guesses,
         sentences=len(pairs),
         held_out=held_out,
     )

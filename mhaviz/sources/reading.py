@@ -41,6 +41,16 @@ def require_file(path: Path, suffixes: Sequence[str]) -> None:
         raise MhavizError(f"cannot read {path}: it is empty")
 
 
+def unpacked_bytes(path: Path) -> int:
+    """What a zip archive, as .npz and .pt files are, unpacks to; 0 if nothing in it is packed."""
+    if not zipfile.is_zipfile(path):
+        return 0
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    is_packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    return sum(member.file_size for member in members) if is_packed else 0
+
+
 @contextmanager
 def told(path: Path, instead: str = _NUMBERS_ALONE) -> Iterator[None]:
     """Raise MhavizError, a line that names the file, for whatever a library or the operating system raises about it.

@@ -17,6 +17,7 @@ from mhaviz.sources.saved_tensors import SavedTensor, open_tensors, read_all
 _PACKED, _SEPARATE, _OWN = "in_proj_weight", "q_proj_weight", "Wq.weight"
 """The parameters by which an attention is known: of torch.nn.MultiheadAttention, of it with kdim or vdim, of mhaviz."""
 
+_NUMBER = "[0-9]{1,18}"  # of a layer; what has more digits counts as several
 _ANY = -1  # of a size that a parameter settles itself
 
 
@@ -96,7 +97,7 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
 
 def _in_order(name: str) -> list[tuple[str, int]]:
     """Layer 10 after layer 9."""
-    parts = re.split(r"(\d+)", name)
+    parts = re.split(f"({_NUMBER})", name)
     return [(text, int(number or 0)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True)]
 
 
@@ -104,11 +105,11 @@ def _summed_up(prefixes: Iterable[str]) -> str:
     """Prefixes that differ in their first number alone, as one: "encoder.layers.{0..11}.self_attn"."""
 
     def around(prefix: str) -> tuple[str, str]:
-        before, _, after = re.match(r"([^\d]*)(\d*)(.*)", prefix, re.DOTALL).groups()  # type: ignore[union-attr]
+        before, _, after = re.match(f"([^0-9]*)((?:{_NUMBER})?)(.*)", prefix, re.DOTALL).groups()  # type: ignore[union-attr]
         return before, after
 
     def number(prefix: str) -> str:
-        found = re.search(r"\d+", prefix)
+        found = re.search(_NUMBER, prefix)
         return found[0] if found else ""
 
     shown = []

@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import ROUNDING, Attention, AttentionMap, Kind, Source
+from mhaviz.records import LARGEST, ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import plain, restore, restore_source, tensor_names
 from mhaviz.sources.array_files import SUFFIXES, read_weights, require_room
 from mhaviz.sources.bare_arrays import BareLayers, read_layers
 from mhaviz.sources.json_rows import read_json
-from mhaviz.sources.reading import require_file, told
+from mhaviz.sources.reading import NoWeightsError, require_file, told, unpacked_bytes
+from mhaviz.units import readable_bytes
 
+_LARGE = 2**28  # bytes
+_MOST_MAPS = 1_000_000  # each takes a tenth of a millisecond to be read
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
 
@@ -48,13 +51,16 @@ class SavedMaps:
     is_own: bool = True
 
 
-def read_maps(path: Path, about: About | None = None) -> SavedMaps:
+def read_maps(
+    path: Path, about: About | None = None, on_notice: Callable[[str], None] = lambda notice: None
+) -> SavedMaps:
     """Read attention maps that mhaviz has saved, or an array of weights.
 
     Args:
         path: a .safetensors or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of shape
             (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
         about: for an array; what mhaviz has saved says itself what it is.
+        on_notice: is told what a large file unpacks to, before it is read.
 
     Raises:
         ArgumentError: ``about`` does not suit the array.
@@ -63,6 +69,8 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
     about = about or About()
     require_file(path, (".json", *SUFFIXES))
     with told(path):
+        if (unpacked := unpacked_bytes(path)) >= _LARGE:
+            on_notice(f"{path} unpacks to {readable_bytes(unpacked)}")
         attention = _own_maps(path)
     is_own = attention is not None
     if attention is None:
@@ -77,6 +85,8 @@ def _own_maps(path: Path) -> Attention | None:
     if path.suffix.lower() == ".json":
         try:
             document = read_json(path)
+        except NoWeightsError:
+            raise
         except (ValueError, RecursionError, StopIteration) as error:
             raise MhavizError(f"{path} is no JSON, or is cut off: {error!s:.100}") from error
         return _restored(document, path, lambda name, described: _stacked(described.get("weights")))
@@ -108,6 +118,8 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     described = document.get("maps")
     if not isinstance(described, list) or not described:
         raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap -o {path.name}")
+    if len(described) > _MOST_MAPS:
+        raise MhavizError(f"{path} is not understood: expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
     try:
         source = restore_source(document)
     except ValueError as error:
@@ -117,10 +129,12 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
             raise MhavizError(f"{path} is not understood: maps: expected objects, got {plain(one)!r:.40}")
     names = tensor_names(described)
     maps: list[AttentionMap] = []
+    seen: set[str] = set()
     for number, (name, one) in enumerate(zip(names, described, strict=True)):
         try:
-            if name in names[:number]:
+            if name in seen:
                 raise ValueError(f"there are two maps {name:.80}")
+            seen.add(name)
             maps.append(restore(one, weights_of(name, one)))
             one.clear()  # of the weights in JSON one copy is enough
         except ValueError as error:
@@ -191,11 +205,13 @@ def _check_weights(m: AttentionMap, path: Path) -> None:
             place, what = ~np.isfinite(weights), "a finite number"
         elif (weights < 0).any():
             place, what = weights < 0, "at least 0"
+        elif (weights > LARGEST).any():
+            place, what = weights > LARGEST, f"at most {LARGEST:g}"
         else:
             continue
         query, key = (int(i) for i in np.argwhere(place)[0])
         raise MhavizError(
-            f"{path}: {m.name}: expected a weight that is {what}, got {weights[query, key]} in head {head}, "
+            f"{path}: {m.name}: expected a weight that is {what}, got {weights[query, key]:g} in head {head}, "
             f"row {query}, column {key}"
         )
     if (hidden := _seen_hidden(m)) is not None:

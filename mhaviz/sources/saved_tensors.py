@@ -15,6 +15,9 @@ from mhaviz.sources.reading import require_file, told
 from mhaviz.sources.torch_files import load_tensors, shape_of, why_no_numbers
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+_FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+_TYPES = (*_FLOATS, "BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "C64")
+"""The types of a .safetensors file that have a number in every place; others, such as F4, are parts of numbers."""
 _PARAMETERS_ALONE = "of a model save the parameters alone, with safetensors.torch.save_file(model.state_dict(), …)"
 
 
@@ -88,8 +91,10 @@ def _safetensors(path: Path) -> dict[str, SavedTensor]:
         file: Any = safe_open(path, "pt")  # open for as long as its tensors are wanted
 
         def tensor(name: str) -> SavedTensor:
-            shape = tuple(file.get_slice(name).get_shape())
-            return SavedTensor(path, name, shape, lambda: file.get_tensor(name))
+            part = file.get_slice(name)
+            dtype = part.get_dtype()
+            no_numbers = None if dtype in _TYPES else f"{dtype}; save them as float32"
+            return SavedTensor(path, name, tuple(part.get_shape()), lambda: file.get_tensor(name), no_numbers)
 
         return {name: tensor(name) for name in file.keys()}  # noqa: SIM118
 

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mhaviz.sources.reading import NoWeightsError
+from mhaviz.memory import free_main_memory, shortage
+from mhaviz.sources.reading import NoWeightsError, unpacked_bytes
+from mhaviz.units import readable_bytes
 
 Tensors = tuple[Tensor, ...]
 """A list of nothing but tensors, such as those of a model's layers."""
@@ -23,9 +25,13 @@ def load_tensors(path: Path) -> Tensor | Tensors | dict[str, Tensor | Tensors]:
     Raises:
         NoWeightsError: the file holds nothing that could be tensors. PyTorch raises whatever it likes of a broken file.
     """
+    unpacked = unpacked_bytes(path)
+    if short := shortage(2 * unpacked, free_main_memory()):
+        raise NoWeightsError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
+    is_mapped = zipfile.is_zipfile(path) and not unpacked  # what is packed would be taken for numbers as it is
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old formats
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
     if (tensors := _tensors(held)) is not None:
         return tensors
     if (items := _items(held)) is None:

@@ -197,8 +197,8 @@ class TrainedModel:
         """Each pair's source-target attention while its own target is read; a row a word, none for the end mark."""
         maps: list[AttentionMap] = []
         for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(self.checkpoint)):
-            weights = self._run(self._batch(some))["cross"].float().cpu().numpy()
-            for p, a in zip(some, weights, strict=True):
+            weights = self._run(self._batch(some))["cross"]
+            for p, a in zip(some, weights.float().cpu().numpy(), strict=True):
                 cut = a[:, : len(p.target), : len(p.source)]
                 maps.append(AttentionMap(p.target, p.source, cut, "cross", sentence=len(maps)))
         return tuple(maps)

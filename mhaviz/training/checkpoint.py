@@ -6,6 +6,7 @@ Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
 
 import hashlib
 import json
+import math
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, quoted
 from mhaviz.layer.attention import check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
@@ -47,9 +48,9 @@ class Sizes:
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
         if operator.index(self.d_ff) < 1:
-            raise ArgumentError(f"d_ff: expected at least 1, got {self.d_ff}")
+            raise ArgumentError(f"d_ff: expected at least 1, got {quoted(self.d_ff)}")
         if not 0 <= self.dropout < 1:
-            raise ArgumentError(f"dropout: expected at least 0 and less than 1, got {self.dropout}")
+            raise ArgumentError(f"dropout: expected at least 0 and less than 1, got {quoted(self.dropout)}")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Plan:
     def __post_init__(self) -> None:
         for name, size in (("steps", self.steps), ("batch_size", self.batch_size)):
             if operator.index(size) < 1:
-                raise ArgumentError(f"{name}: expected at least 1, got {size}")
+                raise ArgumentError(f"{name}: expected at least 1, got {quoted(size)}")
         if not 0 < self.learning_rate < float("inf"):
-            raise ArgumentError(f"learning_rate: expected a number above 0, got {self.learning_rate}")
+            raise ArgumentError(f"learning_rate: expected a number above 0, got {quoted(self.learning_rate)}")
         check_seed(self.seed)
 
 
@@ -79,8 +80,8 @@ class Milestone:
     score: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.step, int) and self.step > 0 and self.loss >= 0 and 0 <= self.score <= 1):
-            raise ValueError(f"no milestone: {self!r:.100}")
+        if not (isinstance(self.step, int) and self.step > 0 and 0 <= self.loss < math.inf and 0 <= self.score <= 1):
+            raise ValueError(f"expected a milestone, got {quoted(asdict(self))}")
 
 
 @dataclass

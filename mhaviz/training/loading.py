@@ -4,16 +4,17 @@ import json
 import operator
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-from safetensors import SafetensorError
+from safetensors import deserialize
 from safetensors.torch import load
 from torch import Tensor
 
 from mhaviz._version import __version__
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
@@ -21,6 +22,9 @@ from mhaviz.training.corpus import Task
 
 SHIPPED = ("translation",)
 """The checkpoints that come with mhaviz."""
+
+_FLOAT32 = "F32"  # as safetensors calls it
+_T = TypeVar("_T")
 
 
 def load_checkpoint(name: str) -> Checkpoint:
@@ -34,20 +38,29 @@ def load_checkpoint(name: str) -> Checkpoint:
         content = path.read_bytes()
     except OSError as error:
         raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        tensors = load(content)
-    except (SafetensorError, ValueError, RuntimeError) as error:
-        raise MhavizError(
-            f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file; make one with mhaviz train"
-        ) from error
+    tensors = _tensors(path, content)
     about = _parse(path, _metadata(content))
     if about.pop("sha256", None) != checksum(about, tensors):
         raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
-    try:
-        return _restore(about, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise MhavizError(f"{path} is not understood: its parts do not fit together ({reason:.200})") from error
+    with as_one_line(f"{path} is not understood: its parts do not fit together", "take another copy of it"):
+        try:
+            return _restore(about, tensors)
+        except ArgumentError as error:
+            raise ValueError(str(error)) from error  # it is the file that is wrong, not the command line
+
+
+def _tensors(path: Path, content: bytes) -> dict[str, Tensor]:
+    """All tensors of a file, which must be such as mhaviz writes."""
+    no_checkpoint = f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file"
+    with as_one_line(no_checkpoint, "make one with mhaviz train"):
+        types = {name: about["dtype"] for name, about in deserialize(content)}  # type: ignore[no-untyped-call]
+    for name, dtype in types.items():
+        if dtype != _FLOAT32:
+            raise MhavizError(
+                f"{path} is no checkpoint: {name:.80}: expected numbers of type {_FLOAT32}, got {dtype}; make one with "
+                f"mhaviz train"
+            )
+    return load(content)
 
 
 def _metadata(content: bytes) -> str | None:
@@ -92,10 +105,11 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
 
 
 def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    task, sizes, plan = about["task"], Sizes(**about["sizes"]), Plan(**about["plan"])
+    task: Any = about.get("task")
     if task not in get_args(Task):
-        raise ValueError(f"no task: {task!r:.40}")
-    source, target = (Vocabulary([tuple(map(str, about[f"{side}_words"]))]) for side in ("source", "target"))
+        raise ValueError(f"task: expected {' or '.join(get_args(Task))}, got {quoted(task)}")
+    sizes, plan = _entries(Sizes, about, "sizes"), _entries(Plan, about, "plan")
+    source, target = (Vocabulary([tuple(map(str, _list(about, f"{side}_words")))]) for side in ("source", "target"))
     target.ids([START, END])
     weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
@@ -107,23 +121,58 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     shapes = {f"{key}.{name}": p.shape for key in AVERAGES for name, p in model.named_parameters()}
     if optimizer and {name: tensor.shape for name, tensor in optimizer.items()} != shapes:
         raise ValueError("the averages of Adam are not those of the weights")
-    milestones = tuple(Milestone(**milestone) for milestone in about["milestones"])
+    milestones = tuple(_made(Milestone, one, f"milestones, {i}") for i, one in enumerate(_list(about, "milestones")))
     if [m.step for m in milestones] != sorted({m.step for m in milestones}):
         raise ValueError("the milestones are not in order")
-    n_training, n_held_out = about["corpus"]["sentences"]
+    corpus = _entries(_CorpusEntries, about, "corpus")
+    n_training, n_held_out = corpus.sentences
     return Checkpoint(
         task=task,
         sizes=sizes,
         plan=plan,
         source_vocabulary=source,
         target_vocabulary=target,
-        corpus=str(about["corpus"]["name"]),
-        fingerprint=str(about["corpus"]["fingerprint"]),
+        corpus=str(corpus.name),
+        fingerprint=str(corpus.fingerprint),
         sentences=(operator.index(n_training), operator.index(n_held_out)),
         model=model,
         milestones=milestones,
         optimizer=optimizer,
     )
+
+
+@dataclass(frozen=True)
+class _CorpusEntries:
+    """What is written of a corpus; ``sentences``: how many were trained on, and how many held out."""
+
+    name: str
+    fingerprint: str
+    sentences: tuple[int, int]
+
+
+def _entries(kind: type[_T], about: Mapping[str, Any], name: str) -> _T:
+    """The entries under a name, which must be those of a dataclass. Raises ValueError that names what is wrong."""
+    return _made(kind, about.get(name), name)
+
+
+def _made(kind: type[_T], entries: object, where: str) -> _T:
+    expected = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(entries, dict):
+        raise ValueError(f"{where}: expected {', '.join(expected)}, got {quoted(entries)}")
+    if unknown := [name for name in entries if name not in expected]:
+        raise ValueError(f"{where}: expected {', '.join(expected)}, got {quoted(unknown[0])} too")
+    if missing := [name for name in expected if name not in entries]:
+        raise ValueError(f"{where}: there is no {missing[0]}")
+    try:
+        return kind(**entries)
+    except TypeError:  # a text where a number belongs
+        raise ValueError(f"{where}: expected numbers, got {quoted(entries)}") from None
+
+
+def _list(about: Mapping[str, Any], name: str) -> list[Any]:
+    if not isinstance(about.get(name), list):
+        raise ValueError(f"{name}: expected a list, got {quoted(about.get(name))}")
+    return list(about[name])
 
 
 def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:

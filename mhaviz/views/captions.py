@@ -19,7 +19,7 @@ from mhaviz.records import (
     Training,
 )
 from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import bare, cut, cut_words, in_ascii, title_words, visible
+from mhaviz.views.labels import bare, cut, cut_words, harmless, in_ascii, title_words, visible
 from mhaviz.views.row_sums import ONE, sums_text
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def reading_text(
     else:
         parts.append(sums_text(attention.maps))
     parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
-    return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), attention.source.remark]))
+    return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), harmless(attention.source.remark)]))
 
 
 def number_name(attention_map: AttentionMap) -> str:

@@ -11,10 +11,7 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def visible(text: str) -> str:
-    """The text with everything that could act instead of showing written as an escape.
-
-    Characters of Unicode's category C (controls, format characters, surrogates, private and unassigned ones) and line
-    breaks become \\x1b, \\u202e, \\U000e0001. An empty or blank text is shown in quotes.
+    """A text as a label: ``harmless``, in quotes if it is empty or blank.
 
     >>> visible("a\\x1b[1mb")
     'a\\\\x1b[1mb'
@@ -23,6 +20,20 @@ def visible(text: str) -> str:
         text = f'"{text}"'
     if _is_mark(text[0]):
         text = "\N{DOTTED CIRCLE}" + text  # or the mark would sit on whatever is printed before it
+    return harmless(text)
+
+
+def harmless(text: str) -> str:
+    """The text with everything that could act instead of showing written as an escape.
+
+    Characters of Unicode's category C (controls, format characters, surrogates, private and unassigned ones) and line
+    breaks become \\x1b, \\u202e, \\U000e0001.
+
+    >>> harmless("two\\nlines")
+    'two\\\\x0alines'
+    """
+    if text.isprintable():  # nearly all are
+        return text
     return "".join(escape(c) if unicodedata.category(c) in _ACTING else c for c in text)
 
 

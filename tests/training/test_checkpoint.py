@@ -240,7 +240,7 @@ def test_a_language_of_another_task_is_not_understood(train, language, tmp_path)
     path = tmp_path / "l.safetensors"
     train(language).save(path)
     rewritten(path, lambda about, _: about.update(task="painting"))
-    with pytest.raises(MhavizError, match="no task: 'painting'"):
+    with pytest.raises(MhavizError, match="task: expected translation or language, got 'painting'"):
         load_checkpoint(str(path))
 
 

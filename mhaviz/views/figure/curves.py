@@ -94,12 +94,11 @@ def draw_curves(
     ys = [y for _, y in points] or [1.0]
     xs = [x for x, _ in points] or list(ticks)
     plot = Plot(*box, _around(min(xs), max(xs), 1.12), _around(min(ys), max(ys), 1.6))
-    axes = sheet.plot_axes(*box)
+    axes = sheet.plot_axes(*box, title)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=base)
     axes.set_xlim(plot.x_limits)
     axes.set_ylim(plot.y_limits)
-    axes.set_title(title, size=BODY, color=INK, loc="left")
     axes.set_xlabel("N, tokens", size=SMALL, labelpad=2)
     _label_x(axes, plot, [x for x in ticks if plot.x_limits[0] <= x <= plot.x_limits[1]])
     _label_y(axes, plot.y_limits, unit, base)

@@ -30,6 +30,7 @@ from mhaviz.views.figure.sheet import (
     SMALL,
     Sheet,
     foot_height,
+    foot_width,
     redraw_coarser,
     snap,
     text_width,
@@ -89,7 +90,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
     parts = [layer_text(d, m) + part_text(m) for m in changes]
     title = max(title_width(m, lettering, part) for m, part in zip(changes, parts, strict=True))
-    texts = max(text_width(text, SMALL) for text in (d.source.footnote, remark, *(block.text for block in blocks)))
+    texts = max(foot_width(d.source.footnote), foot_width(remark), *(text_width(block.text, SMALL) for block in blocks))
     width = 2 * MARGIN + max(mosaics + _BETWEEN + table.width, min(title, _WIDEST_TITLE), texts)
     beside = MARGIN + mosaics + _BETWEEN
     blocks_height = sum(block.height + _BETWEEN for block in blocks)

@@ -13,12 +13,11 @@ from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     MARGIN,
     MOST_PIXELS,
-    SMALL,
     Sheet,
     fewer_pixels_notice,
     foot_height,
+    foot_width,
     snap,
-    text_width,
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
@@ -136,8 +135,8 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
         width = 2 * MARGIN + max(
             max(block.width for block in blocks),
             min(title, _WIDEST_TITLE),
-            text_width(footnote, SMALL) * DRAWN_WIDER,
-            text_width(remark, SMALL) * DRAWN_WIDER,
+            foot_width(footnote) * DRAWN_WIDER,
+            foot_width(remark) * DRAWN_WIDER,
         )
         height = sum(_TITLE_HEIGHT + block.height + _BETWEEN for block in blocks)
         height += foot_height(width, footnote, remark) + 2 * MARGIN

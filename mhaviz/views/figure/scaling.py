@@ -11,7 +11,6 @@ from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
     BODY,
-    INK,
     MARGIN,
     QUIET,
     SECOND,
@@ -113,8 +112,8 @@ def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
         x += 0.32 + text_width(name, BODY) + 0.3
     for number, statistic in enumerate(STATISTICS):
         row, column = divmod(number, columns)
-        axes = sheet.plot_axes(left + column * (across + gap), top + row * (down + gap + 0.1), across, down)
-        axes.set_title(statistic.name, size=BODY, color=INK, loc="left")
+        place = left + column * (across + gap), top + row * (down + gap + 0.1)
+        axes = sheet.plot_axes(*place, across, down, statistic.name)
         axes.set_xscale("log", base=2)
         if number == 0:
             axes.set_yscale("log", base=2)

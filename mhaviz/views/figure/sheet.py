@@ -29,7 +29,7 @@ from mhaviz.views.captions import map_title, pair_title, study_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
-from mhaviz.views.labels import cut
+from mhaviz.views.labels import cut, harmless
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
 
@@ -49,7 +49,7 @@ FOOT_LINE = 0.16  # inches
 _FRAME = 0.5  # points
 DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
-_LONGEST_TITLE = 400  # cells; what is longer fits on no sheet
+_LONGEST_LINE = 400  # cells of a title or of a line of the foot; what is longer fits on no sheet
 
 
 @contextmanager
@@ -135,7 +135,11 @@ class Sheet(Figure):
         rotation: float = 0.0,
         lettering: Lettering | None = None,
     ) -> Text:
-        """Put text, read literally, at a place. It must have gone through the lettering if a user wrote it."""
+        """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
+
+        What could act in it is escaped. What a font lacks is, too, if the text has gone through the lettering.
+        """
+        text = harmless(text)
         families, weight = _face(text, (lettering or self.lettering).families, bold)
         return self.page.text(
             x,
@@ -175,23 +179,30 @@ class Sheet(Figure):
     def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
         """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
         families, room = self.lettering.families, self.width - 2 * MARGIN
-        whole = text_width(shorten(_LONGEST_TITLE), size, families, bold=True)
+        whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
         if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
             room *= 0.93
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
-        self.write(MARGIN, y, fit(shorten, _LONGEST_TITLE, room, size, families, bold=True), size, bold=True)
+        self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
         bottom = self.height - MARGIN
         if footnote:
-            lettering = Lettering.covering([footnote])  # it may name a file of the user's
-            shown = fit_text(lettering.shown(footnote), self.width - 2 * MARGIN, SMALL, lettering.families)
-            self.write(MARGIN, bottom, shown, SMALL, colour=QUIET, vertical="bottom", lettering=lettering)
+            self._foot_line(footnote, MARGIN, bottom, "left")
         if foot_height(self.width, footnote, remark) > FOOT_LINE:
-            self.write(MARGIN, bottom - FOOT_LINE, remark, SMALL, colour=QUIET, vertical="bottom")
-        else:
-            self.write(self.width - MARGIN, bottom, remark, SMALL, colour=QUIET, vertical="bottom", align="right")
+            self._foot_line(remark, MARGIN, bottom - FOOT_LINE, "left")
+        elif remark:
+            self._foot_line(remark, self.width - MARGIN, bottom, "right")
+
+    def _foot_line(self, text: str, x: float, y: float, align: Literal["left", "right"]) -> None:
+        """A line that may quote files of the user's: in fonts that have what it needs, as far as the sheet is wide."""
+        text = _shortened(text)
+        lettering = Lettering.covering([text])
+        if lettering.notice and lettering.notice not in self.notices:
+            self.notices.append(lettering.notice)
+        shown = fit_text(lettering.shown(text), self.width - 2 * MARGIN, SMALL, lettering.families)
+        self.write(x, y, shown, SMALL, colour=QUIET, vertical="bottom", align=align, lettering=lettering)
 
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
@@ -248,10 +259,11 @@ class Sheet(Figure):
             outlines.set_label(f"numbers {text}")
             self.page.add_collection(outlines, autolim=False)
 
-    def plot_axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        """Axes for a plot in the rectangle."""
+    def plot_axes(self, x: float, y: float, width: float, height: float, title: str = "") -> Axes:
+        """Axes for a plot in the rectangle, and what stands over them."""
         bottom = 1 - (y + height) / self.height
         axes: Axes = self.add_axes((x / self.width, bottom, width / self.width, height / self.height))
+        axes.set_title(harmless(title), size=BODY, color=INK, loc="left", parse_math=False)
         axes.tick_params(labelsize=SMALL, colors=INK)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
@@ -268,7 +280,8 @@ def _outline(text: str, size: float) -> Any:
 
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
-    """Width of a line of text, in inches."""
+    """Width of a line of text, in inches, as ``Sheet.write`` puts it."""
+    text = harmless(text)
     families, weight = _face(text, families, bold)
     properties = FontProperties(family=list(families), size=size, weight=weight)
     with warnings.catch_warnings():
@@ -280,7 +293,7 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
 def title_width(attention_map: AttentionMap, lettering: Lettering, part: str) -> float:
     """Inches that a map's title would take if there were room for all of it."""
     titles = _titles(attention_map, lettering, part)
-    return text_width(titles(_LONGEST_TITLE), TITLE, lettering.families, bold=True)
+    return text_width(titles(_LONGEST_LINE), TITLE, lettering.families, bold=True)
 
 
 def _titles(attention_map: AttentionMap, lettering: Lettering, part: str) -> Callable[[int], str]:
@@ -305,8 +318,17 @@ def redraw_coarser(draw: Callable[[Look], Sheet], look: Look) -> Sheet:
 
 def foot_height(width: float, footnote: str, remark: str) -> float:
     """Inches that the foot of a sheet takes: one line or two."""
-    both = text_width(footnote, SMALL) + text_width(remark, SMALL) + 2 * MARGIN + 0.3
+    both = foot_width(footnote) + foot_width(remark) + 2 * MARGIN + 0.3
     return FOOT_LINE if both < width or not remark or not footnote else 2 * FOOT_LINE
+
+
+def foot_width(text: str) -> float:
+    """Inches that a line of the foot asks for: less than all of it where it is very long."""
+    return text_width(_shortened(text), SMALL)
+
+
+def _shortened(text: str) -> str:
+    return cut(text, _LONGEST_LINE)
 
 
 def _face(text: str, families: tuple[str, ...], bold: bool) -> tuple[tuple[str, ...], Literal["bold", "normal"]]:

@@ -6,7 +6,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from mhaviz.records import Evaluation, Training
 from mhaviz.views.captions import AVERAGED, alignment_text, evaluation_text, score_text, training_text
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SECOND, TITLE, Sheet, text_width
+from mhaviz.views.figure.sheet import ACCENT, BODY, MARGIN, QUIET, SECOND, TITLE, Sheet, text_width
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 
@@ -24,8 +24,7 @@ def training_figure(training: Training, look: Look | None = None) -> Sheet:
         (score_text(training), SECOND, [point.score for point in training.points]),
     )
     for i, (name, colour, values) in enumerate(curves):
-        axes = sheet.plot_axes(left + i * (across + gap), top, across, down)
-        axes.set_title(name, size=BODY, color=INK, loc="left")
+        axes = sheet.plot_axes(left + i * (across + gap), top, across, down, name)
         axes.plot(steps, values, "o-", color=colour, markersize=3, linewidth=1.2, clip_on=False)
         axes.set_xlabel("step", size=BODY)
         axes.set_xlim(0, training.steps)

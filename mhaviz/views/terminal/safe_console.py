@@ -1,0 +1,29 @@
+"""The console that everything for the terminal is printed on."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from mhaviz.views.labels import harmless
+
+
+class SafeConsole(Console):
+    """Prints texts literally, whoever wrote them: nothing in them acts on the terminal.
+
+    Views make texts fit to be shown where they decide how much room a text has. Here, where texts leave for the
+    terminal, whatever a view has forgotten is escaped; colours and movements of the cursor are no texts.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is printed, in pieces, each safe."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            if segment.control or text.isprintable() or text == "\n":
+                yield segment
+            else:
+                yield segment._replace(text="\n".join(map(harmless, text.split("\n"))))

@@ -1,0 +1,140 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mhaviz.errors import MhavizError
+from mhaviz.whole_files import write_whole
+
+WRITER = """
+import signal, sys, time
+from pathlib import Path
+from mhaviz.whole_files import clean_up_on, write_whole
+if sys.argv[2] == "program":
+    clean_up_on([signal.SIGTERM, signal.SIGHUP])
+def slow(stream):
+    stream.write(b"half")
+    stream.flush()
+    print("half", flush=True)
+    time.sleep(60)
+write_whole([(Path(sys.argv[1]), slow)])
+"""
+
+
+@pytest.fixture
+def half_written(tmp_path):
+    """A process that stays in the middle of writing a file."""
+    started = []
+
+    def start(name, how="program"):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / name), how]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"half\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def end(process, number):
+    process.send_signal(number)
+    return process.wait(timeout=20)
+
+
+def write(path):
+    write_whole([(path, lambda stream: stream.write(b"whole"))])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing_half_written(tmp_path, half_written, number):
+    (tmp_path / "a.png").write_bytes(b"before")
+    assert end(half_written("a.png"), number) == -number
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+    assert (tmp_path / "a.png").read_bytes() == b"before"
+
+
+def test_what_a_dead_process_has_left_is_removed_at_the_next_write_beside_it(tmp_path, half_written):
+    for process, number in (half_written("a.png"), signal.SIGKILL), (half_written("b.png", "library"), signal.SIGTERM):
+        end(process, number)
+    assert len(list(tmp_path.iterdir())) == 2
+    write(tmp_path / "c.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["c.png"]
+
+
+def test_what_is_not_left_by_a_dead_process_stays(tmp_path, half_written):
+    half_written("a.png")
+    (living,) = (path.name for path in tmp_path.iterdir())
+    begin, _, rest = living.partition(".mhaviz-")
+    place, _, code = rest.split("-")
+    others = {
+        living,
+        ".a.xk3.part",
+        "a.png.part",
+        f"{begin}.mhaviz-{place}-0-{code}",
+        f"{begin}.mhaviz-{place}-99999999999-{code}",
+        f"{begin}.mhaviz-{'0' * 8}-4000000-{code}",  # of another machine
+    }
+    for name in others - {living}:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f"{begin}.mhaviz-{place}-4000001-{code}").mkdir()
+    write(tmp_path / "c.png")
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "c.png", f"{begin}.mhaviz-{place}-4000001-{code}"}
+
+
+def test_python_users_keep_their_signal_handlers(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+
+    def look(stream):
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+    write_whole([(tmp_path / "a.png", look)])
+
+
+def test_all_files_or_none(tmp_path):
+    (tmp_path / "folder").mkdir()
+
+    def fail(stream):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(MhavizError, match=r"cannot write .*b\.png: No space left on device"):
+        write_whole([(tmp_path / "a.png", lambda stream: stream.write(b"a")), (tmp_path / "b.png", fail)])
+    with pytest.raises(MhavizError, match="folder"):
+        write(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_new_file_has_the_rights_of_any_other_and_an_old_one_keeps_its_own(tmp_path):
+    (tmp_path / "by hand").touch()
+    old = tmp_path / "old.png"
+    old.touch()
+    old.chmod(0o640)
+    for path, rights in ((tmp_path / "new.png", (tmp_path / "by hand").stat().st_mode), (old, old.stat().st_mode)):
+        write(path)
+        assert path.stat().st_mode == rights
+
+
+SETTLED = """
+import os, sys
+from mhaviz.cli.surroundings import settle_surroundings
+settle_surroundings()
+import matplotlib
+print(os.getcwd(), matplotlib.rcParams["font.size"], matplotlib.rcParams["image.lut"])
+"""
+
+
+def test_the_program_reads_no_matplotlibrc(tmp_path):
+    broken = b"image.lut: 4\nfont.size: 30\nfigure.dpi: x\nno such: \xff\xfe\n"
+    (tmp_path / "matplotlibrc").write_bytes(broken)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "matplotlibrc").write_bytes(broken)
+    for config in ("config", "/proc/nowhere"):
+        surroundings = os.environ | {"MPLCONFIGDIR": config, "MPLBACKEND": "nonsense", "MATPLOTLIBRC": "matplotlibrc"}
+        command = [sys.executable, "-c", SETTLED]
+        done = subprocess.run(command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr, done.returncode) == (f"{tmp_path} 10.0 256\n", "", 0)
