@@ -84,7 +84,7 @@ def heads(
 
     look, order = options.choose_look(cmap, dpi), Order(sort.value, reverse, most)
     stream = stream_sentences(sentences, file)
-    source = choose_corpus_source(context)
+    source = choose_corpus_source(context, delivery)
     delivery.tell(pretrained_notices(source))
     statistics = _read(source, stream, kind.value if kind else None, delivery)
 

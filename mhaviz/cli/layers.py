@@ -40,7 +40,7 @@ def choose_layer(
     if asked["weights"] is None:
         require_weights(context)
     if asked["model"] is not None:
-        return choose_pretrained(context)
+        return choose_pretrained(context, delivery)
     unheeded = options.given(context, [name for name in _OF_PRETRAINED if name in asked])
     if unheeded:
         raise ArgumentError(f"{', '.join(unheeded)} goes with a model of transformers; add --model")
@@ -63,7 +63,7 @@ def choose_layer(
     return TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)
 
 
-def choose_pretrained(context: typer.Context) -> "PretrainedModel":
+def choose_pretrained(context: typer.Context, delivery: Delivery) -> "PretrainedModel":
     """The checkpoint of transformers that ``--model`` names.
 
     Where the command looks into one attention, that is in the first layer, and of an encoder–decoder the last kind.
@@ -90,6 +90,7 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
     loaded = load_pretrained(
         asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0, folder=folder
     )
+    delivery.tell(loaded.remarks)
     loaded, slots = find_slots(loaded)
     there = sorted({slot.layer for slot in slots})
     kinds = list(dict.fromkeys(slot.kind for slot in slots))
@@ -100,11 +101,11 @@ def choose_pretrained(context: typer.Context) -> "PretrainedModel":
     return PretrainedModel(loaded, slots, layers, kind, asked.get("hide_special", False), generate)
 
 
-def choose_corpus_source(context: typer.Context) -> "CorpusSource":
+def choose_corpus_source(context: typer.Context, delivery: Delivery) -> "CorpusSource":
     """The model that is to read many sentences. Raises as ``choose_pretrained`` does, and ArgumentError for none."""
     if context.params["model"] is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
-    return choose_pretrained(context)
+    return choose_pretrained(context, delivery)
 
 
 def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:

@@ -51,7 +51,7 @@ def model(monkeypatch, tmp_path):
 
     def make(*arguments, **options):
         fake = FakeModel(*arguments, **options)
-        monkeypatch.setattr(module, "choose_corpus_source", lambda context: fake)
+        monkeypatch.setattr(module, "choose_corpus_source", lambda *_: fake)
         return fake
 
     return make

@@ -248,9 +248,11 @@ BROKEN = {
     broken_config: "its config.json cannot be read",
     list_config: "expected an object in its config.json",
     adapter: "holds an adapter alone",
-    another_size: "cannot be loaded",
+    another_size: "has the shape 300 × 32 in the files, and 300 × 64 by the config.json; so do ",
     more_layers: "got none for 16 of them, such as encoder.layer.2.attention",
-    (lambda folder: change_config(folder, model_type="newformer")): "is a model of type newformer, which transformers",
+    (
+        lambda folder: change_config(folder, model_type="newformer")
+    ): "is a model of type 'newformer', which transformers",
     (lambda folder: change_config(folder, model_type="mine", auto_map={"AutoModel": "x.Y"})): "needs code of its own",
     (lambda folder: change_config(folder, model_type=None)): "names no model_type",
     (lambda folder: change_config(folder, hidden_act="no such")): "cannot be loaded",
@@ -483,7 +485,7 @@ def test_a_download_that_was_interrupted(mhaviz, copy):
     (copy / "model.safetensors").rename(copy / "model-1.safetensors")
     result = mhaviz("heatmap", TEXT, "--model", str(copy))
     assert (result.status, result.out) == (1, "")
-    assert "lacks 1 of its 2 weight files, such as model-2.safetensors" in result.err
+    assert "lacks 1 of its 2 weight files, such as 'model-2.safetensors'" in result.err
 
 
 NAN_HEAD = "layer 1, masked: expected queries that are numbers, got NaN or infinity in head 2; take another copy of it"

@@ -31,7 +31,7 @@ def describe(
         "dtype": dtype,
         "device": str(loaded.device),
     }
-    remarks = []
+    remarks = list(loaded.remarks)
     if hide_special:
         remarks.append("special tokens left out, weights are shares of the other keys")
         details["hidden"] = "special tokens"

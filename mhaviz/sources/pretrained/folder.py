@@ -8,11 +8,14 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_ADAPTER_CONFIG, _ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_NO_GGUF = "expected safetensors; give the model that it was made of, or save it with save_pretrained"
 _ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
@@ -37,6 +40,8 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         check_folder(Path(name), name)
         return Path(name)
     if Path(name).is_file():
+        if name.lower().endswith(".gguf"):
+            raise MhavizError(f"{name} is a GGUF file, which mhaviz does not read: {_NO_GGUF}")
         raise MhavizError(f"{name} is a file: expected the folder of a model, with its config.json, or a hub id")
     if not _ID.fullmatch(name) or name.startswith("."):
         raise MhavizError(f"there is no folder {name}: expected the folder of a model, or a hub id such as gpt2")
@@ -45,41 +50,68 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
 def check_folder(folder: Path, name: str) -> None:
     """Raise MhavizError unless there are a config.json that can be read and weights as safetensors."""
-    config = folder / "config.json"
-    if not config.is_file():
-        if (folder / "adapter_config.json").is_file():
+    if not (folder / "config.json").is_file():
+        if (folder / _ADAPTER_CONFIG).is_file():
             raise MhavizError(f"{name} holds an adapter alone: merge it into its model, save that, and give its folder")
+        _refuse_other_formats(folder, name)
         inner = sorted(str(path.parent) for path in folder.glob("*/config.json"))
         hint = f"; there is one in {', '.join(inner[:3])}" if inner else ""
         raise MhavizError(f"{name} is no model: expected a folder with a config.json and safetensors{hint}")
-    try:
-        fields = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise MhavizError(f"{name}: its config.json cannot be read ({error}); take another copy of it") from error
-    if not isinstance(fields, dict):
-        raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
-    if not any(folder.glob("*.safetensors")):
-        if pickles := [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]:
-            raise MhavizError(
-                f"{name} has pickled weights alone ({pickles[0]}), which could run code when they are read: expected "
-                f"safetensors; save it with save_pretrained, which writes them"
-            )
-        raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json")
+    read_fields(folder, name)
     files = weight_files(folder)
+    if not files:
+        if any((folder / found).is_file() for found in (_ADAPTER_CONFIG, _ADAPTER_WEIGHTS)):
+            raise MhavizError(
+                f"{name} holds an adapter alone beside its config.json: merge it into its model, save that, and give "
+                f"its folder"
+            )
+        _refuse_other_formats(folder, name)
+        raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json")
+    if others := [path.name for path in files if path.suffix != ".safetensors"]:
+        raise MhavizError(
+            f"{name}: expected safetensors alone in its model.safetensors.index.json, got {quoted(others[0])}; take "
+            f"another copy of it"
+        )
     if absent := [path.name for path in files if not path.is_file()]:
         raise MhavizError(
-            f"{name} lacks {len(absent)} of its {len(files)} weight files, such as {absent[0]}; take another copy of it"
+            f"{name} lacks {len(absent)} of its {len(files)} weight files, such as {quoted(absent[0])}; take another "
+            f"copy of it"
         )
+
+
+def read_fields(folder: Path, name: str) -> dict[str, Any]:
+    """What stands in the config.json. Raises MhavizError if that is no JSON object."""
+    with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(fields, dict):
+        raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
+    weights = fields.get("transformers_weights")
+    if weights is not None and not str(weights).endswith((".safetensors", ".safetensors.index.json")):
+        raise MhavizError(f"{name}: expected safetensors as its transformers_weights, got {quoted(weights)}; remove it")
+    return fields
 
 
 def weight_files(folder: Path) -> list[Path]:
     """Those that make up the model; some may be absent, and others, in another format, may be there."""
+    single = folder / "model.safetensors"
+    if single.is_file():  # as transformers has it: an index beside it is not looked at
+        return [single]
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        single = folder / "model.safetensors"
-        return [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+        return [path for path in sorted(folder.glob("*.safetensors")) if path.name != _ADAPTER_WEIGHTS]
+
+
+def _refuse_other_formats(folder: Path, name: str) -> None:
+    """Raise MhavizError if there are weights, and mhaviz does not read such files."""
+    if models := sorted(path.name for path in folder.glob("*.gguf")):
+        raise MhavizError(f"{name} has weights as GGUF alone ({quoted(models[0])}): {_NO_GGUF}")
+    if pickles := [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]:
+        raise MhavizError(
+            f"{name} has pickled weights alone ({pickles[0]}), which could run code when they are read: expected "
+            f"safetensors; save it with save_pretrained, which writes them"
+        )
 
 
 def _from_hub(name: str, revision: str | None) -> Path:

@@ -1,20 +1,21 @@
 """Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, reason
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 from mhaviz.records import Kind
-from mhaviz.sources.pretrained.folder import find_folder, weight_files
+from mhaviz.sources.pretrained.folder import find_folder, read_fields, weight_files
+from mhaviz.sources.pretrained.silence import silence
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
@@ -32,7 +33,7 @@ from transformers import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
-from mhaviz.sources.pretrained import capture
+from mhaviz.sources.pretrained import adapter, capture, quantization, sizes
 from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -57,6 +58,7 @@ class Loaded:
         device: where it runs.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, it runs eagerly and gives its weights itself.
+        remarks: what the user should know of how its folder was read.
         unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
     """
 
@@ -65,6 +67,7 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
     captured: bool
+    remarks: tuple[str, ...] = ()
     unshown: tuple[Kind, ...] = ()
 
     @property
@@ -91,7 +94,8 @@ class Loaded:
         """
         what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
         length = getattr(self.config, "segment_means_seq_len", None)
-        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if length else ""
+        is_told = isinstance(length, int)
+        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
@@ -133,63 +137,101 @@ def load_pretrained(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
-    config = _config(folder, name)
-    tokenizer = _tokenizer(folder, name)
-    kind = _model_class(config, name, writes)
-    halves = getattr(config, "dtype", None) not in (None, torch.float32)
-    twice = 2 if halves and dtype == "float32" else 1
-    require_memory(twice * sum(path.stat().st_size for path in weight_files(folder)), device, f"the model {name}")
-    captured = bool(kind._can_set_attn_implementation())
-    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
-    model, missing = _model(kind, folder, config, dtype, attention, name)
-    _require_weights(model, missing, name, writes)
-    nn.Module.to(model, device)
-    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured)
+    with (
+        silence(1, 2),
+        as_one_line(f"{name} cannot be loaded"),
+    ):  # its files can hold anything, and make libraries raise it
+        return _load(folder, name, device, dtype, writes)
 
 
 def run_eagerly(loaded: Loaded) -> Loaded:
     """The same model, made to give its weights itself."""
     loaded.model.set_attn_implementation("eager")
-    return Loaded(loaded.name, loaded.model, loaded.tokenizer, loaded.device, captured=False)
+    return replace(loaded, captured=False)
 
 
-def _config(folder: Path, name: str) -> PreTrainedConfig:
+def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: bool) -> Loaded:
+    fields = read_fields(folder, name)
+    files = weight_files(folder)
+    there = sizes.read_sizes(files, name, quantization.method_of(fields) is not None)
+    sizes.require_fields(fields, there, name)
+    config = _config(folder, fields, name)
+    tokenizer = _tokenizer(folder, name)
+    kind = _model_class(config, name, writes)
+    quantization.require_libraries(fields, name)
+    sizes.require_model(kind, config, there, name)
+    halves = getattr(config, "dtype", None) not in (None, torch.float32)
+    twice = 2 if halves and dtype == "float32" else 1
+    require_memory(twice * sum(path.stat().st_size for path in files), device, f"the model {name}")
+    captured = bool(kind._can_set_attn_implementation())
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    model, missing = _model(kind, folder, config, dtype, attention, name)
+    _require_weights(model, missing, name, writes)
+    model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
+    nn.Module.to(model, device)
+    remarks = [adapted, *_ignored_code(folder, type(model), type(tokenizer))]
+    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, tuple(filter(None, remarks)))
+
+
+def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
     try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
-    except Exception as error:  # a checkpoint's file can be anything, and so can what reading it raises
-        fields, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
+        with as_one_line(f"{name}: its config.json is not understood"):
+            config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
+    except MhavizError as error:
         model_type = fields.get("model_type")
-        if "auto_map" in fields and model_type not in CONFIG_MAPPING:
-            raise MhavizError(
-                f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
-            ) from error
         if model_type is None:
             raise MhavizError(
                 f"{name}: its config.json names no model_type, so it is no model of transformers'"
             ) from error
-        if model_type not in CONFIG_MAPPING:
+        if isinstance(model_type, str) and model_type in CONFIG_MAPPING:
+            raise
+        if "auto_map" in fields:
             raise MhavizError(
-                f"{name} is a model of type {model_type!s:.40}, which transformers {_version()} does not know; "
-                f"a later version may"
+                f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
             ) from error
-        raise MhavizError(f"{name}: its config.json is not understood ({reason(error)})") from error
+        raise MhavizError(
+            f"{name} is a model of type {quoted(model_type)}, which transformers {_version()} does not know; a later "
+            f"version may"
+        ) from error
     config.return_dict = True  # transformers itself goes by it
     return config
 
 
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
-    try:
+    if "AutoTokenizer" in _code_of_its_own(folder / "tokenizer_config.json"):
+        advice = "its own code may be needed, which mhaviz does not run"
+    else:
+        advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
+    with as_one_line(f"{name} has no tokenizer that can be read", advice):
         if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
             raise ValueError("it has no such files")
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError("it has no tokens but special ones")
-    except Exception as error:
-        raise MhavizError(
-            f"{name} has no tokenizer that can be read: expected tokenizer.json, or the files of its kind, beside its "
-            f"config.json ({reason(error)})"
-        ) from error
     return tokenizer
+
+
+def _code_of_its_own(path: Path) -> Mapping[str, object]:
+    """For which of transformers' classes a JSON file names code of the folder's; nothing if it cannot be read."""
+    try:
+        named = json.loads(path.read_text(encoding="utf-8")).get("auto_map")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return {}
+    if isinstance(named, list | tuple):  # as older versions wrote it for a tokenizer
+        return {"AutoTokenizer": named}
+    return named if isinstance(named, dict) else {}
+
+
+def _ignored_code(folder: Path, kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]) -> list[str]:
+    """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
+    named = [*_code_of_its_own(folder / "config.json"), *_code_of_its_own(folder / "tokenizer_config.json")]
+    of_model = any(name == "AutoConfig" or name.startswith("AutoModel") for name in named)
+    said = []
+    if of_model:
+        said.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind.__name__}")
+    if "AutoTokenizer" in named:
+        said.append(f"the folder's own code for its tokenizer is not run: transformers' {words.__name__} reads")
+    return said
 
 
 def _is_encoder(kind: type[PreTrainedModel], config: PreTrainedConfig) -> bool:
@@ -224,22 +266,19 @@ def _model(
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
-    try:
-        model, loading = kind.from_pretrained(  # type: ignore[misc]
-            folder,
-            config=config,
-            dtype=dtype,
-            attn_implementation=attention,
-            use_safetensors=True,
-            **_FROM_FILES,
-            output_loading_info=True,
-        )
-    except SafetensorError as error:
-        raise MhavizError(
-            f"{name}: a weight file is broken or cut off ({reason(error)}); take another copy of it"
-        ) from error
-    except Exception as error:
-        raise MhavizError(f"{name} cannot be loaded ({reason(error)})") from error
+    model, loading = kind.from_pretrained(  # type: ignore[misc]
+        folder,
+        config=config,
+        dtype=dtype,
+        attn_implementation=attention,
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
+        **adapter.IGNORED,
+        **_FROM_FILES,
+        output_loading_info=True,
+    )
+    if others := sorted(loading["mismatched_keys"]):
+        raise sizes.mismatch(others, name)
     return model, sorted(loading["missing_keys"])
 
 

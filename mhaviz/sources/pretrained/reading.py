@@ -1,13 +1,19 @@
 """Texts as a model reads them, and as people do: what each token is a piece of."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.sources.pretrained.silence import silence
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,21 @@ _MOST_BYTES = 8
 """Of two characters of UTF-8, which a token may join."""
 
 
+def _asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make one line of whatever a tokenizer raises: its files may hold anything, and its Rust panics.
+
+    All that is asked of a tokenizer, after it was loaded, is asked by a function of this kind.
+    """
+
+    @wraps(function)
+    def asking(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        with silence(2), as_one_line("the model's tokenizer cannot read this", "take another copy of its files"):
+            return function(*arguments, **options)
+
+    return asking
+
+
+@_asks_the_tokenizer
 def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False) -> Reading:
     """A text, with the special tokens that the model expects around it. Raises ArgumentError if there is nothing.
 
@@ -63,6 +84,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     return Reading(tuple(ids), tuple(shown), tuple(special))
 
 
+@_asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Reading]:
     """Many texts, whose tokens nobody will look at; nothing of one that has none."""
     encoded = tokenizer([_encodable(text) for text in texts], return_special_tokens_mask=True)
@@ -73,6 +95,7 @@ def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     return readings
 
 
+@_asks_the_tokenizer
 def name_tokens(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None
 ) -> Reading:
@@ -87,6 +110,21 @@ def name_tokens(
     return Reading(tuple(ids), tuple(names), special_of(tokenizer, ids) if special is None else tuple(special))
 
 
+@_asks_the_tokenizer
+def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int) -> list[int]:
+    """Tokens with numbers below ``most`` that are not special; at least one."""
+    special = set(tokenizer.all_special_ids)
+    return [i for i in range(min(len(tokenizer), most)) if i not in special] or [0]
+
+
+@_asks_the_tokenizer
+def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
+    """The number of its token for this, such as "pad_token_id"; None: it has no such token."""
+    number = getattr(tokenizer, role, None)
+    return number if isinstance(number, int) else None
+
+
+@_asks_the_tokenizer
 def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[int, ...]:
     """The positions of special tokens; one that stands for unknown text is of the text, unless it means more."""
     special = set(tokenizer.all_special_ids)

@@ -15,6 +15,7 @@ from mhaviz.records import Kind
 from mhaviz.sources.pretrained.capture import listening
 from mhaviz.sources.pretrained.eager import UnknownFormError, call_of_weights, given_attentions
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
+from mhaviz.sources.pretrained.reading import usual_ids
 from mhaviz.sources.pretrained.running_layers import RunningLayer, running_layers
 
 SOURCE_LENGTH, TARGET_LENGTH = 4, 3
@@ -264,8 +265,7 @@ def _kind(call: AttentionCall) -> Kind:
 
 
 def _few_tokens(loaded: Loaded) -> tuple[Tensor, None, Tensor | None]:
-    special = set(loaded.tokenizer.all_special_ids)
-    usual = [i for i in range(min(len(loaded.tokenizer), 1000)) if i not in special] or [0]
+    usual = usual_ids(loaded.tokenizer, 1000)
     ids = torch.tensor([[usual[i % len(usual)] for i in range(SOURCE_LENGTH)]], device=loaded.device)
     return ids, None, ids[:, :TARGET_LENGTH] if loaded.has_encoder else None
 

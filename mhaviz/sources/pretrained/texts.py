@@ -12,7 +12,15 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.maps.weighed_batch import Side
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.reading import Reading, name_tokens, read, read_without_names, special_of
+from mhaviz.sources.pretrained.reading import (
+    Reading,
+    id_of,
+    name_tokens,
+    read,
+    read_without_names,
+    special_of,
+    usual_ids,
+)
 from mhaviz.sources.pretrained.slots import field_of, run
 
 WRITTEN = 64
@@ -20,6 +28,9 @@ WRITTEN = 64
 
 _PROBED = 8
 """Tokens that show whether a model sees padding."""
+
+_MOST_IDS = 2**31
+"""Where a model does not tell how many tokens it knows."""
 
 _SAME = 1e-2
 """Of the largest hidden number: half precision differs by less, and what sees padding by more."""
@@ -110,8 +121,7 @@ class Texts:
         So it does where tokens are mixed by convolutions or by means of segments, which know no mask: ConvBERT,
         Nyströmformer. Found out by letting the model read a few tokens, alone and beside more of them.
         """
-        special = set(self.loaded.tokenizer.all_special_ids)
-        usual = [i for i in range(min(len(self.loaded.tokenizer), self._embeddings or 1000)) if i not in special] or [0]
+        usual = usual_ids(self.loaded.tokenizer, self._embeddings or 1000)
         length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
         short, long = (
             Reading(tuple(usual[i % len(usual)] for i in range(n)), ("",) * n, ()) for n in (length, 2 * length)
@@ -171,9 +181,9 @@ class Texts:
         if not model.can_generate():
             raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by --target")
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
-        eos = model.generation_config.eos_token_id
-        ends = set(eos if isinstance(eos, list) else [eos])
         with torch.no_grad(), self.loaded.running():
+            eos = model.generation_config.eos_token_id
+            ends = set(eos if isinstance(eos, list) else [eos])
             written: Tensor = model.generate(  # type: ignore[operator]
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids) if mask is None else mask,
@@ -194,11 +204,10 @@ class Texts:
     @cached_property
     def _start(self) -> int:
         """What a decoder beside an encoder begins with."""
-        model, tokenizer = self.loaded.model, self.loaded.tokenizer
+        model = self.loaded.model
         told = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
         for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
-            for known in (*told, tokenizer):
-                start = getattr(known, name, None)
+            for start in (*(getattr(known, name, None) for known in told), id_of(self.loaded.tokenizer, name)):
                 if isinstance(start, int):
                     return start
         raise MhavizError(
@@ -209,9 +218,9 @@ class Texts:
     @cached_property
     def _padding(self) -> int | None:
         """The token that stands for none; None: the model has no such token."""
-        for known in (self.loaded.tokenizer, self.loaded.config):
-            number = getattr(known, "pad_token_id", None)
-            if isinstance(number, int) and number >= 0 and (self._embeddings is None or number < self._embeddings):
+        told = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
+        for number in told:
+            if isinstance(number, int) and 0 <= number < (self._embeddings or _MOST_IDS):
                 return number
         return None
 

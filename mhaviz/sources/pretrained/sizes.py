@@ -1,0 +1,180 @@
+"""Compares what a configuration asks for with what its weight files hold, before anything is built.
+
+A folder's config.json may ask for a million layers: building them takes minutes and gigabytes, and only then it shows
+that there are no weights for them.
+"""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from mhaviz.errors import MhavizError, as_one_line, quoted, reason
+from mhaviz.units import readable_count
+
+_SIZE = re.compile(r"^(num|n|d|dim)_|_(sizes?|dims?|width|rank|labels|heads|experts)$|^(n|d|dim|width|hidden|vocab)$")
+_NO_SIZE = re.compile(
+    r"position|context|ctx|length|len_|window|token|_ids?$|theta|bucket|frames|steps|samples|rate|factor"
+)
+_LAYERS = re.compile(r"(layers?|blocks?|repeats|loops|cycles)$")
+
+_ALWAYS, _LAYERS_ALWAYS = 2**17, 128
+"""A size, and a number of layers, that is believed: models share layers, and name sizes that they do not use."""
+
+_PACKED = 8
+"""Numbers in one, at most, where weights are quantised; also how much larger a size may be than any in the files."""
+
+_BUILT_ALWAYS = 2**24
+"""Numbers that no file need hold, such as tables of positions that are computed: 64 MiB of float32."""
+
+
+@dataclass(frozen=True)
+class FileSizes:
+    """What is in weight files.
+
+    Attributes:
+        shapes: of each tensor, by its name.
+        is_packed: whether they are quantised, so that shapes say little.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    is_packed: bool
+
+    @cached_property
+    def largest(self) -> int:
+        """Of all dimensions."""
+        return max((size for shape in self.shapes.values() for size in shape), default=0)
+
+    @cached_property
+    def numbers(self) -> int:
+        """Of all tensors together, as many as they may stand for."""
+        return sum(map(prod, self.shapes.values())) * (_PACKED if self.is_packed else 1)
+
+
+def read_sizes(files: Sequence[Path], name: str, is_packed: bool) -> FileSizes:
+    """The shapes that the headers of safetensors tell. Raises MhavizError if one is broken."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        try:
+            with as_one_line(f"{name}: its weight file {path.name} cannot be read"), safe_open(path, "pt") as tensors:
+                shapes |= {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+        except MhavizError as error:
+            if not isinstance(error.__cause__, SafetensorError):
+                raise
+            raise MhavizError(
+                f"{name}: a weight file is broken or cut off ({reason(error.__cause__)}); take another copy of it"
+            ) from error
+    return FileSizes(shapes, is_packed)
+
+
+def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
+    """Raise MhavizError if a field of the config.json asks for a size that the files cannot have.
+
+    Not even a configuration can be made of some: ten million labels have names of their own.
+    """
+    for field, value in _numbers(fields):
+        if (not _SIZE.search(field) and not _LAYERS.search(field)) or _NO_SIZE.search(field):
+            continue
+        if _LAYERS.search(field) and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
+            raise _misfit(name, f"{field} {_readable(value)}", f"{len(sizes.shapes):,} tensors")
+        if value > max(_PACKED * sizes.largest, _ALWAYS):
+            raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
+
+
+def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: FileSizes, name: str) -> None:
+    """Build the model without memory, and raise MhavizError if it has other sizes than the files."""
+    with as_one_line(f"{name} cannot be loaded"), torch.device("meta"), _at_most(sizes, name):
+        model = kind(copy.deepcopy(config))
+    if sizes.is_packed:
+        return
+    built = {key: tuple(parameter.shape) for key, parameter in model.state_dict().items()}
+    pairs = {key: _of_file(key, sizes, model.base_model_prefix) for key in built}
+    others = [
+        (key, sizes.shapes[other], built[key])
+        for key, other in pairs.items()
+        if other is not None and prod(sizes.shapes[other]) != prod(built[key])
+    ]
+    if others:
+        raise mismatch(others, name)
+    tied = set(getattr(model, "all_tied_weights_keys", None) or ())
+    lacking = {key: prod(built[key]) for key, other in pairs.items() if other is None and key not in tied}
+    if sum(lacking.values()) > sizes.numbers + _BUILT_ALWAYS:
+        together = f"{readable_count(sum(lacking.values()))} numbers that are not there"
+        raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
+
+
+def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:
+    """An error that names the first tensor of another shape, (its name, in the files, in the model)."""
+    key, there, wanted = others[0]
+    more = f"; so do {len(others) - 1:,} others" if len(others) > 1 else ""
+    return MhavizError(
+        f"{name}: its config.json and its weights do not fit: {quoted(key)} has the shape "
+        f"{' × '.join(map(str, there)) or 'of a number'} in the files, and {' × '.join(map(str, wanted)) or 'none'} by "
+        f"the config.json{more}; take both of the same model"
+    )
+
+
+def _numbers(fields: object, field: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number in a JSON document with the name of its field."""
+    waiting = [(field, fields)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += ((name, one) for one in value)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+            yield name, int(value)
+
+
+def _readable(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**15 else quoted(value)
+
+
+def _of_file(key: str, sizes: FileSizes, prefix: str) -> str | None:
+    """What a parameter is called in the files, which may be of the model with a head, or of what is below it."""
+    names = (key, f"{prefix}.{key}", key.removeprefix(f"{prefix}."))
+    return next((name for name in names if name in sizes.shapes), None)
+
+
+@contextmanager
+def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
+    """Stop building a model that becomes far larger than its files: names may differ, but not by so much."""
+    most = 8 * len(sizes.shapes) + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
+    built = [0, 0]
+
+    def hear(module: nn.Module, field: str, tensor: Tensor | None) -> None:
+        if tensor is None:
+            return
+        built[0] += 1
+        built[1] += tensor.numel()
+        if built[0] > most[0]:
+            raise _misfit(name, f"more than {most[0]:,} tensors", f"{len(sizes.shapes):,}")
+        if built[1] > most[1]:
+            raise _misfit(name, f"more than {readable_count(most[1])} numbers", readable_count(sizes.numbers))
+
+    hooks = [register_module_parameter_registration_hook(hear), register_module_buffer_registration_hook(hear)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _misfit(name: str, asked: str, there: str) -> MhavizError:
+    return MhavizError(
+        f"{name}: its config.json asks for {asked}, and its weight files hold {there}; take both of the same model"
+    )
