@@ -94,11 +94,8 @@ class Loaded:
         """
         what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
         length = getattr(self.config, "segment_means_seq_len", None)
-        advice = (
-            f"it approximates its attention, and takes texts of {length:,} tokens alone"
-            if isinstance(length, int)
-            else ""
-        )
+        is_told = isinstance(length, int)
+        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
