@@ -119,7 +119,7 @@ def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added:
         raise ValueError(f"expected ranks of at most {most}, as its weights have, got {quoted(rank)}")
     config = LoraConfig(target_modules=adapted, modules_to_save=saved, **kept)
     with_adapter = PeftModel(model, config, low_cpu_mem_usage=True)
-    unfit = set_peft_model_state_dict(
+    unfit: Any = set_peft_model_state_dict(
         with_adapter, {f"base_model.model.{key}": tensor for key, tensor in tensors.items()}, low_cpu_mem_usage=True
     )
     if without := [*unfit.unexpected_keys, *(key for key in unfit.missing_keys if ".lora_" in key)]:
