@@ -111,7 +111,7 @@ def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: 
         raise mismatch(others, name)
     tied = set(getattr(model, "all_tied_weights_keys", None) or ())
     lacking = {key: prod(built[key]) for key, other in pairs.items() if other is None and key not in tied}
-    if sum(lacking.values()) > sizes.numbers + _BUILT_ALWAYS:
+    if sum(lacking.values()) > 1.5 * sizes.numbers + _BUILT_ALWAYS:  # all may be there, by other names
         together = f"{readable_count(sum(lacking.values()))} numbers that are not there"
         raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
 
