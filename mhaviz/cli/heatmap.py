@@ -8,7 +8,7 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.drawn_maps import deliver_maps
 from mhaviz.cli.layers import choose_layer, pretrained_notices
-from mhaviz.cli.long_inputs import MAX_TOKENS, SIZE, LongInputs
+from mhaviz.cli.long_inputs import MAX_TOKENS, LongInputs
 from mhaviz.cli.model_checks import rolled_out, verified
 from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
@@ -20,6 +20,7 @@ from mhaviz.cli.sentences import (
     require_some,
     require_words,
 )
+from mhaviz.records.cells import MOST_CELLS
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 
@@ -50,7 +51,7 @@ def heatmap(
     mask: options.MaskOption = options.Mask.none,
     whole: options.Whole = False,
     pool: options.PoolOption = None,
-    size: options.Size = SIZE,
+    size: options.Size = MOST_CELLS,
     window: options.WindowOption = None,
     summary: options.Summary = None,
     memory: options.Memory = None,

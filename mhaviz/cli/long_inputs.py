@@ -9,15 +9,13 @@ from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.options import Pool
 from mhaviz.cli.progress import progress
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.records.cells import MOST_CELLS
 from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention, Cells, MapInputs
     from mhaviz.sources.attention_source import AttentionSource
     from mhaviz.studies.pooled_maps import OpenWindow, Pooling
-
-SIZE = 512
-"""Rows and columns of cells of a pooled map: with more, few pictures have pixels for all of them."""
 
 MAX_TOKENS = 2**18
 """Longer inputs take longer than most people would wait; they can be had by asking for them."""
@@ -60,7 +58,7 @@ class LongInputs:
         from mhaviz.studies.pooled_maps import Pooling
 
         device = resolve_device(self.device)
-        size, asked = self.size or SIZE, self.pool or self.window or self.summary
+        size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
         allowed = self.memory or (free_memory(device) or 2**32) // 4
         a_cell = 4 * _COPIES * n_maps * n_heads * (1 + (self.pool is Pool.both))
         cells = min(size, longest)

@@ -28,7 +28,7 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -58,7 +58,7 @@ class Pooling:
         summary: whether each head is summed up as well.
     """
 
-    size: int = 512
+    size: int = MOST_CELLS
     reduce: Literal["mass", "max", "both"] = "mass"
     window: OpenWindow | None = None
     memory: int | None = None

@@ -31,6 +31,16 @@ class LayerStack:
     columns: int | None
     part: str
 
+    @property
+    def n_tiles(self) -> int:
+        """Of all layers."""
+        return len(self.titles)
+
+    @property
+    def first(self) -> AttentionMap:
+        """The map of the first layer, for what all have in common; of several there is no summary."""
+        return self.maps[0] if len(self.maps) == 1 else replace(self.maps[0], summary=None)
+
     @cached_property
     def map(self) -> AttentionMap:
         """All weights as those of one map, layer by layer; its mask is that of the first, its summary of a single."""
@@ -41,10 +51,13 @@ class LayerStack:
         return replace(first, weights=weights, heads=tuple(range(len(weights))), summary=None)
 
     def panels(self, scale: Scale, rows: int, columns: int) -> list[Panel]:
-        """A panel a tile, with what the mask of its own layer hides; maps of cells in at most so many."""
-        drawn = [m if m.cells is None else pool_map(m, rows, columns) for m in self.maps]
-        panels = [panel for m in drawn for panel in head_panels(m, scale)]
-        return [replace(panel, title=title) for panel, title in zip(panels, self.titles, strict=True)]
+        """A panel a tile in at most so many cells, with what the mask of its own layer hides."""
+        titles = iter(self.titles)
+        panels: list[Panel] = []
+        for m in self.maps:
+            drawn = m if m.cells is None else pool_map(m, rows, columns)
+            panels += head_panels(drawn, scale, [next(titles) for _ in m.heads], (rows, columns))
+        return panels
 
 
 def stack_layers(maps: Sequence[AttentionMap], named: bool = False) -> list[LayerStack]:

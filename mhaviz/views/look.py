@@ -1,7 +1,7 @@
 """How a picture looks, in the terminal and as a figure."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from mhaviz.views.panels import Scale
 
 MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
 LEAST_DPI = 20  # with fewer, letters are less than a pixel high
+_SORTED_UP_TO = 2**24  # weights
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
@@ -60,8 +61,7 @@ class Look:
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
         if not (self.log or (self.log is None and any(map(spans_magnitudes, maps)))):
             return Scale(self.cmap, 0.0, largest)
-        weights = np.concatenate([_positive(m) for m in maps])
-        share = float(np.quantile(weights, _DARKEST)) / largest if weights.size else 0.0
+        share = _darkest(maps) / largest
         low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
         if low * _LEAST_RANGE > largest:
             middle = math.sqrt(min(share, 1.0)) * largest
@@ -83,7 +83,30 @@ def _largest(attention_map: AttentionMap) -> float:
     return float(weights[:, 1:].max())
 
 
-def _positive(attention_map: AttentionMap) -> NDArray[np.float32]:
+def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
+    """The weights above 0 of each head, as far as no mask hides them."""
     hidden = attention_map.hidden
-    weights = attention_map.weights if hidden is None else attention_map.weights[:, ~hidden]
-    return weights[weights > 0]
+    for weights in attention_map.weights:
+        yield weights[weights > 0] if hidden is None else weights[(weights > 0) & ~hidden]
+
+
+def _darkest(maps: Sequence[AttentionMap]) -> float:
+    """The weight that the darkest share of all weights above 0 stays below; 0 if there are none.
+
+    Of very many it is read from a histogram, a head at a time: sorting needs a copy of all of them.
+    """
+    heads = (weights for m in maps for weights in _positive(m))
+    if sum(m.weights.size for m in maps) <= _SORTED_UP_TO:
+        weights = np.concatenate(list(heads))
+        return float(np.quantile(weights, _DARKEST)) if weights.size else 0.0
+    # Numbers above 0 are ordered as their bits are; the upper half of them tells numbers apart that differ by 1 %.
+    counts = np.zeros(2**15, np.int64)
+    for weights in heads:
+        counts += np.bincount(weights.view(np.uint32) >> 16, minlength=len(counts))
+    below = counts.cumsum()
+    if not below[-1]:
+        return 0.0
+    rank = _DARKEST * (below[-1] - 1)
+    group = int(np.searchsorted(below, rank, side="right"))
+    low, high = (np.array([group, group + 1], np.uint32) << 16).view(np.float32)
+    return float(low + (high - low) * (rank - below[group] + counts[group]) / counts[group])

@@ -93,12 +93,24 @@ def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     return tuple(f"head {head}" for head in attention_map.heads)
 
 
-def head_panels(attention_map: AttentionMap, scale: Scale, titles: Sequence[str] | None = None) -> list[Panel]:
-    """A panel for every head; ``titles``: others than ``tile_titles``."""
+def head_panels(
+    attention_map: AttentionMap,
+    scale: Scale,
+    titles: Sequence[str] | None = None,
+    cells: tuple[int, int] | None = None,
+) -> list[Panel]:
+    """A panel for every head, one after the other: of many large ones none is copied before it is pooled.
+
+    ``titles``: others than ``tile_titles``. ``cells``: rows and columns in which they are drawn; see ``pooled_panels``.
+    """
     hidden = attention_map.hidden
-    weights = attention_map.weights if hidden is None else np.where(hidden, np.float32(np.nan), attention_map.weights)
     titles = tile_titles(attention_map) if titles is None else titles
-    return [Panel(title, a, scale, hidden) for title, a in zip(titles, weights, strict=True)]
+    panels: list[Panel] = []
+    for title, weights in zip(titles, attention_map.weights, strict=True):
+        values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
+        panel = Panel(title, values, scale, hidden)
+        panels += [panel] if cells is None else pooled_panels([panel], *cells)
+    return panels
 
 
 def scale_group(attention_map: AttentionMap) -> str:
@@ -109,7 +121,12 @@ def scale_group(attention_map: AttentionMap) -> str:
 
 def pooled_panels(panels: Iterable[Panel], rows: int, columns: int) -> list[Panel]:
     """The panels as they are drawn in so many cells, of which each shows its strongest number."""
-    return [Panel(p.title, pool_strongest(p.values, rows, columns), p.scale) for p in panels]
+    return [
+        panel
+        if rows >= panel.values.shape[0] and columns >= panel.values.shape[1]
+        else Panel(panel.title, pool_strongest(panel.values, rows, columns), panel.scale)
+        for panel in panels
+    ]
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:

@@ -32,14 +32,16 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
     if cells is m.edges:
         return m
     q_cells, k_cells = even_edges(m.weights.shape[1], rows)[:-1], even_edges(m.weights.shape[2], columns)[:-1]
-    if cells.reduction == "max":
-        weights = _strongest(m.weights, lambda choose: _reduce(choose, m.weights, q_cells, k_cells))
-    else:
-        queries = np.diff(m.edges.query_edges)[:, None]
-        of_keys = np.add.reduceat(m.weights, k_cells, axis=-1)
+    queries = np.diff(m.edges.query_edges)[:, None]
+
+    def pool(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        if cells.reduction == "max":
+            return _strongest(weights, lambda choose: _reduce(choose, weights, q_cells, k_cells))
+        of_keys = np.add.reduceat(weights, k_cells, axis=-1)
         means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
-        weights = means.astype(np.float32)
-    return replace(m, weights=weights, cells=cells)
+        return np.asarray(means, np.float32)
+
+    return replace(m, weights=np.stack([pool(weights) for weights in m.weights]), cells=cells)
 
 
 def _strongest(values: NDArray[np.float32], pool: Callable[[np.ufunc], NDArray[np.float32]]) -> NDArray[np.float32]:

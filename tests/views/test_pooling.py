@@ -58,6 +58,23 @@ def test_a_map_is_pooled_by_its_own_rule(reduction):
     assert np.allclose(pooled.weights[0], expected[reduction], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("length", "most", "cells"),
+    [(3077, 64, 64), (100_000, 512, 512), (600, 512, 300), (513, 512, 257), (512, 64, 64), (5, 9, 5), (3, 2, 2)],
+)
+def test_as_many_cells_as_asked_for_where_one_token_more_is_not_seen(length, most, cells):
+    assert even_cells(length, most) == cells
+
+
+@given(st.integers(1, 20_000), st.integers(1, 600))
+def test_cells_are_as_good_as_equally_wide(length, most):
+    """They differ by little, or but for a few they are all as wide as the widest."""
+    cells = even_cells(length, most)
+    widths = np.diff(cell_edges(length, cells))
+    assert 1 <= cells <= max(most, 1)
+    assert widths.max() <= 1.04 * widths.min() or (widths < widths.max()).sum() < widths.max()
+
+
 def test_of_single_weights_the_largest_stays():
     tokens = ("a", "b", "c")
     m = AttentionMap(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Cells.of_tokens(3, 3))

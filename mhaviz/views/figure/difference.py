@@ -25,12 +25,13 @@ from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_
 from mhaviz.views.figure.sheet import (
     BODY,
     MARGIN,
-    MOST_PIXELS,
+    PAGE_LIMIT,
     QUIET,
     SMALL,
     Sheet,
     foot_height,
     foot_width,
+    most_dpi,
     redraw_coarser,
     snap,
     text_width,
@@ -97,9 +98,9 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     table_height = _TITLE + blocks[0].layout.tile(0)[1] + table.height(width - MARGIN - beside) + _BETWEEN
     foot = foot_height(width, d.source.footnote, remark)
     height = 2 * MARGIN + _TITLE + max(blocks_height, table_height) + foot
-    if max(width, height) * LEAST_DPI > MOST_PIXELS:
+    if most_dpi(width, height) < LEAST_DPI:
         raise ArgumentError(
-            f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(changes)} maps of up to "
+            f"expected a picture of {PAGE_LIMIT}, got {len(changes)} maps of up to "
             f"{max(len(m.heads) for m in changes)} heads; choose a layer or heads, or save them as data"
         )
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)

@@ -12,18 +12,19 @@ from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_
 from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     MARGIN,
-    MOST_PIXELS,
+    PAGE_LIMIT,
     Sheet,
     fewer_pixels_notice,
     foot_height,
     foot_width,
+    most_dpi,
     snap,
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import LEAST_DPI, Look
-from mhaviz.views.panels import Scale, pooled_panels, scale_group, values_beyond
+from mhaviz.views.panels import Scale, scale_group, values_beyond
 from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows
 
@@ -55,8 +56,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         name = number_name(m) + ", log" * scale.log
-        drawn = pooled_panels(panels, layout.q_cells, layout.k_cells)
-        beyond = values_beyond(drawn, scale, with_below=m.cells is not None or scale.log)
+        beyond = values_beyond(panels, scale, with_below=m.cells is not None or scale.log)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
@@ -78,8 +78,8 @@ class _Block:
 
     @property
     def map(self) -> AttentionMap:
-        """All that is drawn."""
-        return self.stack.map
+        """That of the first layer, for what all have in common."""
+        return self.stack.first
 
     @property
     def width(self) -> float:
@@ -125,7 +125,7 @@ def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
 def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[list[_Block], tuple[float, float], int]:
     """The layouts, the sheet's size in inches, and the pixels an inch that keep it within bounds."""
     stacks, footnote, dpi = stack_layers(attention.maps, tells_layer(attention)), attention.source.footnote, look.dpi
-    maps = [stack.map for stack in stacks]
+    maps = [stack.first for stack in stacks]
     title = max(title_width(s.maps[0], lettering, s.part) for s in stacks)
     tables = [decide_summary(m, lettering) for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
@@ -141,20 +141,21 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
         height = sum(_TITLE_HEIGHT + block.height + _BETWEEN for block in blocks)
         height += foot_height(width, footnote, remark) + 2 * MARGIN
         size = snap(width, dpi), snap(height, dpi)
-        if max(size) * dpi <= MOST_PIXELS:
+        allowed = most_dpi(*size)
+        if dpi <= allowed:
             return blocks, size, dpi
-        dpi = min(int(MOST_PIXELS / max(size)), dpi - 1)
+        dpi = min(allowed, dpi - 1)
     raise ArgumentError(
-        f"expected a picture of at most {MOST_PIXELS:,} pixels a side, got {len(maps)} maps of up to "
+        f"expected a picture of {PAGE_LIMIT}, got {len(attention.maps)} maps of up to "
         f"{max(len(m.heads) for m in maps)} heads; draw fewer sentences or heads at a time, or save them as data"
     )
 
 
 def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
-    m, columns = stack.map, look.columns or stack.columns
+    m, columns = stack.first, look.columns or stack.columns
     if m.cells is None:
         return decide_mosaic(
-            len(m.heads),
+            stack.n_tiles,
             m.queries,
             m.keys,
             lettering,
@@ -164,6 +165,6 @@ def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stack
             numbers=look.numbers,
             special=(m.special_queries, m.special_keys),
         )
-    numbers = look.numbers and float(m.weights.max()) >= _LEAST_NUMBER
+    numbers = look.numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
     room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
-    return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers)
+    return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers, n_tiles=stack.n_tiles)

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap
+from mhaviz.records import AttentionMap, Cells
+from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import (
     GAP,
@@ -20,7 +22,7 @@ from mhaviz.views.figure.mosaic import (
     widest_label,
 )
 from mhaviz.views.figure.rulers import decide_ruler
-from mhaviz.views.figure.sheet import POINTS, snap
+from mhaviz.views.figure.sheet import MOST_PIXELS, POINTS, most_dpi, snap
 from mhaviz.views.labels import title_places
 from mhaviz.views.pooling import pooled_cells
 
@@ -32,29 +34,40 @@ _LEAST_TILE = 1.2  # inches, unless its cells would be larger than
 _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
+_LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
+_AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One axis of a tile: its cells, and its pixels a cell."""
+    """One axis of a tile."""
 
     tokens: Sequence[str]
     edges: NDArray[np.int64]
 
     @property
+    def length(self) -> int:
+        """Cells of the map."""
+        return len(self.edges) - 1
+
+    @property
     def is_labelled(self) -> bool:
         """Whether each cell is a token that has room for a label."""
-        return len(self.tokens) == len(self.edges) - 1 <= LABELS_UP_TO
+        return len(self.tokens) == self.length <= LABELS_UP_TO
 
-    def cells(self, factor: int, dpi: float) -> int:
-        """How many are drawn if so many may share one; where a small tile has room for all they need not."""
-        n = len(self.edges) - 1
-        return n if n <= _SMALL * dpi else -(-n // factor)
+    def cells(self, most: int) -> int:
+        """How many are drawn where there is room for so many: each of equally many of the map's."""
+        return -(-self.length // -(-self.length // most))
 
-    def pixels(self, cells: int, common: int, dpi: float) -> int:
-        """Of a cell: as many as on the other side, unless this one would be too short to be seen."""
-        least = _LEAST_PITCH * cells if self.is_labelled else min(_LEAST_TILE, _LARGEST_CELL * cells)
-        return max(common, math.ceil(least * dpi / cells))
+    def pixels(self, cells: int, common: int, longest: int, dpi: float) -> int:
+        """Of a cell: as many as on the other side, unless this one would be too short to be seen.
+
+        ``longest``: pixels of the longer side.
+        """
+        if self.is_labelled:
+            return max(common, math.ceil(_LEAST_PITCH * dpi))
+        least = min(_LEAST_TILE, _LARGEST_CELL * cells) * dpi
+        return max(common, min(math.ceil(least / cells), longest // cells))
 
 
 def written_tokens(m: AttentionMap) -> set[str]:
@@ -75,14 +88,21 @@ def decide_long_mosaic(
     stacked: int = 1,
     numbers: bool = True,
     text_length: int = 4,
+    n_tiles: int | None = None,
 ) -> MosaicLayout:
     """Lay out the heads of a map that has ``cells``, a whole number of pixels for each of them.
 
-    Cells of the map share one of the picture where a pixel for each would make a page that is too wide or too high:
-    always equally many, as unequal cells of mass would be stripes. ``stacked``, ``numbers``, ``text_length``: as in
-    ``decide_mosaic``.
+    Where the page would be too wide or too high, cells get fewer pixels, down to one. Where that is not enough, cells
+    of the map share one of the picture: always equally many, as unequal cells of mass would be stripes. But where the
+    columns are given, as those of layers are, small tiles may make a wider page of not too many pixels. No tile is
+    larger than that of as many tokens in as many cells as there are if nobody asks for fewer.
+
+    Args:
+        attention_map: the map.
+        lettering, dpi, columns, most_width, stacked, numbers, text_length: as in ``decide_mosaic``.
+        n_tiles: of all layers, where the map is the first of several; None: of its heads.
     """
-    m, n_tiles = attention_map, len(attention_map.heads)
+    m, n_tiles = attention_map, n_tiles or len(attention_map.heads)
     q, k = _Side(m.queries, m.edges.query_edges), _Side(m.keys, m.edges.key_edges)
     if q.is_labelled and k.is_labelled:
         starts = int(q.edges[0]), int(k.edges[0])
@@ -100,17 +120,52 @@ def decide_long_mosaic(
             starts=starts,
             special=(m.special_queries, m.special_keys),
         )
-    ideal = _ideal_side(n_tiles * stacked)
-    factor = 0
+    ideal = _ideal_side(n_tiles * stacked) * dpi
+    most_height, most_wide = _tile_by_default(m, n_tiles, lettering, dpi, columns, most_width, stacked)
+    lay_out = partial(_lay_out, m, (q, k), lettering, dpi, columns, most_width, stacked, n_tiles)
+    longest, share = max(q.length, k.length), 0
     while True:
-        factor += 1
-        q_cells, k_cells = q.cells(factor, dpi), k.cells(factor, dpi)
-        common = max(round(ideal * dpi / max(q_cells, k_cells)), 1)
-        height, width = q.pixels(q_cells, common, dpi) / dpi, k.pixels(k_cells, common, dpi) / dpi
-        layout = _lay_out(m, (q, k), (q_cells, k_cells), (height, width), lettering, dpi, columns, most_width, stacked)
-        smallest = max(q_cells, k_cells) <= _SMALL * dpi
-        if smallest or (layout.width <= most_width and stacked * layout.height <= _MOST_HEIGHT):
+        share += 1
+        room = -(-longest // share)
+        q_cells, k_cells = q.cells(room), k.cells(room)
+        is_smallest = room <= _LEAST_SHARED * dpi
+        if (q_cells > most_height or k_cells > most_wide) and not is_smallest:
+            continue
+        most = min(round(ideal / max(q_cells, k_cells)), most_height // q_cells, most_wide // k_cells)
+        for common in range(max(most, 1), 0, -1):
+            side = common * max(q_cells, k_cells)
+            pixels = q.pixels(q_cells, common, side, dpi), k.pixels(k_cells, common, side, dpi)
+            layout = lay_out((q_cells, k_cells), pixels)
+            width, height = layout.width, stacked * layout.height
+            if width <= most_width and height <= _MOST_HEIGHT:
+                return layout
+        is_small = room <= _SMALL * dpi and dpi <= most_dpi(width + _AROUND, height + _AROUND)
+        if (is_small and columns) or is_smallest:
             return layout
+
+
+def _tile_by_default(
+    m: AttentionMap,
+    n_tiles: int,
+    lettering: Lettering,
+    dpi: float,
+    columns: int | None,
+    most_width: float,
+    stacked: int,
+) -> tuple[int, int]:
+    """Height and width, in pixels, of a tile of as many tokens if nobody asks for a number of cells."""
+    lengths = len(m.queries), len(m.keys)
+    by_default = [even_cells(length, MOST_CELLS) for length in lengths]
+    if not any(cells < usual for cells, usual in zip(m.weights.shape[1:], by_default, strict=True)):
+        return MOST_PIXELS, MOST_PIXELS
+    if max(lengths) <= MOST_CELLS:
+        layout = decide_mosaic(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width, stacked=stacked)
+    else:
+        query_edges, key_edges = map(cell_edges, lengths, by_default)
+        blank = np.broadcast_to(np.float32(0), (len(m.heads), *by_default))
+        usual = replace(m, weights=blank, cells=Cells(query_edges, key_edges), summary=None)
+        layout = decide_long_mosaic(usual, lettering, dpi, columns, most_width, stacked, n_tiles=n_tiles)
+    return round(layout.tile_height * dpi), round(layout.tile_width * dpi)
 
 
 def _ideal_side(n_tiles: int) -> float:
@@ -122,16 +177,19 @@ def _ideal_side(n_tiles: int) -> float:
 def _lay_out(
     m: AttentionMap,
     sides: tuple[_Side, _Side],
-    cells: tuple[int, int],
-    cell: tuple[float, float],
     lettering: Lettering,
     dpi: float,
     columns: int | None,
     most_width: float,
     stacked: int,
+    n_tiles: int,
+    cells: tuple[int, int],
+    pixels: tuple[int, int],
 ) -> MosaicLayout:
-    (q, k), (q_cells, k_cells), (height, width) = sides, cells, cell
-    drawn, n_tiles = pooled_cells(m, q_cells, k_cells), len(m.heads)
+    """The mosaic of tiles of so many cells, each so many pixels high and wide."""
+    (q, k), (q_cells, k_cells) = sides, cells
+    height, width = (n / dpi for n in pixels)
+    drawn = pooled_cells(m, q_cells, k_cells)
     query_labels = lettering.labels(m.queries, int(q.edges[0])) if q.is_labelled else ()
     key_labels = lettering.labels(m.keys, int(k.edges[0])) if k.is_labelled else ()
     size = label_size(min(height if q.is_labelled else math.inf, width if k.is_labelled else math.inf))

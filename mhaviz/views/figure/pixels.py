@@ -25,13 +25,17 @@ class Cells(AxesImage):
         """See ``AxesImage.make_image``."""
         numbers: NDArray[Any] = np.ma.asarray(self.get_array())
         box = self.get_window_extent()
-        sizes = abs(box.height) / numbers.shape[0], abs(box.width) / numbers.shape[1], box.x0, min(box.y0, box.y1)
-        whole = [round(size) for size in sizes]
-        if unsampled or magnification != 1 or min(whole[:2]) < 1 or not np.allclose(sizes, whole, atol=1e-3):
+        left, bottom = min(box.x0, box.x1), min(box.y0, box.y1)
+        sizes = np.array([abs(box.height) / numbers.shape[0], abs(box.width) / numbers.shape[1], left, bottom])
+        sizes *= magnification
+        whole = np.rint(sizes).astype(int)
+        if unsampled or min(whole[:2]) < 1 or not np.allclose(sizes, whole, atol=1e-3):
             return super().make_image(renderer, magnification, unsampled)
         coloured = self.to_rgba(numbers, bytes=True)[::-1]  # Agg begins at the bottom
         pixels = coloured.repeat(whole[0], axis=0).repeat(whole[1], axis=1)
-        return pixels, whole[2], whole[3], Affine2D()
+        if magnification == 1:
+            left, bottom = int(whole[2]), int(whole[3])
+        return pixels, left, bottom, Affine2D()
 
 
 @dataclass(frozen=True)

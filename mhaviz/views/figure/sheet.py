@@ -1,6 +1,7 @@
 """A sheet of paper measured in inches from its top left corner, on which everything is placed by its coordinates."""
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ _COMPRESSION = 3  # of 9: with 6 most files are 5 % smaller, pages of many heads
 POINTS = 72  # an inch
 MARGIN = 0.25  # inches around everything
 MOST_PIXELS = 16_384  # a side; many programs open nothing larger
+MOST_AREA = 50_000_000  # pixels of a page: 600 MB while it is written, where each is a cell
+PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} million in all"
 
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
@@ -70,9 +73,10 @@ class Sheet(Figure):
     """
 
     def __init__(self, width: float, height: float, dpi: float, lettering: Lettering | None = None) -> None:
-        allowed = int(MOST_PIXELS / max(width, height))
+        allowed = most_dpi(width, height)
         super().__init__(figsize=(width, height), dpi=min(dpi, allowed), facecolor="white")
         FigureCanvasAgg(self)
+        self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         self.page.set_axis_off()
         self.lettering = lettering or Lettering()
@@ -303,7 +307,12 @@ def _titles(attention_map: AttentionMap, lettering: Lettering, part: str) -> Cal
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:
     """What to say of a picture that is drawn more coarsely than it was asked for."""
-    return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: no side has more than {MOST_PIXELS:,} pixels"
+    return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: a picture has {PAGE_LIMIT}"
+
+
+def most_dpi(width: float, height: float) -> int:
+    """The most pixels an inch that a page of so many inches may have."""
+    return int(min(MOST_PIXELS / max(width, height), math.sqrt(MOST_AREA / (width * height))))
 
 
 def redraw_coarser(draw: Callable[[Look], Sheet], look: Look) -> Sheet:

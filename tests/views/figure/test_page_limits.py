@@ -1,0 +1,143 @@
+"""Pages of very many heads: how many pixels and how much memory they take, whatever their files are."""
+
+import base64
+import io
+import re
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib import image as mpl_image
+from PIL import Image
+
+from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
+from mhaviz.views import look as look_module
+from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.long_mosaic import decide_long_mosaic
+from mhaviz.views.figure.mosaic import MOST_WIDTH, decide_mosaic
+from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS, Sheet
+from mhaviz.views.look import Look
+
+
+def layers_of(layers, heads, tokens, size=None, kind="self"):
+    """Maps whose heads all are one head in memory, pooled as they are by default or to so many cells."""
+    names = tuple(f"w{i % 7}" for i in range(tokens))
+    cells = None
+    if size is not None or tokens > MOST_CELLS:
+        edges = cell_edges(tokens, even_cells(tokens, size or MOST_CELLS))
+        cells = Cells(edges, edges)
+    side = tokens if cells is None else len(edges) - 1
+    head = np.random.default_rng(0).random((side, side), np.float32) / side
+    if kind == "masked":
+        head = np.tril(head)
+    weights = np.broadcast_to(head, (heads, side, side))
+    maps = tuple(AttentionMap(names, names, weights, kind, layer, cells=cells) for layer in range(layers))
+    return Attention(Source("test"), maps)
+
+
+def laid_out(attention, columns=None, dpi=150):
+    """As ``heatmap_figure`` lays out the tiles of all layers."""
+    m, n_tiles = attention.maps[0], sum(len(m.heads) for m in attention.maps)
+    if m.cells is None:
+        return decide_mosaic(n_tiles, m.queries, m.keys, Lettering(), dpi, columns)
+    return decide_long_mosaic(m, Lettering(), dpi, columns, n_tiles=n_tiles)
+
+
+@pytest.mark.parametrize(("tiles", "columns"), [(1, None), (12, None), (72, 12), (384, 16), (1024, 32), (1024, None)])
+@pytest.mark.parametrize("tokens", [200, 512, 1500])
+def test_fewer_cells_never_make_larger_tiles(tiles, columns, tokens):
+    without = laid_out(layers_of(1, tiles, tokens), columns)
+    for size in (n for n in (3, 16, 64, 100, 150, 400) if n < tokens):
+        layout = laid_out(layers_of(1, tiles, tokens, size), columns)
+        assert layout.tile_width <= without.tile_width + 1e-6
+        assert layout.tile_height <= without.tile_height + 1e-6
+        if columns:
+            labels = 1.1 if tiles < 100 else 1.02
+            assert layout.width * layout.height <= without.width * without.height * labels
+
+
+def test_a_page_of_a_thousand_heads_in_few_cells_is_as_wide_as_paper():
+    layout = laid_out(layers_of(1, 1024, 512, 64), 32)
+    assert layout.width <= MOST_WIDTH
+    assert (layout.q_cells, layout.k_cells) == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("heads", "tokens", "size", "columns"), [(512, 2000, None, 64), (900, 2000, 500, None), (1024, 3077, None, 32)]
+)
+def test_pages_have_a_largest_number_of_pixels(heads, tokens, size, columns):
+    """Cells share pixels before a page is made coarser."""
+    layout = laid_out(layers_of(1, heads, tokens, size), columns)
+    assert layout.width * layout.height * 150**2 <= MOST_AREA
+    assert max(layout.width, layout.height) * 150 <= MOST_PIXELS
+    assert layout.q_cells >= 64
+
+
+def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
+    sheet = Sheet(20, 30, 600)
+    width, height = sheet.get_size_inches() * sheet.dpi
+    assert 0.98 * MOST_AREA < width * height <= MOST_AREA
+    assert max(width, height) < MOST_PIXELS
+    assert sheet.notices == [
+        "drawn at 288 dpi instead of 600: a picture has at most 16,384 pixels a side and 50 million in all"
+    ]
+    drawn = heatmap_figure(layers_of(2, 12, 200), Look(dpi=900))
+    assert drawn.width * drawn.height * drawn.dpi**2 <= MOST_AREA
+    assert "instead of 900" in drawn.notices[0]
+
+
+@pytest.mark.parametrize(("kind", "tokens", "size"), [("self", 512, None), ("masked", 512, None), ("self", 2000, 512)])
+def test_the_memory_of_a_page_is_that_of_its_pixels_not_of_the_weights(kind, tokens, size):
+    attention = layers_of(4, 48, tokens, size, kind)
+    heatmap_figure(layers_of(1, 2, 12))  # what is loaded and remembered once
+    tracemalloc.start()
+    sheet = heatmap_figure(attention)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    pixels = sum(image.get_array().size for image in sheet.page.images)
+    assert peak < 10 * pixels + 2**24
+    assert peak < 0.7 * sum(4 * m.weights.size for m in attention.maps)
+
+
+@pytest.mark.parametrize("kind", ["self", "masked"])
+def test_the_darkest_weight_of_very_many_is_that_of_a_sorted_copy(monkeypatch, kind):
+    attention = layers_of(2, 3, 200, kind=kind)
+    spread = np.random.default_rng(1).lognormal(-9, 4, (3, 200, 200)).astype(np.float32)
+    maps = [replace(m, weights=np.minimum(spread, 1) * (m.weights > 0)) for m in attention.maps]
+    sorted_all = Look(log=True).weight_scale(maps)
+    monkeypatch.setattr(look_module, "_SORTED_UP_TO", 0)
+    assert Look(log=True).weight_scale(maps).low == pytest.approx(sorted_all.low, rel=0.01)
+    nothing = [replace(m, weights=np.zeros_like(m.weights)) for m in maps]
+    assert Look(log=True).weight_scale(nothing).high == 1
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_vector_files_take_a_tile_at_a_time(monkeypatch, suffix):
+    """matplotlib would make a page of pixels for every tile, and lay them one on the other."""
+    sheet = heatmap_figure(layers_of(3, 4, 100))
+    resampled, resample = [], mpl_image._resample
+    monkeypatch.setattr(mpl_image, "_resample", lambda *of, **how: resampled.append(how) or resample(*of, **how))
+    monkeypatch.setattr(mpl_image, "composite_images", lambda *of, **how: resampled.append(how))
+    stream = io.BytesIO()
+    sheet.save(stream, suffix)
+    assert len(resampled) <= 2, "the bar of the scale: its colours and what is hidden of them"
+    assert stream.getvalue().count(b"<image" if suffix == "svg" else b"/Subtype /Image") >= 13
+
+
+def test_tiles_in_an_svg_have_the_pixels_of_the_png():
+    sheet = heatmap_figure(layers_of(2, 2, 70, kind="masked"))
+    png, svg = io.BytesIO(), io.BytesIO()
+    sheet.save(png, "png")
+    sheet.save(svg, "svg")
+    page = np.asarray(Image.open(png).convert("RGB"), int)
+    found = re.findall(r'<image xlink:href="data:image/png;base64,([^"]*)"', svg.getvalue().decode())
+    images = [np.asarray(Image.open(io.BytesIO(base64.b64decode(one))).convert("RGB"), int) for one in found]
+    assert len(images) == len(sheet.page.images) == 5
+    inner = slice(2, -2)  # the frame covers the edge
+    for image, drawn in zip(images[:4], sheet.page.images, strict=False):
+        left, right, bottom, top = (round(side * sheet.dpi) for side in drawn.get_extent())
+        assert image.shape[:2] == (bottom - top, right - left)
+        assert (page[top:bottom, left:right][inner, inner] == image[::-1][inner, inner]).all(), "its first row is last"
