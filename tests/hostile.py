@@ -1,5 +1,7 @@
 """Tokens that somebody will try."""
 
+import unicodedata
+
 HOSTILE = (
     "$x^2$",
     "$",
@@ -36,5 +38,5 @@ ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85
 
 
 def acts(text: str) -> list[str]:
-    """The characters of a program's output that are no text: none but line ends are allowed."""
-    return sorted({c for c in text if not c.isprintable() and c not in "\n\u3000\xa0"})
+    """The characters of a program's output that are no text: line ends and blanks alone are allowed."""
+    return sorted({c for c in text if not (c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs")})
