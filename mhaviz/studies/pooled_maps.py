@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mhaviz.defaults import MOST_CELLS
 from mhaviz.errors import ArgumentError
 from mhaviz.maps.attention_map import check_window
 from mhaviz.maps.map_of_inputs import map_of_inputs
@@ -28,7 +29,7 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
-from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
+from mhaviz.records.cells import cell_edges, even_cells
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 

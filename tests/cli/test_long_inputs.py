@@ -212,11 +212,12 @@ def test_a_long_run_is_announced(mhaviz, book, monkeypatch, few, announced):
 
 
 def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
-    from mhaviz.maps import walk
+    from mhaviz.maps import short_map, walk
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", 0)
     monkeypatch.setattr(walk.HeadBlocks, "sums", interrupt)
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.png", "-q")
     assert result.status == 130

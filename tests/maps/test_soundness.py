@@ -88,7 +88,8 @@ def test_what_a_model_itself_has_made(call):
 
 def test_a_query_that_sees_nothing_has_no_weights_and_a_score_of_nan_has_no_weight():
     scores = torch.tensor([[[[1.0, 2.0, -INF], [-INF, -INF, -INF], [1.0, NAN, -INF]]]])
-    call = AttentionCall(torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1), 1.0)
+    nothing = torch.zeros(1, 1, 3, 1)
+    call = AttentionCall(nothing, nothing, nothing, 1.0, mask=scores)
     e = np.exp(1)
     np.testing.assert_allclose(call.weigh(scores)[0, 0, :2], [[1 / (1 + e), e / (1 + e), 0], [0, 0, 0]], rtol=1e-6)
     assert bool(call.weigh(scores)[0, 0, 2].isnan().any())

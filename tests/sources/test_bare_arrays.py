@@ -350,11 +350,12 @@ def test_a_dict_within_a_dict(tmp_path):
 
 def test_weights_that_do_not_fit_into_memory(path, monkeypatch):
     save(path, WEIGHTS)
-    needed = 2 * WEIGHTS.nbytes
+    needed = (3 if path.suffix == ".npz" else 2) * WEIGHTS.nbytes  # one is unpacked
     monkeypatch.setattr(array_files, "free_main_memory", lambda: needed)
     read_maps(path)
     monkeypatch.setattr(array_files, "free_main_memory", lambda: needed - 1)
-    assert "its weights need about 192 B of memory on cpu, where 191 B are free; save fewer heads" in fails(path)
+    expected = f"its weights need about {needed} B of memory on cpu, where {needed - 1} B are free; save fewer heads"
+    assert expected in fails(path)
 
 
 def test_layers_that_fit_one_by_one_only(tmp_path, monkeypatch):
