@@ -2,8 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
+from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
+
+_PIECE = 2**24  # bytes
+_COPIES = 8  # of what is read: text takes up to four times as much as its bytes, and is cut into words
 
 
 def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
@@ -11,6 +16,17 @@ def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
     if free is None or needed <= free:
         return None
     return f"about {readable_bytes(needed)} of memory on {place}, where {readable_bytes(free)} are free"
+
+
+def read_all(stream: BinaryIO, name: str) -> bytes:
+    """What a file or a pipe holds, which may have no end. Raises MhavizError if it does not fit into memory."""
+    free, read, pieces = free_main_memory(), 0, []
+    while piece := stream.read(_PIECE):
+        pieces.append(piece)
+        read += len(piece)
+        if short := shortage(_COPIES * read, free):
+            raise MhavizError(f"{name} is too large: reading it needs more than {short}; give a part of it")
+    return b"".join(pieces)
 
 
 def free_main_memory() -> int | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.tokens import tokenize
+from mhaviz.memory import read_all
 from mhaviz.views.labels import cut, visible
 
 _MANY = 20  # sentences; few people want a picture of each
@@ -29,14 +30,15 @@ def read_sentences(
         if argument == "-":
             if sys.stdin is None:
                 raise MhavizError("cannot read standard input: it is closed")
-            sentences += _sentences(sys.stdin.buffer.read(), "standard input", whole, any_text)
+            sentences += _sentences(read_all(sys.stdin.buffer, "standard input"), "standard input", whole, any_text)
         elif not (argument.strip() if any_text else tokenize(argument)):
             raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
         else:
             sentences.append(argument)
     if file is not None:
         try:
-            content = file.read_bytes()
+            with file.open("rb") as stream:
+                content = read_all(stream, str(file))
         except OSError as error:
             raise MhavizError(f"cannot read {visible(str(file))}: {error.strerror or error}") from error
         sentences += _sentences(content, visible(str(file)), whole, any_text)

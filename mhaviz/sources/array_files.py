@@ -87,7 +87,8 @@ def _npz(path: Path) -> Mapping[str, Array]:
             size = math.prod(shape) * dtype.itemsize
             if size > member.file_size:
                 raise NoWeightsError(f"{name[:60]} is cut off")
-            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name), size)
+            besides = 0 if dtype == np.float32 else size  # float32 stays where it was unpacked
+            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name), besides)
     return arrays
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.memory import read_all
 from mhaviz.records import LARGEST, ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import plain, restore, restore_source, tensor_names
 from mhaviz.sources.array_files import SUFFIXES, read_weights, require_room
@@ -186,7 +187,8 @@ def _labels(path: Path | None, option: str, length: int) -> tuple[str, ...]:
     if path is None:
         return tuple(map(str, range(length)))
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as stream:
+            text = read_all(stream, str(path)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{error.object[error.start]:02x} at {error.start:,}"
         raise MhavizError(f"{option}: {path} is not UTF-8: {byte}; convert it first, for example with iconv") from error

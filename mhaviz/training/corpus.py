@@ -11,6 +11,7 @@ from typing import Literal
 
 from mhaviz.errors import MhavizError
 from mhaviz.layer.tokens import END, START, tokenize
+from mhaviz.memory import read_all
 
 Task = Literal["translation", "language"]
 
@@ -112,7 +113,8 @@ def read_text(path: Path, seed: int = 0) -> Corpus:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as stream:
+            return read_all(stream, str(path)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise MhavizError(

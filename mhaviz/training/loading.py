@@ -17,6 +17,7 @@ from mhaviz._version import __version__
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.memory import read_all
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
 from mhaviz.training.corpus import Task
 
@@ -35,7 +36,8 @@ def load_checkpoint(name: str) -> Checkpoint:
     """
     path = _find(name)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            content = read_all(stream, str(path))
     except OSError as error:
         raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
     tensors = _tensors(path, content)

@@ -201,11 +201,10 @@ class Sheet(Figure):
 
     def _foot_line(self, text: str, x: float, y: float, align: Literal["left", "right"]) -> None:
         """A line that may quote files of the user's: in fonts that have what it needs, as far as the sheet is wide."""
-        text = _shortened(text)
-        lettering = Lettering.covering([text])
+        text, lettering = _foot_text(text)
         if lettering.notice and lettering.notice not in self.notices:
             self.notices.append(lettering.notice)
-        shown = fit_text(lettering.shown(text), self.width - 2 * MARGIN, SMALL, lettering.families)
+        shown = fit_text(text, self.width - 2 * MARGIN, SMALL, lettering.families)
         self.write(x, y, shown, SMALL, colour=QUIET, vertical="bottom", align=align, lettering=lettering)
 
     def image(
@@ -333,11 +332,16 @@ def foot_height(width: float, footnote: str, remark: str) -> float:
 
 def foot_width(text: str) -> float:
     """Inches that a line of the foot asks for: less than all of it where it is very long."""
-    return text_width(_shortened(text), SMALL)
+    shown, lettering = _foot_text(text)
+    return text_width(shown, SMALL, lettering.families)
 
 
-def _shortened(text: str) -> str:
-    return cut(text, _LONGEST_LINE)
+@cache
+def _foot_text(text: str) -> tuple[str, Lettering]:
+    """A line of the foot as it is shown, and its fonts."""
+    text = cut(text, _LONGEST_LINE)
+    lettering = Lettering.covering([text])
+    return (lettering.shown(text) if text else ""), lettering
 
 
 def _face(text: str, families: tuple[str, ...], bold: bool) -> tuple[tuple[str, ...], Literal["bold", "normal"]]:

@@ -1,0 +1,28 @@
+import io
+
+import pytest
+
+from mhaviz import memory
+from mhaviz.errors import MhavizError
+
+
+class Endless(io.RawIOBase):
+    def __init__(self):
+        self.read_so_far = 0
+
+    def read(self, size=-1):
+        self.read_so_far += size
+        return bytes(size)
+
+
+def test_what_has_no_end_is_not_read_until_memory_is_full(monkeypatch):
+    monkeypatch.setattr(memory, "free_main_memory", lambda: 2**28)
+    endless = Endless()
+    with pytest.raises(MhavizError, match=r"zero is too large: reading it needs more than about .*; give a part of it"):
+        memory.read_all(endless, "zero")
+    assert endless.read_so_far <= 2**26
+
+
+def test_what_fits_is_read():
+    content = bytes(range(256)) * 100_000
+    assert memory.read_all(io.BytesIO(content), "a file") == content
