@@ -60,13 +60,12 @@ class AttentionCall:
         S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
         if self.softcap is not None:
             S = self.softcap * torch.tanh(S / self.softcap)
-        for mask in self._masks(start, end):
-            if mask.dtype != torch.bool:
-                S.add_(mask.to(S.dtype))
-            elif self.mask is None:  # later keys alone: several times as fast as to fill
-                torch.minimum(S, torch.where(mask, torch.inf, -torch.inf).to(S.dtype), out=S)
-            else:
-                S.masked_fill_(~mask, -torch.inf)  # whatever is hidden: padding may be NaN
+        if self.mask is not None:
+            mask = self.mask[:, :, start:end] if self.mask.shape[2] > 1 else self.mask
+            S = S.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else S.add_(mask.to(S.dtype))
+        if self.causal:  # a third of the time that it takes to fill; what is hidden may be NaN here too
+            last = start + self.key.shape[2] - self.query.shape[2]  # key that the first query sees
+            S.tril_(last).add_(S.new_full(S.shape[2:], -torch.inf).triu_(last + 1))
         return S
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
