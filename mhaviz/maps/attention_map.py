@@ -96,10 +96,15 @@ def attention_map(
     mask = None if mask is None else _check_mask(mask, (*query.shape[:2], q_length, k_length))
     if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
+    if sinks is not None and not bool((sinks < torch.inf).all()):
+        raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
     wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
     if is_short(query, key, memory):
         call = AttentionCall(query, key, key, scale, causal, mask, softcap, sinks)
-        if key_mask is not None or softcap is not None or not call.visible_everywhere:
+        sees_all = (
+            call.visible_everywhere and key_mask is None and softcap is None and window == (0, q_length, 0, k_length)
+        )
+        if not sees_all:
             _check_finite("query", query)
             _check_finite("key", key, key_mask)
         found = short_map(call, key_mask, rows, columns, window, wanted)  # sees by itself what is not finite

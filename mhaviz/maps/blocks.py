@@ -6,7 +6,7 @@ and Gimelshein 2018, arXiv 1805.02867).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -104,6 +104,7 @@ class HeadBlocks:
         n_cells: columns of the picture.
         wanted: what is asked.
         queries_at_once: the most that a block has.
+        in_order: whether queries may be computed, and what is theirs be given, in the order of their rows of cells.
     """
 
     def __init__(
@@ -116,9 +117,10 @@ class HeadBlocks:
         n_cells: int,
         wanted: Wanted,
         queries_at_once: int,
+        in_order: bool,
     ) -> None:
         self._query, self._key, self._tiles, self._workspace, self._rule = query, key, tiles, workspace, rule
-        self._later, self._n_cells, self._wanted = rule.later, n_cells, wanted
+        self._later, self._n_cells, self._wanted, self._in_order = rule.later, n_cells, wanted, in_order
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
@@ -129,36 +131,40 @@ class HeadBlocks:
 
     def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
         """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
-        Q = self._query[start:end].to(self._workspace.dtype) * self._rule.scale  # queries d_key
+        Q = self._of_rows(self._query[start:end], rows).to(self._workspace.dtype) * self._rule.scale  # queries d_key
         seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
         if len(seen) == 1 and self._rule.sink is None:
-            _, sums = self._of_tile(Q, seen[0], start, 0, rows)
+            _, sums = self._of_tile(Q, seen[0], start, 0, rows, alone=True)
             return sums
         used, lses, parts = 0, [], []
         for tile in seen:
-            lse, part = self._of_tile(Q, tile, start, used)
+            lse, part = self._of_tile(Q, tile, start, used, rows, alone=False)
             used += len(Q) * len(tile) if self._keeps else 0
             lses.append(lse)
             parts.append(part)
         return self._join(torch.stack(lses, dim=-1), parts, rows) if parts else None
 
+    def _of_rows(self, x: Tensor, rows: CellReducer) -> Tensor:
+        """Something of each query of a block, in the order in which the queries are computed."""
+        return x if rows.order is None or not self._in_order else x.index_select(0, rows.order)
+
     def _of_tile(
-        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer | None = None
+        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, BlockSums]:
-        """What a tile gives to a block of queries; with ``rows``, it is the only one that they see.
+        """What a tile gives to a block of queries; ``alone``: it is the only one that they see.
 
         Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
         """
-        A, lse, entropy = self._softmax(Q, tile, start, used, alone=rows is not None)
+        A, lse, entropy = self._softmax(Q, tile, start, used, rows, alone)
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
-        received = ((positions, A if rows is None else A.sum(dim=0)),) if wanted.received else ()
-        is_overwritten = rows is None and tile.cells.changes_nothing  # by the next tile
+        received = ((positions, A.sum(dim=0) if alone else A),) if wanted.received else ()
+        is_overwritten = not alone and tile.cells.changes_nothing  # by the next tile
         own = A.clone() if is_overwritten else A
         return lse, BlockSums(
             tile.cell,
-            tile.cells.sum(own if rows is None else rows.sum(own, 0)) if wanted.mass else None,
-            tile.cells.largest(own if rows is None else rows.largest(own, 0)) if wanted.largest else None,
+            self._in_cells(own, tile, rows if alone else None, CellReducer.sum) if wanted.mass else None,
+            self._in_cells(own, tile, rows if alone else None, CellReducer.largest) if wanted.largest else None,
             entropy,
             self._local(A, positions, start) if wanted.local is not None else None,
             top_weights,
@@ -166,8 +172,22 @@ class HeadBlocks:
             received,
         )
 
+    def _in_rows(self, cells: Tensor, rows: CellReducer, reduce: Callable[..., Tensor]) -> Tensor:
+        taken_together = reduce(rows, cells, 0, self._in_order)
+        return rows.put_back(taken_together, 0) if self._in_order else taken_together
+
+    def _in_cells(self, A: Tensor, tile: Tile, rows: CellReducer | None, reduce: Callable[..., Tensor]) -> Tensor:
+        """The weights of a tile in its cells, and in rows of cells, if these are given: first the rows, as fewer
+        numbers are left then."""
+        if rows is not None:
+            A = reduce(rows, A, 0, self._in_order)
+        cells = reduce(tile.cells, A, -1, tile.in_order)
+        if tile.in_order:
+            cells = tile.cells.put_back(cells)
+        return rows.put_back(cells, 0) if rows is not None and self._in_order else cells
+
     def _softmax(
-        self, Q: Tensor, tile: Tile, start: int, used: int, alone: bool
+        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The weights of a block of queries among a tile's keys alone, with their lse and their entropy.
 
@@ -189,7 +209,7 @@ class HeadBlocks:
         if self._rule.softcap is not None:
             S.div_(self._rule.softcap).tanh_().mul_(self._rule.softcap)
         if self._rule.mask is not None:
-            self._mask(S, self._rule.mask, start, tile.positions[:number])
+            self._mask(S, self._rule.mask, start, rows, tile.positions[:number])
         if tile.fillers is not None:
             S.index_fill_(1, tile.fillers, HIDDEN)
         if all_see < number:
@@ -214,10 +234,10 @@ class HeadBlocks:
             entropy = None if entropy is None else entropy.masked_fill_(hidden, 0.0)
         return A, lse, entropy
 
-    def _mask(self, S: Tensor, mask: Tensor, start: int, positions: Tensor) -> None:
+    def _mask(self, S: Tensor, mask: Tensor, start: int, rows: CellReducer, positions: Tensor) -> None:
         """Hide or add what the mask has for these queries and keys."""
-        rows = mask[start : start + len(S)] if len(mask) > 1 else mask
-        part = rows.index_select(1, positions) if mask.shape[1] > 1 else rows
+        of_queries = self._of_rows(mask[start : start + len(S)], rows) if len(mask) > 1 else mask
+        part = of_queries.index_select(1, positions) if mask.shape[1] > 1 else of_queries
         if part.dtype == torch.bool:
             S.masked_fill_(~part, HIDDEN)
         else:
@@ -278,8 +298,8 @@ class HeadBlocks:
             top_keys = torch.cat([keys for _, keys in tops if keys is not None], dim=-1).gather(-1, which)
         return BlockSums(
             0,
-            rows.sum(mass, 0) if wanted.mass else None,
-            rows.largest(largest, 0) if wanted.largest else None,
+            self._in_rows(mass, rows, CellReducer.sum) if wanted.mass else None,
+            self._in_rows(largest, rows, CellReducer.largest) if wanted.largest else None,
             entropy,
             local,
             top_weights,

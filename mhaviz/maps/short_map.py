@@ -16,6 +16,7 @@ MOST_WEIGHTS = 2**21
 """More weights than these are computed block by block."""
 
 _COPIES = 3  # of the weights, at most, at a time
+_FLOAT32 = 4  # bytes of a weight, or more
 
 _FOR_ONE_THREAD = 2**19
 """So many products are computed sooner by one thread than shared out among several."""
@@ -24,7 +25,7 @@ _FOR_ONE_THREAD = 2**19
 def is_short(query: Tensor, key: Tensor, memory: int | None) -> bool:
     """Whether all weights are few enough, and do not need more memory than there may be taken."""
     weights = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * query.itemsize <= memory)
+    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * max(query.itemsize, _FLOAT32) <= memory)
 
 
 def short_map(

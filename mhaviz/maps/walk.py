@@ -98,6 +98,8 @@ class Walk:
         receive is added up head by head and part by part.
         """
         self._device, self._lock, self._stopped = self.query.device, threading.Lock(), False
+        # What is later, or near by, is found by where it stands.
+        self._in_order = self.later is None and self.wanted.local is None
         self._dtype = torch.float64 if self.query.dtype == torch.float64 else torch.float32
         k_length, d_key = self.key.shape[2:]
         columns = self.result.weights.shape[3]
@@ -118,7 +120,7 @@ class Walk:
         if self.key_mask is not None:
             positions = positions[self.key_mask[b] != 0]
         edges = torch.searchsorted(positions, self.result.key_edges)
-        return list(cut_into_tiles(positions, edges, shape.keys))
+        return list(cut_into_tiles(positions, edges, shape.keys, self._in_order))
 
     def _tasks(self, shape: TileShape) -> list[Task]:
         """Heads, or where they cannot be shared out evenly, parts of heads, each with whole rows of cells."""
@@ -185,7 +187,15 @@ class Walk:
         n_cells = self.result.weights.shape[3]
         most = max((block.end - block.start for block in blocks), default=0)
         head = HeadBlocks(
-            self.query[b, h], key, self._tiles[b], workspace, self.rules(b, h), n_cells, self.wanted, most
+            self.query[b, h],
+            key,
+            self._tiles[b],
+            workspace,
+            self.rules(b, h),
+            n_cells,
+            self.wanted,
+            most,
+            self._in_order,
         )
         received = torch.zeros(len(key), dtype=self._dtype, device=self._device) if self.wanted.received else None
         for block in blocks:
@@ -209,49 +219,42 @@ class Walk:
     def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
         result, rows = self.result, slice(block.first_row, block.first_row + block.rows.number)
         if self.wanted.mass:
-            self._write_mass(result.weights[b, h, rows], block, sums)
+            mass = None if sums.mass is None else sums.mass * block.share
+            write_cells(result.weights[b, h, rows], block.begins, sums.cell, mass, torch.add)
         if self.wanted.largest and result.largest is not result.weights:
-            self._write_largest((result.weights if result.largest is None else result.largest)[b, h, rows], block, sums)
-        queries = slice(block.start - self.window[0], block.end - self.window[0])
-        if result.entropy is not None and sums.entropy is not None:
-            result.entropy[b, h, queries] = sums.entropy
-        if result.local is not None and sums.local is not None:
-            result.local[b, h, queries] = sums.local
-        if result.top_weights is not None and sums.top_weights is not None:
-            most = sums.top_weights.shape[1]
-            result.top_weights[b, h, queries, :most] = sums.top_weights
-            assert result.top_keys is not None
-            assert sums.top_keys is not None
-            result.top_keys[b, h, queries, :most] = sums.top_keys
-
-    def _write_mass(self, cells: Tensor, block: Block, sums: BlockSums) -> None:
-        """The mean over the queries of each row: a part of a row adds its share."""
-        if block.begins:
-            clear_beside(cells, sums.cell, sums.mass)
-        if sums.mass is None:
-            return
-        here = cells[:, sums.cell : sums.cell + sums.mass.shape[1]]
-        if block.begins:
-            torch.mul(sums.mass, block.share, out=here)
-        else:
-            here += sums.mass * block.share
-
-    def _write_largest(self, cells: Tensor, block: Block, sums: BlockSums) -> None:
-        if block.begins:
-            clear_beside(cells, sums.cell, sums.largest)
-        if sums.largest is None:
-            return
-        here = cells[:, sums.cell : sums.cell + sums.largest.shape[1]]
-        if block.begins:
-            here.copy_(sums.largest)
-        else:
-            torch.maximum(here, sums.largest.to(here.dtype), out=here)
+            largest = result.weights if result.largest is None else result.largest
+            write_cells(largest[b, h, rows], block.begins, sums.cell, sums.largest, torch.maximum)
+        queries = torch.arange(block.start, block.end, device=self._device) - self.window[0]
+        if self._in_order and block.rows.order is not None:
+            queries = queries[block.rows.order]
+        for whole, numbers in (
+            (result.entropy, sums.entropy),
+            (result.local, sums.local),
+            (result.top_weights, sums.top_weights),
+            (result.top_keys, sums.top_keys),
+        ):
+            if whole is None or numbers is None:
+                continue
+            of_head = whole[b, h] if numbers.ndim == 1 else whole[b, h, :, : numbers.shape[1]]
+            of_head.index_copy_(0, queries, numbers.to(whole.dtype))
 
 
-def clear_beside(cells: Tensor, first: int, written: Tensor | None) -> None:
-    """Let the cells be 0 beside those that will be written, from the column ``first`` on."""
-    cells[:, :first] = 0
-    cells[:, first + (0 if written is None else written.shape[1]) :] = 0
+def write_cells(cells: Tensor, begins: bool, first: int, numbers: Tensor | None, join: Callable[..., Tensor]) -> None:
+    """Write what a block has made into its rows of cells, from the column ``first`` on; None: it has made nothing.
+
+    ``begins``: the cells hold anything yet, and become 0 beside what is written; if not, the numbers join theirs.
+    """
+    last = first + (0 if numbers is None else numbers.shape[1])
+    if begins:
+        cells[:, :first] = 0
+        cells[:, last:] = 0
+    if numbers is None:
+        return
+    here = cells[:, first:last]
+    if begins:
+        here.copy_(numbers)
+    else:
+        join(here, numbers.to(here.dtype), out=here)
 
 
 def check_sums(sums: BlockSums, b: int, h: int) -> None:
