@@ -219,11 +219,10 @@ class Walk:
     def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
         result, rows = self.result, slice(block.first_row, block.first_row + block.rows.number)
         if self.wanted.mass:
-            mass = None if sums.mass is None else sums.mass * block.share
-            write_cells(result.weights[b, h, rows], block.begins, sums.cell, mass, torch.add)
+            write_cells(result.weights[b, h, rows], block, sums.cell, sums.mass, block.share, torch.add)
         if self.wanted.largest and result.largest is not result.weights:
             largest = result.weights if result.largest is None else result.largest
-            write_cells(largest[b, h, rows], block.begins, sums.cell, sums.largest, torch.maximum)
+            write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
         queries = torch.arange(block.start, block.end, device=self._device) - self.window[0]
         if self._in_order and block.rows.order is not None:
             queries = queries[block.rows.order]
@@ -239,22 +238,30 @@ class Walk:
             of_head.index_copy_(0, queries, numbers.to(whole.dtype))
 
 
-def write_cells(cells: Tensor, begins: bool, first: int, numbers: Tensor | None, join: Callable[..., Tensor]) -> None:
-    """Write what a block has made into its rows of cells, from the column ``first`` on; None: it has made nothing.
+def write_cells(
+    cells: Tensor,
+    block: Block,
+    first: int,
+    numbers: Tensor | None,
+    factor: Tensor | float,
+    join: Callable[..., Tensor],
+) -> None:
+    """Write factor · numbers of a block into its rows of cells, from the column ``first`` on; None: there are none.
 
-    ``begins``: the cells hold anything yet, and become 0 beside what is written; if not, the numbers join theirs.
+    Where the block begins its rows, the cells hold anything yet, and become 0 beside what is written; where it goes on
+    with a row, the numbers join those that are there.
     """
     last = first + (0 if numbers is None else numbers.shape[1])
-    if begins:
+    if block.begins:
         cells[:, :first] = 0
         cells[:, last:] = 0
     if numbers is None:
         return
     here = cells[:, first:last]
-    if begins:
-        here.copy_(numbers)
+    if block.begins:
+        torch.mul(numbers, factor, out=here)
     else:
-        join(here, numbers.to(here.dtype), out=here)
+        join(here, (numbers * factor).to(here.dtype), out=here)
 
 
 def check_sums(sums: BlockSums, b: int, h: int) -> None:
