@@ -68,7 +68,7 @@ def attention_map(
             ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
             map is causal, and at their beginnings if not.
         memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
-        told: is told of the progress, from 0 to 1, by one thread at a time.
+        told: is told of the progress, from 0 to 1.
 
     Returns:
         The map, as exact as the scores are: float64 inputs are computed in float64, others in float32. A query that

@@ -74,7 +74,7 @@ class BlockSums:
 
 
 class Workspace:
-    """The memory in which one thread computes: taken once, as fresh memory costs more time than what is done in it.
+    """The memory in which blocks are computed: taken once, as fresh memory costs more time than what is done in it.
 
     Attributes:
         device, dtype: of the computation.
@@ -98,7 +98,7 @@ class HeadBlocks:
 
     Args:
         query, key: of any precision.
-        workspace: of this thread.
+        workspace: where to compute.
         tiles: of the keys.
         rule: for the scores.
         n_cells: columns of the picture.

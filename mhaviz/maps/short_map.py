@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mhaviz.devices import cpu_threads
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.maps.blocks import HIDDEN, Wanted, strongest
 from mhaviz.maps.pooled_map import PooledMap, Window, map_edges
@@ -17,9 +16,6 @@ MOST_WEIGHTS = 2**21
 
 _COPIES = 3  # of the weights, at most, at a time
 _FLOAT32 = 4  # bytes of a weight, or more
-
-_FOR_ONE_THREAD = 2**19
-"""So many products are computed sooner by one thread than shared out among several."""
 
 
 def is_short(query: Tensor, key: Tensor, memory: int | None) -> bool:
@@ -33,12 +29,7 @@ def short_map(
 ) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
-    batch_size, n_heads, q_length, d_key = call.query.shape
-    if batch_size * n_heads * q_length * call.key.shape[2] * d_key > _FOR_ONE_THREAD:
-        A = _weights(call, window)
-    else:
-        with cpu_threads(1):
-            A = _weights(call, window)
+    A = _weights(call, window)
     return None if A is None else _pooled(call, A, rows, columns, window, wanted)
 
 

@@ -12,18 +12,22 @@ from torch import Tensor
 
 from mhaviz.maps.reducer import CellReducer
 
-_TILE, _TILE_ON_GPU = (256, 4096), (4096, 16384)
-"""Queries and keys of a tile: 4 MiB of scores stay in a core's share of the cache, and 256 MiB keep a GPU busy."""
+_TILE, _TILE_ON_GPU = (1024, 4096), (4096, 16384)
+"""Queries and keys of a tile: 16 MiB of scores, or 256 on a GPU. With more nothing is faster; with fewer, PyTorch's
+threads wait for one another too often."""
 
 _WHOLE_ROWS = 8192
 """Up to so many keys a tile takes whole rows: then nothing has to be joined."""
 
-_QUERIES, _WEIGHTS = (128, 512), 2**19
+_QUERIES, _WEIGHTS = (128, 2048), 2**22
 """Of tiles of whole rows on the CPU: the fewest and the most queries, and the weights that they should have between
-these: 2 MiB. Fewer queries make products slow, and fewer weights are computed sooner than they are asked for."""
+these: 16 MiB, too."""
+
+_PARTS_OF_CAUSAL = 8
+"""Into so many blocks at least a causal map is cut, so that little is computed of what is hidden."""
 
 _KEPT, _KEPT_ON_GPU = 2**23, 2**28
-"""Weights that all threads together keep until all tiles of a block are done, where they are needed once more."""
+"""Weights that are kept until all tiles of a block are done, where they are needed once more."""
 
 _LEAST = (32, 1024)  # queries and keys of a tile; with fewer, products are many times slower
 
@@ -51,7 +55,7 @@ class TileShape:
 
     @property
     def bytes(self) -> int:
-        """What one thread takes at most, about."""
+        """What is taken at most, about."""
         sums = 4 * self.columns
         of_each_query = self.copies * self.keys + self.kept + sums + self.queries
         return self.itemsize * (self.queries * of_each_query + self.keys * self.d_key)
@@ -65,10 +69,9 @@ def choose_tile_shape(
     copies: int,
     keeps: bool,
     memory: int,
-    workers: int,
     itemsize: int = 4,
 ) -> TileShape:
-    """The shape that is fastest, or what ``memory`` bytes hold for all ``workers``; a GPU takes more at once.
+    """The shape that is fastest, or what ``memory`` bytes hold; a GPU takes more at once.
 
     ``keeps``: whether the weights of all tiles are needed once more when the last is done.
     """
@@ -79,17 +82,22 @@ def choose_tile_shape(
         weights = _WEIGHTS // (1 + (copies > 1)) if on_cpu else queries * keys
         queries, keys = min(most, max(weights // k_length, fewest)), k_length
     elif keeps:
-        queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // workers // k_length, _LEAST[0]))
+        queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _LEAST[0]))
 
     def shape() -> TileShape:
         kept = k_length if keeps and keys < k_length else 0
         return TileShape(queries, keys, copies, kept, columns, d_key, itemsize)
 
-    while workers * shape().bytes > memory and queries > _LEAST[0]:
+    while shape().bytes > memory and queries > _LEAST[0]:
         queries = max(queries // 2, _LEAST[0])
-    while workers * shape().bytes > memory and keys > _LEAST[1]:
+    while shape().bytes > memory and keys > _LEAST[1]:
         keys = max(keys // 2, _LEAST[1])
     return shape()
+
+
+def causal_queries(q_length: int, most: int) -> int:
+    """How many queries of a causal map meet keys at once, where others would be ``most``."""
+    return min(most, max(q_length // _PARTS_OF_CAUSAL, _QUERIES[0]))
 
 
 class Tile:

@@ -1,13 +1,9 @@
-"""The way through all heads of a map and their blocks: in which order, in how many threads, in how much memory."""
+"""The way through all heads of a map and their blocks: in which order, and in how much memory."""
 
 import math
-import os
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -17,7 +13,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted, Workspace
 from mhaviz.maps.pooled_map import PooledMap
 from mhaviz.maps.reducer import CellReducer
-from mhaviz.maps.tiles import Tile, TileShape, choose_tile_shape, cut_into_tiles
+from mhaviz.maps.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
 
 
 @dataclass(frozen=True)
@@ -40,10 +36,6 @@ class Block:
     begins: bool
 
 
-Task = tuple[int, int, list[Block]]
-"""A batch, a head, and blocks of it."""
-
-
 def blocks_bytes(
     device: torch.device,
     k_length: int,
@@ -55,11 +47,7 @@ def blocks_bytes(
 ) -> int:
     """What ``attention_map`` takes beside inputs and result, for the arguments that decide it."""
     wanted = Wanted(mass=True, largest=False, entropy=entropy, received=received)
-    return _workers(device) * _shape(device, k_length, d_key, columns, wanted, memory, 4).bytes
-
-
-def _workers(device: torch.device) -> int:
-    return max(min(torch.get_num_threads(), os.cpu_count() or 1), 1) if device.type == "cpu" else 1
+    return _shape(device, k_length, d_key, columns, wanted, memory, 4).bytes
 
 
 def _shape(
@@ -68,8 +56,7 @@ def _shape(
     memory = memory or (free_memory(device) or 2**30) // 4
     scores_weights_and_products = 3
     copies = scores_weights_and_products if wanted.entropy else 1
-    workers = _workers(device)
-    return choose_tile_shape(device, k_length, d_key, columns, copies, wanted.received, memory, workers, itemsize)
+    return choose_tile_shape(device, k_length, d_key, columns, copies, wanted.received, memory, itemsize)
 
 
 @dataclass
@@ -92,27 +79,27 @@ class Walk:
     memory: int | None
 
     def go(self, told: Callable[[float], None]) -> None:
-        """Walk: on the CPU in as many threads as PyTorch has, each with heads, or parts of heads, of its own.
+        """Walk: a head after the other, and its blocks in order; PyTorch shares each step out among its threads.
 
-        The result does not depend on which thread is faster: each row of cells is one thread's, in order, and what keys
-        receive is added up head by head and part by part.
+        Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
         """
-        self._device, self._lock, self._stopped = self.query.device, threading.Lock(), False
+        self._device = self.query.device
         # What is later, or near by, is found by where it stands.
         self._in_order = self.later is None and self.wanted.local is None
-        self._dtype = torch.float64 if self.query.dtype == torch.float64 else torch.float32
+        dtype = torch.float64 if self.query.dtype == torch.float64 else torch.float32
+        self._workspace = Workspace(self._device, dtype)
+        batch_size, n_heads, q_length, _ = self.query.shape
         k_length, d_key = self.key.shape[2:]
         columns = self.result.weights.shape[3]
-        shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, self._dtype.itemsize)
-        self._tiles = [self._cut(b, shape) for b in range(len(self.query))]
-        tasks = self._tasks(shape)
-        self._told, self._done, self._all = told, 0, sum(self._pairs(block) for *_, blocks in tasks for block in blocks)
-        if self._device.type == "cpu":
-            self._in_threads(tasks)
-        else:
-            workspace = Workspace(self._device, self._dtype)
-            for b, h, blocks in tasks:
-                self._add(b, h, self._walk(b, h, blocks, workspace))
+        shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, dtype.itemsize)
+        blocks = list(self._blocks(shape.queries if self.later is None else causal_queries(q_length, shape.queries)))
+        done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
+        for b in range(batch_size):
+            tiles = self._cut(b, shape)
+            for h in range(n_heads):
+                for block in self._head(b, h, tiles, blocks):
+                    done += self._pairs(block)
+                    told(done / everything)
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""
@@ -121,17 +108,6 @@ class Walk:
             positions = positions[self.key_mask[b] != 0]
         edges = torch.searchsorted(positions, self.result.key_edges)
         return list(cut_into_tiles(positions, edges, shape.keys, self._in_order))
-
-    def _tasks(self, shape: TileShape) -> list[Task]:
-        """Heads, or where they cannot be shared out evenly, parts of heads, each with whole rows of cells."""
-        rows = [list(blocks) for _, blocks in groupby(self._blocks(shape.queries), key=lambda block: block.first_row)]
-        heads = [(b, h) for b in range(self.query.shape[0]) for h in range(self.query.shape[1])]
-        workers = _workers(self._device)
-        parts = min(workers, len(rows)) if len(heads) % workers else 1
-        # Dealt out in turn: of a causal map, later blocks cost more.
-        return [
-            (b, h, [block for row in rows[part::parts] for block in row]) for b, h in heads for part in range(parts)
-        ]
 
     def _blocks(self, at_once: int) -> Iterator[Block]:
         """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
@@ -152,69 +128,27 @@ class Walk:
         seen = k_length if self.later is None else min(max(block.end + self.later, 1), k_length)
         return (block.end - block.start) * seen
 
-    def _in_threads(self, tasks: list[Task]) -> None:
-        threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
-        workers = min(_workers(self._device), len(tasks))
-
-        of_thread = threading.local()
-
-        def work(task: Task) -> Tensor | None:
-            torch.set_num_threads(max(threads // workers, 1))
-            try:
-                if not hasattr(of_thread, "workspace"):
-                    of_thread.workspace = Workspace(self._device, self._dtype)
-                with torch.inference_mode(inference), torch.no_grad():  # both are a thread's own affair
-                    return self._walk(*task, of_thread.workspace)
-            except BaseException:
-                self._stopped = True
-                raise
-
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                futures = [pool.submit(work, task) for task in tasks]
-                for (b, h, _), future in zip(tasks, futures, strict=True):
-                    self._add(b, h, future.result())
-            except BaseException:  # Ctrl-C, or what one of them has found
-                self._stopped = True
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            finally:
-                torch.set_num_threads(threads)  # the number of a thread is also that of threads to come
-
-    def _walk(self, b: int, h: int, blocks: list[Block], workspace: Workspace) -> Tensor | None:
-        """Some blocks of a head; what its keys receive from them, (k_length,), if that is wanted."""
-        key = self.key[b, h * self.key.shape[1] // self.query.shape[1]]
-        n_cells = self.result.weights.shape[3]
-        most = max((block.end - block.start for block in blocks), default=0)
+    def _head(self, b: int, h: int, tiles: list[Tile], blocks: list[Block]) -> Iterator[Block]:
+        """Each block of a head when it is done."""
         head = HeadBlocks(
             self.query[b, h],
-            key,
-            self._tiles[b],
-            workspace,
+            self.key[b, h * self.key.shape[1] // self.query.shape[1]],
+            tiles,
+            self._workspace,
             self.rules(b, h),
-            n_cells,
+            self.result.weights.shape[3],
             self.wanted,
-            most,
+            max(block.end - block.start for block in blocks),
             self._in_order,
         )
-        received = torch.zeros(len(key), dtype=self._dtype, device=self._device) if self.wanted.received else None
         for block in blocks:
-            if self._stopped:
-                break
             sums = head.sums(block.start, block.end, block.rows) or BlockSums()
             check_sums(sums, b, h)
             self._write(b, h, block, sums)
-            if received is not None:
+            if self.result.received is not None:
                 for positions, weight in sums.received:
-                    received.index_add_(0, positions, weight)
-            with self._lock:
-                self._done += self._pairs(block)
-                self._told(self._done / self._all)
-        return received
-
-    def _add(self, b: int, h: int, received: Tensor | None) -> None:
-        if self.result.received is not None and received is not None:
-            self.result.received[b, h] += received
+                    self.result.received[b, h].index_add_(0, positions, weight.to(self.result.received.dtype))
+            yield block
 
     def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
         result, rows = self.result, slice(block.first_row, block.first_row + block.rows.number)

@@ -210,41 +210,25 @@ def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
     st.integers(1, 3),
     st.booleans(),
     st.integers(1, 2**30),
-    st.integers(1, 64),
 )
-def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, keeps, memory, workers):
-    shape = choose_tile_shape(torch.device("cpu"), k_length, 64, columns, copies, keeps, memory, workers)
+def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, keeps, memory):
+    shape = choose_tile_shape(torch.device("cpu"), k_length, 64, columns, copies, keeps, memory)
     assert 1 <= shape.queries <= 8192 * 256
     assert 1 <= shape.keys <= max(k_length, 4096)
     assert shape.kept == (k_length if keeps and shape.keys < k_length else 0)
     needed = shape.queries * (copies * shape.keys + shape.kept + 4 * columns + shape.queries) + 64 * shape.keys
     assert shape.bytes == 4 * needed
-    assert workers * shape.bytes <= memory or (shape.queries <= 32 and shape.keys <= 1024)
-    assert workers * shape.queries * shape.kept <= max(2**23, 32 * workers * shape.kept)
+    assert shape.bytes <= memory or (shape.queries <= 32 and shape.keys <= 1024)
+    assert shape.queries * shape.kept <= max(2**23, 32 * shape.kept)
 
 
 def test_what_is_kept_is_bounded_however_much_memory_there_is():
-    for workers in (1, 2, 16):
-        shape = choose_tile_shape(torch.device("cpu"), 65_536, 64, 512, 3, True, 2**50, workers)
-        assert workers * shape.queries * shape.kept <= max(2**23, 32 * workers * shape.kept)
-        assert shape.queries >= 32
+    shape = choose_tile_shape(torch.device("cpu"), 65_536, 64, 512, 3, True, 2**50)
+    assert shape.queries * shape.kept <= 2**23
+    assert shape.queries >= 32
 
 
-def test_an_error_in_one_thread_stops_the_others():
-    query, key = draw(n_heads=4, q_length=20_000, k_length=8, d_key=4)
-    told = []
-
-    def fail_once(done):
-        told.append(done)
-        if len(told) == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        attention_map(query, key, rows=2000, told=fail_once, memory=1)
-    assert len(told) < 600, "of 2,500 blocks"
-
-
-def test_an_interrupt_stops_all_threads():
+def test_an_interrupt_stops_the_work():
     query, key = draw(n_heads=4, q_length=1000, d_key=8)
     told = []
 
@@ -254,7 +238,7 @@ def test_an_interrupt_stops_all_threads():
 
     with pytest.raises(KeyboardInterrupt):
         attention_map(query, key, told=interrupt)
-    assert len(told) <= torch.get_num_threads()
+    assert len(told) == 1
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -355,7 +339,6 @@ def test_a_short_map_keeps_to_the_memory_that_it_may_take():
 
 @pytest.mark.parametrize("rows", [1, 7, 512])
 def test_the_same_bits_each_time(in_blocks, rows):
-    """However many threads share a head."""
     query, key = draw(n_heads=1, q_length=3000, d_key=8)
     options = {"rows": rows, "columns": 100, "received": True, "reduce": "both", "entropy": True}
     first, *others = (attention_map(query, key, **options) for _ in range(4))
