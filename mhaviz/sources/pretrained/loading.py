@@ -30,7 +30,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
 from mhaviz.sources.pretrained import adapter, capture, quantization, sizes
@@ -183,7 +182,7 @@ def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrained
             raise MhavizError(
                 f"{name}: its config.json names no model_type, so it is no model of transformers'"
             ) from error
-        if isinstance(model_type, str) and model_type in CONFIG_MAPPING:
+        if sizes.kind_of(fields):
             raise
         if "auto_map" in fields:
             raise MhavizError(

@@ -135,7 +135,6 @@ def test_what_libraries_print_is_not_seen(capfd):
         ({"vocab_size": 10**9}, r"vocab_size 1,000,000,000"),
         ({"hidden_size": 10**30}, r"hidden_size 10+, "),
         ({"max_position_embeddings": 10**9}, r"asks for more than [\d.]+ M numbers"),
-        ({"text_config": {"n_layer": [1_000_000]}}, r"n_layer 1,000,000"),
         (
             {"hidden_size": 64},
             r"'embeddings\.word_embeddings\.weight' has the shape 300 × 32 in the files, and 300 × 64",
@@ -149,6 +148,31 @@ def test_sizes_that_the_files_do_not_have(mhaviz, folder, fields, message):
     if "num_hidden_layers" in fields:
         message = message.replace("39 tensors", f"{len(load_file(model / 'model.safetensors'))} tensors")
     assert re.search(message, refused(mhaviz("heatmap", TEXT, "--model", str(model))))
+
+
+@pytest.mark.parametrize(
+    "part", [{"num_hidden_layers": 10**9}, {"model_type": "llama", "num_hidden_layers": [10**9]}, {"num_labels": 10**9}]
+)
+def test_sizes_of_a_part_that_the_files_do_not_have(mhaviz, folder, part):
+    model = folder("clip")
+    change(model, CONFIG, text_config=part)
+    assert f"{list(part)[-1]} 1,000,000,000, and its" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
+    """They may be of any size: how many examples it was trained on, or what another model of its family has."""
+    model = folder()
+    change(
+        model,
+        CONFIG,
+        num_params=110_000_000,
+        dataset_size=10**12,
+        n_layers=10**9,
+        num_examples_seen=5_000_000,
+        task_specific_params={"x": {"num_docs": 21_000_000, "vocab_size": 10**9}},
+    )
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
 
 
 def test_shapes_with_as_many_numbers(mhaviz, folder):
