@@ -158,12 +158,12 @@ def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: boo
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
     quantization.require_libraries(fields, name)
-    sizes.require_model(kind, config, there, name)
+    captured = bool(kind._can_set_attn_implementation())
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    sizes.require_model(kind, config, attention, there, name)
     halves = getattr(config, "dtype", None) not in (None, torch.float32)
     twice = 2 if halves and dtype == "float32" else 1
     require_memory(twice * sum(path.stat().st_size for path in files), device, f"the model {name}")
-    captured = bool(kind._can_set_attn_implementation())
-    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
     model, missing = _model(kind, folder, config, dtype, attention, name)
     _require_weights(model, missing, name, writes)
     model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)

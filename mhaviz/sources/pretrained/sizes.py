@@ -104,10 +104,17 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
             raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
 
 
-def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: FileSizes, name: str) -> None:
-    """Build the model without memory, and raise MhavizError if it has other sizes than the files."""
+def require_model(
+    kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str, sizes: FileSizes, name: str
+) -> None:
+    """Build the model without memory, and raise MhavizError if it has other sizes than the files.
+
+    ``attention``: the implementation that it will run with. A folder may ask for one that is not on this machine.
+    """
+    copied = copy.deepcopy(config)
+    copied._attn_implementation = attention
     with as_one_line(f"{name} cannot be loaded"), torch.device("meta"), _at_most(sizes, name):
-        model = kind(copy.deepcopy(config))
+        model = kind(copied)
     if sizes.is_packed:
         return
     built = {key: tuple(parameter.shape) for key, parameter in model.state_dict().items()}

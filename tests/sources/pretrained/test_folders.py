@@ -175,6 +175,16 @@ def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
     assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
 
 
+@pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_an_implementation_that_is_not_on_this_machine(mhaviz, folder, model_folder, name, field):
+    """It changes no weight, and another one draws them."""
+    model = folder(name)
+    change(model, CONFIG, **{field: "flash_attention_2"})
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder(name)), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
 def test_shapes_with_as_many_numbers(mhaviz, folder):
     model = folder()
     tensors = load_file(model / "model.safetensors")
