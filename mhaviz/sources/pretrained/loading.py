@@ -152,14 +152,15 @@ def run_eagerly(loaded: Loaded) -> Loaded:
 def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: bool) -> Loaded:
     fields = read_fields(folder, name)
     files = weight_files(folder)
-    there = sizes.read_sizes(files, name, quantization.method_of(fields) is not None)
+    there = sizes.read_sizes(files, name)
     sizes.require_fields(fields, there, name)
     config = _config(folder, fields, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
-    quantization.require_libraries(fields, name)
+    quantization.require_libraries(config, name)
     captured = bool(kind._can_set_attn_implementation())
     attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    there = replace(there, is_packed=quantization.method_of(config) is not None)
     sizes.require_model(kind, config, attention, there, name)
     halves = getattr(config, "dtype", None) not in (None, torch.float32)
     twice = 2 if halves and dtype == "float32" else 1

@@ -34,11 +34,17 @@ _NO_SIZE = re.compile(
 )
 _LAYERS = re.compile(r"(layers?|blocks?|repeats|loops|cycles)$")
 
-_ALWAYS, _LAYERS_ALWAYS = 2**17, 128
-"""A size, and a number of layers, that is believed: models share layers, and name sizes that they do not use."""
+_SIZE_ALWAYS = 2**17
+"""A size that is believed whatever the files hold: a model need not use each that its kind of configuration has."""
+
+_LAYERS_ALWAYS = 128
+"""As many layers are believed whatever the files hold: layers may share their tensors."""
+
+_LARGER = 8
+"""How many times the largest dimension in the files a size may be: a tensor may be packed, or cut along it."""
 
 _PACKED = 8
-"""Numbers in one, at most, where weights are quantised; also how much larger a size may be than any in the files."""
+"""Numbers that one may stand for where weights are quantised: of 4 bits each, in 32."""
 
 _BUILT_ALWAYS = 2**24
 """Numbers that no file need hold, such as tables of positions that are computed: 64 MiB of float32."""
@@ -54,7 +60,7 @@ class FileSizes:
     """
 
     shapes: Mapping[str, tuple[int, ...]]
-    is_packed: bool
+    is_packed: bool = False
 
     @cached_property
     def largest(self) -> int:
@@ -67,8 +73,11 @@ class FileSizes:
         return sum(map(prod, self.shapes.values())) * (_PACKED if self.is_packed else 1)
 
 
-def read_sizes(files: Sequence[Path], name: str, is_packed: bool) -> FileSizes:
-    """The shapes that the headers of safetensors tell. Raises MhavizError if one is broken."""
+def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
+    """The shapes that the headers of safetensors tell, which do not say whether they are packed.
+
+    Raises MhavizError if one is broken.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         try:
@@ -80,7 +89,7 @@ def read_sizes(files: Sequence[Path], name: str, is_packed: bool) -> FileSizes:
             raise MhavizError(
                 f"{name}: a weight file is broken or cut off ({reason(error.__cause__)}); take another copy of it"
             ) from error
-    return FileSizes(shapes, is_packed)
+    return FileSizes(shapes)
 
 
 def kind_of(fields: Mapping[str, object]) -> type[PreTrainedConfig] | None:
@@ -100,7 +109,7 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
             continue
         if _LAYERS.search(field) and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
             raise _misfit(name, f"{field} {_readable(value)}", f"{len(sizes.shapes):,} tensors")
-        if value > max(_PACKED * sizes.largest, _ALWAYS):
+        if value > max(_LARGER * sizes.largest, _SIZE_ALWAYS):
             raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
 
 

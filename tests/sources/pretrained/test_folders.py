@@ -11,6 +11,7 @@ import pytest
 import torch
 from families import save
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
 
 from mhaviz.errors import MhavizError
@@ -211,7 +212,7 @@ def test_all_that_reads_quantised_weights_is_named(monkeypatch, method):
     asked[f"load_in_{method[-4:]}"] = method.startswith("bits")
     packages = [package for package in quantization._NEEDED[method] if package != "a GPU"]
     with pytest.raises(MhavizError, match=rf"quantised \({method}\), .*pip install {' '.join(packages)}, or take"):
-        quantization.require_libraries({"quantization_config": asked}, "m")
+        quantization.require_libraries(BertConfig(quantization_config=asked), "m")
     named = re.sub(r"[-_.]", "", first_missing(method).lower())
     assert not named or any(re.sub(r"[-_.]|amd", "", package) in named for package in (*packages, "gpu")), named
 
@@ -239,6 +240,16 @@ def test_quantised_weights(mhaviz, folder, monkeypatch):
     assert "torchao is missing; install it with pip" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
     change(model, CONFIG, quantization_config={"quant_method": ["x"]})
     assert "which transformers does not know" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_quantised_weights_that_a_part_tells(mhaviz, folder, monkeypatch):
+    """transformers reads them by what the part that reads text says."""
+    monkeypatch.setattr(quantization, "find_spec", lambda module: None)
+    model = folder("clip")
+    text_config = json.loads((model / CONFIG).read_text())["text_config"]
+    change(model, CONFIG, text_config=text_config | {"quantization_config": {"quant_method": "gptq", "bits": 4}})
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "its weights are quantised (gptq), and to read them optimum and gptqmodel are missing" in err
 
 
 def test_gguf(mhaviz, folder, tmp_path):
