@@ -30,7 +30,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
 from mhaviz.sources.pretrained import adapter, capture, quantization, sizes
@@ -153,18 +152,19 @@ def run_eagerly(loaded: Loaded) -> Loaded:
 def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: bool) -> Loaded:
     fields = read_fields(folder, name)
     files = weight_files(folder)
-    there = sizes.read_sizes(files, name, quantization.method_of(fields) is not None)
+    there = sizes.read_sizes(files, name)
     sizes.require_fields(fields, there, name)
     config = _config(folder, fields, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
-    quantization.require_libraries(fields, name)
-    sizes.require_model(kind, config, there, name)
+    quantization.require_libraries(config, name)
+    captured = bool(kind._can_set_attn_implementation())
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    there = replace(there, is_packed=quantization.method_of(config) is not None)
+    sizes.require_model(kind, config, attention, there, name)
     halves = getattr(config, "dtype", None) not in (None, torch.float32)
     twice = 2 if halves and dtype == "float32" else 1
     require_memory(twice * sum(path.stat().st_size for path in files), device, f"the model {name}")
-    captured = bool(kind._can_set_attn_implementation())
-    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
     model, missing = _model(kind, folder, config, dtype, attention, name)
     _require_weights(model, missing, name, writes)
     model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
@@ -183,7 +183,7 @@ def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrained
             raise MhavizError(
                 f"{name}: its config.json names no model_type, so it is no model of transformers'"
             ) from error
-        if isinstance(model_type, str) and model_type in CONFIG_MAPPING:
+        if sizes.kind_of(fields):
             raise
         if "auto_map" in fields:
             raise MhavizError(

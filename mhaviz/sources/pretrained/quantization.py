@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 import torch
+from transformers import PreTrainedConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from mhaviz.errors import MhavizError, quoted
@@ -63,9 +64,13 @@ _NEEDED = {
 """What ``validate_environment`` of each of transformers' quantizers asks for; it names the first that is missing."""
 
 
-def method_of(fields: dict[str, object]) -> str | None:
-    """How the weights are quantised, as transformers calls it; None: they are not. ``fields``: of the config.json."""
-    asked = fields.get("quantization_config")
+def method_of(config: PreTrainedConfig) -> str | None:
+    """How the weights are quantised, as transformers calls it; None: they are not.
+
+    As in transformers, the configuration of a model's part that reads text may say so for all.
+    """
+    of_text = config.get_text_config(decoder=True)
+    asked = getattr(config, "quantization_config", None) or getattr(of_text, "quantization_config", None)
     if not isinstance(asked, dict):
         return None
     if asked.get("load_in_4bit"):
@@ -75,9 +80,9 @@ def method_of(fields: dict[str, object]) -> str | None:
     return str(asked.get("quant_method"))
 
 
-def require_libraries(fields: dict[str, object], name: str) -> None:
+def require_libraries(config: PreTrainedConfig, name: str) -> None:
     """Raise MhavizError if the weights are quantised and what reads them is missing, or no method is known."""
-    method = method_of(fields)
+    method = method_of(config)
     if method is None:
         return
     if method not in AUTO_QUANTIZATION_CONFIG_MAPPING:

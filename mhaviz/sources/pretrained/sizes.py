@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -21,6 +23,7 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from mhaviz.errors import MhavizError, as_one_line, quoted, reason
 from mhaviz.units import readable_count
@@ -31,11 +34,17 @@ _NO_SIZE = re.compile(
 )
 _LAYERS = re.compile(r"(layers?|blocks?|repeats|loops|cycles)$")
 
-_ALWAYS, _LAYERS_ALWAYS = 2**17, 128
-"""A size, and a number of layers, that is believed: models share layers, and name sizes that they do not use."""
+_SIZE_ALWAYS = 2**17
+"""A size that is believed whatever the files hold: a model need not use each that its kind of configuration has."""
+
+_LAYERS_ALWAYS = 128
+"""As many layers are believed whatever the files hold: layers may share their tensors."""
+
+_LARGER = 8
+"""How many times the largest dimension in the files a size may be: a tensor may be packed, or cut along it."""
 
 _PACKED = 8
-"""Numbers in one, at most, where weights are quantised; also how much larger a size may be than any in the files."""
+"""Numbers that one may stand for where weights are quantised: of 4 bits each, in 32."""
 
 _BUILT_ALWAYS = 2**24
 """Numbers that no file need hold, such as tables of positions that are computed: 64 MiB of float32."""
@@ -51,7 +60,7 @@ class FileSizes:
     """
 
     shapes: Mapping[str, tuple[int, ...]]
-    is_packed: bool
+    is_packed: bool = False
 
     @cached_property
     def largest(self) -> int:
@@ -64,8 +73,11 @@ class FileSizes:
         return sum(map(prod, self.shapes.values())) * (_PACKED if self.is_packed else 1)
 
 
-def read_sizes(files: Sequence[Path], name: str, is_packed: bool) -> FileSizes:
-    """The shapes that the headers of safetensors tell. Raises MhavizError if one is broken."""
+def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
+    """The shapes that the headers of safetensors tell, which do not say whether they are packed.
+
+    Raises MhavizError if one is broken.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         try:
@@ -77,27 +89,41 @@ def read_sizes(files: Sequence[Path], name: str, is_packed: bool) -> FileSizes:
             raise MhavizError(
                 f"{name}: a weight file is broken or cut off ({reason(error.__cause__)}); take another copy of it"
             ) from error
-    return FileSizes(shapes, is_packed)
+    return FileSizes(shapes)
+
+
+def kind_of(fields: Mapping[str, object]) -> type[PreTrainedConfig] | None:
+    """Which configuration a config.json is of, by its model_type; None: transformers knows none."""
+    model_type = fields.get("model_type")
+    return CONFIG_MAPPING[model_type] if isinstance(model_type, str) and model_type in CONFIG_MAPPING else None
 
 
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
-    """Raise MhavizError if a field of the config.json asks for a size that the files cannot have.
+    """Raise MhavizError if a field that the model reads asks for a size that the files cannot have.
 
-    Not even a configuration can be made of some: ten million labels have names of their own.
+    Not even a configuration can be made of some: ten million labels have names of their own. What nothing reads, such
+    as how many examples a model was trained on, may be of any size.
     """
-    for field, value in _numbers(fields):
+    for field, value in _asked(fields, kind_of(fields)):
         if (not _SIZE.search(field) and not _LAYERS.search(field)) or _NO_SIZE.search(field):
             continue
         if _LAYERS.search(field) and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
             raise _misfit(name, f"{field} {_readable(value)}", f"{len(sizes.shapes):,} tensors")
-        if value > max(_PACKED * sizes.largest, _ALWAYS):
+        if value > max(_LARGER * sizes.largest, _SIZE_ALWAYS):
             raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
 
 
-def require_model(kind: type[PreTrainedModel], config: PreTrainedConfig, sizes: FileSizes, name: str) -> None:
-    """Build the model without memory, and raise MhavizError if it has other sizes than the files."""
+def require_model(
+    kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str, sizes: FileSizes, name: str
+) -> None:
+    """Build the model without memory, and raise MhavizError if it has other sizes than the files.
+
+    ``attention``: the implementation that it will run with. A folder may ask for one that is not on this machine.
+    """
+    copied = copy.deepcopy(config)
+    copied._attn_implementation = attention
     with as_one_line(f"{name} cannot be loaded"), torch.device("meta"), _at_most(sizes, name):
-        model = kind(copy.deepcopy(config))
+        model = kind(copied)
     if sizes.is_packed:
         return
     built = {key: tuple(parameter.shape) for key, parameter in model.state_dict().items()}
@@ -127,17 +153,33 @@ def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: s
     )
 
 
-def _numbers(fields: object, field: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number in a JSON document with the name of its field."""
-    waiting = [(field, fields)]
+def _asked(fields: Mapping[str, object], kind: type[PreTrainedConfig] | None) -> Iterator[tuple[str, int]]:
+    """Every whole number that a configuration of a kind reads, with the name of its field; None: of an unknown kind."""
+    waiting = [(fields, kind)]
     while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.items()
-        elif isinstance(value, list):
-            waiting += ((name, one) for one in value)
-        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
-            yield name, int(value)
+        document, reader = waiting.pop()
+        parts = reader.sub_configs if reader else {}
+        read = _read_by(reader) if reader else set(document)
+        for field, value in document.items():
+            if field not in read:
+                continue
+            if isinstance(value, dict) and (field in parts or not reader):
+                waiting.append((value, _kind_of_part(parts.get(field), value)))
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf"):
+                    yield field, int(one)
+
+
+def _read_by(kind: type[PreTrainedConfig]) -> set[str]:
+    """The fields that a kind of configuration declares, by all their names: any other is kept, and nothing reads it."""
+    return {*(field.name for field in fields_of(kind)), *kind.attribute_map, "num_labels"}
+
+
+def _kind_of_part(declared: Any, fields: Mapping[str, object]) -> type[PreTrainedConfig] | None:
+    """Of a configuration within another, which may leave it to its model_type."""
+    if isinstance(declared, type) and issubclass(declared, PreTrainedConfig):
+        return declared
+    return kind_of(fields)
 
 
 def _readable(value: int) -> str:

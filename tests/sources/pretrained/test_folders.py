@@ -5,16 +5,18 @@ import os
 import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from families import save
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
 
 from mhaviz.errors import MhavizError
-from mhaviz.sources.pretrained import adapter, quantization
+from mhaviz.sources.pretrained import adapter, quantization, sizes
 from mhaviz.sources.pretrained.silence import silence
 
 TEXT = "the cat sat"
@@ -135,7 +137,6 @@ def test_what_libraries_print_is_not_seen(capfd):
         ({"vocab_size": 10**9}, r"vocab_size 1,000,000,000"),
         ({"hidden_size": 10**30}, r"hidden_size 10+, "),
         ({"max_position_embeddings": 10**9}, r"asks for more than [\d.]+ M numbers"),
-        ({"text_config": {"n_layer": [1_000_000]}}, r"n_layer 1,000,000"),
         (
             {"hidden_size": 64},
             r"'embeddings\.word_embeddings\.weight' has the shape 300 × 32 in the files, and 300 × 64",
@@ -149,6 +150,52 @@ def test_sizes_that_the_files_do_not_have(mhaviz, folder, fields, message):
     if "num_hidden_layers" in fields:
         message = message.replace("39 tensors", f"{len(load_file(model / 'model.safetensors'))} tensors")
     assert re.search(message, refused(mhaviz("heatmap", TEXT, "--model", str(model))))
+
+
+@pytest.mark.parametrize(
+    "part", [{"num_hidden_layers": 10**9}, {"model_type": "llama", "num_hidden_layers": [10**9]}, {"num_labels": 10**9}]
+)
+def test_sizes_of_a_part_that_the_files_do_not_have(mhaviz, folder, part):
+    model = folder("clip")
+    change(model, CONFIG, text_config=part)
+    assert f"{list(part)[-1]} 1,000,000,000, and its" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
+    """They may be of any size: how many examples it was trained on, or what another model of its family has."""
+    model = folder()
+    change(
+        model,
+        CONFIG,
+        num_params=110_000_000,
+        dataset_size=10**12,
+        n_layers=10**9,
+        num_examples_seen=5_000_000,
+        task_specific_params={"x": {"num_docs": 21_000_000, "vocab_size": 10**9}},
+    )
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+@pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_an_implementation_that_is_not_on_this_machine(mhaviz, folder, model_folder, name, field):
+    """It changes no weight, and another one draws them."""
+    model = folder(name)
+    change(model, CONFIG, **{field: "flash_attention_2"})
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder(name)), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+def test_what_another_thread_builds_meanwhile_is_no_part_of_the_model():
+    def build():
+        with torch.device("meta"):
+            return torch.nn.Linear(20_000, 10_000)
+
+    with ThreadPoolExecutor(1) as other, sizes._at_most(sizes.FileSizes({}), "m"):
+        assert other.submit(build).result().out_features == 10_000
+        with pytest.raises(MhavizError, match="asks for more than"):
+            build()
 
 
 def test_shapes_with_as_many_numbers(mhaviz, folder):
@@ -177,7 +224,7 @@ def test_all_that_reads_quantised_weights_is_named(monkeypatch, method):
     asked[f"load_in_{method[-4:]}"] = method.startswith("bits")
     packages = [package for package in quantization._NEEDED[method] if package != "a GPU"]
     with pytest.raises(MhavizError, match=rf"quantised \({method}\), .*pip install {' '.join(packages)}, or take"):
-        quantization.require_libraries({"quantization_config": asked}, "m")
+        quantization.require_libraries(BertConfig(quantization_config=asked), "m")
     named = re.sub(r"[-_.]", "", first_missing(method).lower())
     assert not named or any(re.sub(r"[-_.]|amd", "", package) in named for package in (*packages, "gpu")), named
 
@@ -205,6 +252,16 @@ def test_quantised_weights(mhaviz, folder, monkeypatch):
     assert "torchao is missing; install it with pip" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
     change(model, CONFIG, quantization_config={"quant_method": ["x"]})
     assert "which transformers does not know" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_quantised_weights_that_a_part_tells(mhaviz, folder, monkeypatch):
+    """transformers reads them by what the part that reads text says."""
+    monkeypatch.setattr(quantization, "find_spec", lambda module: None)
+    model = folder("clip")
+    text_config = json.loads((model / CONFIG).read_text())["text_config"]
+    change(model, CONFIG, text_config=text_config | {"quantization_config": {"quant_method": "gptq", "bits": 4}})
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "its weights are quantised (gptq), and to read them optimum and gptqmodel are missing" in err
 
 
 def test_gguf(mhaviz, folder, tmp_path):
@@ -332,6 +389,25 @@ def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
     assert mhaviz("trace-shapes", TEXT, "--model", str(model)).out.replace("llama", "") == mhaviz(
         "trace-shapes", TEXT, "--model", str(summed)
     ).out.replace("llama", "")
+
+
+@of_peft
+def test_an_adapter_of_what_is_not_run(mhaviz, folder, model_folder):
+    """Of what stands on top alone: where no text is written, the model is without it."""
+    pytest.importorskip("peft")
+    model = folder("llama")
+    put_adapter(model, target_modules=["lm_head"])
+    words, width = load_file(model / "model.safetensors")["model.embed_tokens.weight"].shape
+    name = "base_model.model.lm_head.lora_"
+    tensors = {f"{name}A.weight": torch.randn(2, width), f"{name}B.weight": torch.randn(words, 2)}
+    save_file(tensors, model / adapter.WEIGHTS, {"format": "pt"})
+    drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
+    told = "the folder holds an adapter too (LORA), which changes nothing that is run here"
+    assert told in drawn.err
+    assert told in json.loads(drawn.out)["source"]["remark"]
+    assert maps(drawn) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
+    written = mhaviz("heatmap", TEXT, "--model", str(model), "--json", "--generate", "2")
+    assert "the adapter of the folder (LORA) is applied" in written.err
 
 
 @of_peft
