@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -226,6 +227,44 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
     (tmp_path / "maps.json").write_text(text)
     result = mhaviz("show", str(tmp_path / "maps.json"))
     assert (result.status, said(result) != "") == (1, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(["{}"] * 20_000),
+        ",".join(["[]"] * 20_000),
+        ",".join(['[""]'] * 20_000),
+        ",".join(['{"a":{}}'] * 20_000),
+        ",".join(f'{{"{i:x}":2.5}}' for i in range(20_000)),
+        "{" + ",".join(f'"{i:x}":1000' for i in range(22_000)) + "}",  # a dict that has just grown
+        ",".join(f'"t{i}"' for i in range(20_000)),
+        ",".join(['"€b"'] * 20_000),
+        ",".join(['"' + "a" * 400 + '😀"'] * 200),
+        ",".join(['"' + "a" * 400 + '\\ud83d\\ude00"'] * 200),
+        '{"a":' * 900 + "1" + "}" * 900,
+    ],
+)
+def test_memory_of_json(text):
+    from mhaviz.sources.json_rows import memory_of
+
+    content = f"[{text}]".encode()
+    tracemalloc.start()
+    try:
+        read = json.loads(content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read
+    assert peak <= memory_of(content) + 2**12
+
+
+def test_texts_need_less_memory_than_empty_lists():
+    from mhaviz.sources.json_rows import memory_of
+
+    texts = ",".join(f'"token {i}"' for i in range(1_000)).encode()
+    assert memory_of(texts) < 10 * len(texts)
+    assert memory_of(b"{}," * 1_000) > 60 * 1_000
 
 
 def test_lists_of_nothing(tmp_path, monkeypatch):
