@@ -26,7 +26,11 @@ def quoted(value: object) -> str:
     """A value that somebody gave, as it stands in a message: its ``repr``, cut in the middle if it is long."""
     if isinstance(value, int) and abs(value) >= 10**_QUOTED:
         return f"a number of more than {_QUOTED} digits"  # Python refuses to write numbers of thousands of digits
-    text = repr(value)
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """A text that stands in a message as it is, such as what another library has quoted: cut in the middle, if long."""
     half = _QUOTED // 2
     return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
 

@@ -8,7 +8,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
 
 _PIECE = 2**24  # bytes
-_COPIES = 8  # of what is read: text takes up to four times as much as its bytes, and is cut into words
+_OF_TEXT = 8  # copies: text takes up to four times as much as its bytes, and is cut into words
 
 
 def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
@@ -18,13 +18,22 @@ def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
     return f"about {readable_bytes(needed)} of memory on {place}, where {readable_bytes(free)} are free"
 
 
-def read_all(stream: BinaryIO, name: str) -> bytes:
-    """What a file or a pipe holds, which may have no end. Raises MhavizError if it does not fit into memory."""
+def read_all(stream: BinaryIO, name: str, copies: int = _OF_TEXT) -> bytes:
+    """What a file or a pipe holds, which may have no end.
+
+    Args:
+        stream: the file or the pipe, open.
+        name: what an error calls it.
+        copies: how many times as much memory as its bytes take is needed to make use of it.
+
+    Raises:
+        MhavizError: it does not fit into memory.
+    """
     free, read, pieces = free_main_memory(), 0, []
     while piece := stream.read(_PIECE):
         pieces.append(piece)
         read += len(piece)
-        if short := shortage(_COPIES * read, free):
+        if short := shortage(copies * read, free):
             raise MhavizError(f"{name} is too large: reading it needs more than {short}; give a part of it")
     return b"".join(pieces)
 

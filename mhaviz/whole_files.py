@@ -70,15 +70,15 @@ class _Parts:
         return os.fdopen(handle, "wb")
 
     def rename(self) -> None:
-        """Put all parts in their places; a signal waits until all are."""
+        """Put all parts in their places; a signal waits until all are, or one cannot be."""
         self._is_renaming = True
         try:
             for part, target in self._written:
                 part.replace(target)
         finally:
             self._is_renaming = False
-        if self._waiting:
-            self._die(self._waiting, None)
+            if self._waiting:
+                self._die(self._waiting, None)
 
     def remove(self) -> None:
         """Remove those that are not in their places."""

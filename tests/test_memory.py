@@ -1,9 +1,11 @@
 import io
+from pathlib import Path
 
 import pytest
 
 from mhaviz import memory
 from mhaviz.errors import MhavizError
+from mhaviz.training import loading
 
 
 class Endless(io.RawIOBase):
@@ -21,6 +23,23 @@ def test_what_has_no_end_is_not_read_until_memory_is_full(monkeypatch):
     with pytest.raises(MhavizError, match=r"zero is too large: reading it needs more than about .*; give a part of it"):
         memory.read_all(endless, "zero")
     assert endless.read_so_far <= 2**26
+
+
+def test_text_needs_more_memory_than_bytes_do(monkeypatch):
+    content = bytes(1_000)
+    monkeypatch.setattr(memory, "free_main_memory", lambda: 4_000)
+    assert memory.read_all(io.BytesIO(content), "a file", copies=3) == content
+    with pytest.raises(MhavizError, match="a file is too large"):
+        memory.read_all(io.BytesIO(content), "a file")
+
+
+def test_a_checkpoint_is_read_where_it_fits(monkeypatch):
+    size = Path(loading.__file__).with_name("translation.safetensors").stat().st_size
+    monkeypatch.setattr(memory, "free_main_memory", lambda: 4 * size)
+    assert loading.load_checkpoint("translation").task == "translation"
+    monkeypatch.setattr(memory, "free_main_memory", lambda: 2 * size)
+    with pytest.raises(MhavizError, match="is too large: reading it needs more than about"):
+        loading.load_checkpoint("translation")
 
 
 def test_what_fits_is_read():

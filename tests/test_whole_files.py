@@ -23,6 +23,22 @@ write_whole([(Path(sys.argv[1]), slow)])
 """
 
 
+FAILING_RENAME = """
+import os, signal, sys
+from pathlib import Path
+from mhaviz.whole_files import clean_up_on, write_whole
+clean_up_on([signal.SIGTERM])
+def fail(part, target):
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise OSError(28, "No space left on device")
+Path.replace = fail
+try:
+    write_whole([(Path(sys.argv[1]), lambda stream: stream.write(b"whole"))])
+finally:
+    print("alive", flush=True)
+"""
+
+
 @pytest.fixture
 def half_written(tmp_path):
     """A process that stays in the middle of writing a file."""
@@ -57,6 +73,12 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, half_written, number):
     assert end(half_written("a.png"), number) == -number
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     assert (tmp_path / "a.png").read_bytes() == b"before"
+
+
+def test_a_signal_that_waits_ends_the_process_even_if_a_file_cannot_be_put_in_its_place(tmp_path):
+    command = [sys.executable, "-c", FAILING_RENAME, str(tmp_path / "a.png")]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (-signal.SIGTERM, b"", [])
 
 
 def test_what_a_dead_process_has_left_is_removed_at_the_next_write_beside_it(tmp_path, half_written):

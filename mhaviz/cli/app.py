@@ -27,7 +27,7 @@ from mhaviz.cli.show import show
 from mhaviz.cli.surroundings import settle_surroundings
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, quoted
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, quoted, shortened
 
 _LARGEST = 2**63 - 1  # what a whole number of these libraries can be
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plain(message: str) -> str:
     """A usage error without the words of the library that checks types."""
     message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
-    message = re.sub(r"'([^']*)'", lambda match: quoted(match[1]), message)
+    message = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), message)
     return message.replace("Value error, ", "").replace("expected a integer", "expected a whole number").rstrip(".")
 
 

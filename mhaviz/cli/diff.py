@@ -11,7 +11,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.drawn_maps import require_drawable
+from mhaviz.cli.drawn_maps import MOST_MAPS, require_drawable, tell_shown
 from mhaviz.cli.saved_maps import about_arrays, choose_maps, find_heads, require_use
 from mhaviz.errors import ArgumentError
 
@@ -101,7 +101,8 @@ def diff(
     heads = find_heads(second, head)
     if heads is not None:
         first, second = _with_common_heads(first, second)
-    require_drawable(delivery, min(len(first.maps), len(second.maps)))
+    n_maps = min(len(first.maps), len(second.maps))
+    require_drawable(delivery, n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
     whole = compare(first, second)
     difference = whole if heads is None else whole.select(heads)
     delivery.tell(
@@ -119,8 +120,9 @@ def diff(
     def view() -> "RenderableType":
         from mhaviz.views.terminal.difference import DifferenceView
 
-        return DifferenceView(difference, look)
+        return DifferenceView(difference, look, MOST_MAPS)
 
+    tell_shown(delivery, len(difference.maps))
     delivery.deliver(difference, draw, view)
     if fail_above is not None or fail_above_row is not None:
         require_at_most(fail_above, fail_above_row, whole, sides)

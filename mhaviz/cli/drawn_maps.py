@@ -1,5 +1,6 @@
 """Maps as every command that draws them delivers them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mhaviz.cli.delivery import Delivery
@@ -18,20 +19,31 @@ MOST_MAPS = 4_000
 """With more of them a terminal scrolls for a minute; a picture has room for fewer, and says so."""
 
 
-def require_drawable(delivery: Delivery, n_maps: int) -> None:
-    """Raise MhavizError if these are more maps than can be drawn, and some are to be drawn."""
-    draws = not (delivery.quiet or delivery.json) or any(p.suffix.lower() in FIGURE_SUFFIXES for p in delivery.paths)
+def require_drawable(delivery: Delivery, n_maps: int, by_layer: bool) -> None:
+    """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number.
+
+    ``by_layer``: --layer would choose among them.
+    """
+    draws = any(path.suffix.lower() in FIGURE_SUFFIXES for path in delivery.paths)
     if draws and n_maps > MOST_MAPS:
+        alone = " or a layer alone, with --layer" if by_layer else ""
         raise MhavizError(
-            f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; choose a layer with --layer or fewer "
-            f"sentences, or take all as data, with --json"
+            f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take all as "
+            f"data, in a .json file or with --json"
         )
+
+
+def tell_shown(delivery: Delivery, n_maps: int) -> None:
+    """Say so if the terminal shows the first ``MOST_MAPS`` alone."""
+    if n_maps > MOST_MAPS and not delivery.json:
+        delivery.tell([f"the terminal shows the first {MOST_MAPS:,} of {n_maps:,} maps; a .json file takes all"])
 
 
 def deliver_maps(delivery: Delivery, attention: "Attention", look: "Look", notice: str | None = None) -> None:
     """Save them, and show them in the terminal; see ``Delivery.deliver``."""
-
-    require_drawable(delivery, len(attention.maps))
+    n_maps = len(attention.maps)
+    require_drawable(delivery, n_maps, by_layer=len({m.layer for m in attention.maps}) > 1)
+    tell_shown(delivery, n_maps)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.heatmap import heatmap_figure
@@ -41,6 +53,6 @@ def deliver_maps(delivery: Delivery, attention: "Attention", look: "Look", notic
     def view() -> "RenderableType":
         from mhaviz.views.terminal.heatmap import HeatmapView
 
-        return HeatmapView(attention, look)
+        return HeatmapView(replace(attention, maps=attention.maps[:MOST_MAPS]), look)
 
     delivery.deliver(attention, draw, view, notice=notice)

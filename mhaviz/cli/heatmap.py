@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.drawn_maps import deliver_maps
+from mhaviz.cli.drawn_maps import deliver_maps, require_drawable
 from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, LongInputs
 from mhaviz.cli.model_checks import rolled_out, verified
@@ -106,6 +106,8 @@ def heatmap(
         require_length(longest, max_tokens)
     elif input is not None:
         n_sentences, longest = sizes_of_input(source, max_tokens)
+    if not rollout:
+        require_drawable(delivery, n_sentences * source.attentions, by_layer=model is not None)
     pooling = long.plan(longest, n_sentences * source.attentions, len(chosen))
     if rollout:
         attention = rolled_out(context, source, texts, target)

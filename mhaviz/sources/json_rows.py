@@ -17,7 +17,8 @@ from mhaviz.sources.reading import NoWeightsError
 
 _MOST_REST = 2**28  # bytes beside the rows of numbers: the tokens of any input that mhaviz takes fit in many times over
 _MOST_ROWS = 2**22  # of numbers: 64 heads of 65,536 queries
-_OF_A_BYTE = 40  # bytes of Python's objects that a byte of text becomes at worst, as in [{},{},{}]
+_OF_SIGNS = {b",": 80, b"[": 128, b"{": 128, b":": 160}
+"""Bytes of Python's objects, beside the letters of texts, for each of these: a value, a list, a dict, a key in it."""
 
 # A text, closed or not, that may hold brackets; a row of numbers; what Python's json would take for a number.
 _PIECE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|\[[\s\d.,eE+-]*+\]|-?(?:NaN|Infinity)', re.DOTALL)
@@ -32,11 +33,20 @@ def read_json(path: Path) -> Any:
         ValueError, RecursionError: it is no JSON, or too much of it is not numbers.
     """
     rest, rows = _without_rows(path)
-    if short := shortage(_OF_A_BYTE * len(rest), free_main_memory()):
+    if short := shortage(memory_of(rest), free_main_memory()):
         raise NoWeightsError(f"its texts may need {short}; save fewer maps")
     waiting = iter(rows)
     # json calls parse_constant where NaN stands, in the order of the text: no other value can be taken for a row.
     return json.loads(rest, parse_constant=lambda _: next(waiting))
+
+
+def memory_of(text: bytes) -> int:
+    """At most how many bytes Python's objects of a JSON text take while it is read.
+
+    Its letters are held twice, in the whole text and in the values; each may take four bytes if any is beyond ASCII.
+    """
+    of_a_letter = 1 if text.isascii() and b"\\u" not in text else 4
+    return 2 * of_a_letter * len(text) + sum(size * text.count(sign) for sign, size in _OF_SIGNS.items())
 
 
 def _without_rows(path: Path) -> tuple[bytes, list[NDArray[Any]]]:

@@ -25,6 +25,7 @@ SHIPPED = ("translation",)
 """The checkpoints that come with mhaviz."""
 
 _FLOAT32 = "F32"  # as safetensors calls it
+_COPIES = 3  # of a file: its bytes, its tensors, the model
 _T = TypeVar("_T")
 
 
@@ -37,7 +38,7 @@ def load_checkpoint(name: str) -> Checkpoint:
     path = _find(name)
     try:
         with path.open("rb") as stream:
-            content = read_all(stream, str(path))
+            content = read_all(stream, str(path), _COPIES)
     except OSError as error:
         raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
     tensors = _tensors(path, content)

@@ -11,7 +11,7 @@ from mhaviz.records.cells import cell_edges, even_cells
 
 
 def even_edges(length: int, most: int) -> NDArray[np.int64]:
-    """Where each of at most so many equally wide cells begins, and where the last ends; see ``even_cells``."""
+    """Where each of at most so many cells begins, and where the last ends; they are those of ``even_cells``."""
     return cell_edges(length, even_cells(length, most))
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -184,14 +185,33 @@ def document_of(n_maps):
 
 def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
     monkeypatch.setattr("mhaviz.cli.drawn_maps.MOST_MAPS", 7)
+    monkeypatch.setattr("mhaviz.cli.diff.MOST_MAPS", 7)
     path = tmp_path / "maps.json"
     path.write_text(document_of(8))
-    for arguments in (["show", str(path)], ["diff", str(path), str(path)], ["show", str(path), "-qo", f"{path}.png"]):
-        result = mhaviz(*arguments)
+    for arguments in (["show", str(path)], ["diff", str(path), str(path)]):
+        result = mhaviz(*arguments, "-qo", f"{path}.png")
         assert result.status == 1
-        assert "expected at most 7 maps to draw, got 8; choose a layer" in said(result)
-    assert mhaviz("show", str(path), "--layer", "7").status == 0
-    assert len(json.loads(mhaviz("show", str(path), "--json").out)["maps"]) == 8
+        assert "expected at most 7 maps to draw, got 8; draw fewer sentences or a layer alone" in said(result)
+        for more in ([], ["-o", f"{tmp_path}/all.json"]):
+            result = mhaviz(*arguments, *more)
+            assert (result.status, "shows the first 7 of 8 maps" in result.err) == (0, True)
+            assert ("layer 6: a" in result.out, "layer 7: a" in result.out) == (True, False)
+        result = mhaviz(*arguments, "--json")
+        assert (result.status, result.err) == (0, "")
+        assert json.loads(result.out) == json.loads((tmp_path / "all.json").read_text())
+        assert len(json.loads(result.out)["maps" if arguments[0] == "show" else "differences"]) == 8
+    assert mhaviz("show", str(path), "--layer", "7", "-qo", f"{path}.png").status == 0
+
+
+def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatch):
+    monkeypatch.setattr("mhaviz.cli.drawn_maps.MOST_MAPS", 3)
+    text = b"one two\n" * 4
+    saved = mhaviz("heatmap", "-", "-o", f"{tmp_path}/h.json", stdin=text)
+    assert (saved.status, "shows the first 3 of 4 maps" in saved.err) == (0, True)
+    assert len(json.loads((tmp_path / "h.json").read_text())["maps"]) == 4
+    monkeypatch.setattr("mhaviz.sources.random_layer.RandomLayer.attend", None)  # the work, which must not begin
+    result = mhaviz("heatmap", "-", "-qo", f"{tmp_path}/h.png", stdin=text)
+    assert (result.status, "got 4; draw fewer sentences, or take all as data" in said(result)) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +227,44 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
     (tmp_path / "maps.json").write_text(text)
     result = mhaviz("show", str(tmp_path / "maps.json"))
     assert (result.status, said(result) != "") == (1, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(["{}"] * 20_000),
+        ",".join(["[]"] * 20_000),
+        ",".join(['[""]'] * 20_000),
+        ",".join(['{"a":{}}'] * 20_000),
+        ",".join(f'{{"{i:x}":2.5}}' for i in range(20_000)),
+        "{" + ",".join(f'"{i:x}":1000' for i in range(22_000)) + "}",  # a dict that has just grown
+        ",".join(f'"t{i}"' for i in range(20_000)),
+        ",".join(['"€b"'] * 20_000),
+        ",".join(['"' + "a" * 400 + '😀"'] * 200),
+        ",".join(['"' + "a" * 400 + '\\ud83d\\ude00"'] * 200),
+        '{"a":' * 900 + "1" + "}" * 900,
+    ],
+)
+def test_memory_of_json(text):
+    from mhaviz.sources.json_rows import memory_of
+
+    content = f"[{text}]".encode()
+    tracemalloc.start()
+    try:
+        read = json.loads(content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read
+    assert peak <= memory_of(content) + 2**12
+
+
+def test_texts_need_less_memory_than_empty_lists():
+    from mhaviz.sources.json_rows import memory_of
+
+    texts = ",".join(f'"token {i}"' for i in range(1_000)).encode()
+    assert memory_of(texts) < 10 * len(texts)
+    assert memory_of(b"{}," * 1_000) > 60 * 1_000
 
 
 def test_lists_of_nothing(tmp_path, monkeypatch):

@@ -341,6 +341,36 @@ def test_words_without_quotes_come_with_a_hint(mhaviz):
     assert not mhaviz("heatmap", "I wonder", "what", *SMALL).err
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (r"a\b", r"'a\\b' is not"),
+        ("a" * 90, f"'{'a' * 29}…{'a' * 28}' is not"),
+        ("a'" * 90, "…a'a'a'a'a'a'a'a'a'a'a'a'a'a'\" is"),
+    ],
+)
+def test_a_value_is_quoted_once_and_cut(mhaviz, value, shown):
+    result = mhaviz("heatmap", "one two", "--pool", value)
+    assert (result.status, shown in result.err) == (2, True)
+
+
+INTERRUPTED_IMPORT = """
+import sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from mhaviz.cli import run
+sys.exit(run())
+"""
+
+
+def test_interrupted_while_the_program_is_loaded():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mhaviz: interrupted\n")
+
+
 def test_interrupted(mhaviz, monkeypatch):
     from mhaviz.sources.random_layer import RandomLayer
 

@@ -33,19 +33,24 @@ _ROWS = 16  # of the table; more heads scroll the pictures away
 
 @dataclass(frozen=True)
 class DifferenceView:
-    """Every map that both have, its heads side by side on one scale, and a table of the heads."""
+    """Every map that both have, its heads side by side on one scale, and a table of the heads.
+
+    ``most``: maps that are drawn, the first; the table is of all.
+    """
 
     difference: Difference
     look: Look = field(default_factory=lambda: Look(DIVERGING, vmax=None))
+    most: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         d, abilities = self.difference, Abilities.of(console, options)
         plain = abilities.plain
-        grids = [MapGrid.on_screen(m.change, console, options) for m in d.maps]
+        maps = d.maps[: self.most]
+        grids = [MapGrid.on_screen(m.change, console, options) for m in maps]
         scale = change_scale((grid.drawn for grid in grids), self.look)
 
         yield Text(plain(HEADING), BOLD)
-        for m, grid in zip(d.maps, grids, strict=True):
+        for m, grid in zip(maps, grids, strict=True):
             yield grid_title(m.change, options.max_width, not abilities.unicode, layer_text(d, m.change))
             yield grid.coloured(scale)
             if text := cell_text(m.change, grid.drawn.edges):
@@ -53,7 +58,7 @@ class DifferenceView:
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)
         yield ScaleBar(scale, beyond=beyond)
-        changes = [m.change for m in d.maps]
+        changes = [m.change for m in maps]
         yield Text(plain(reading_text(scale, abilities.colour, changes, abilities.hidden)), DIM)
         yield Segment.line()
 
