@@ -23,8 +23,9 @@ _QUERIES, _WEIGHTS = (128, 2048), 2**22
 """Of tiles of whole rows on the CPU: the fewest and the most queries, and the weights that they should have between
 these: 16 MiB, too."""
 
-_PARTS_OF_CAUSAL = 8
-"""Into so many blocks at least a causal map is cut, so that little is computed of what is hidden."""
+_PARTS_OF_CAUSAL, _WEIGHTS_OF_CAUSAL = 8, 2**19
+"""Into so many blocks a causal map is cut, so that little is computed of what is hidden; or into fewer, of so many
+weights."""
 
 _KEPT, _KEPT_ON_GPU = 2**23, 2**28
 """Weights that are kept until all tiles of a block are done, where they are needed once more."""
@@ -95,9 +96,9 @@ def choose_tile_shape(
     return shape()
 
 
-def causal_queries(q_length: int, most: int) -> int:
+def causal_queries(q_length: int, k_length: int, most: int) -> int:
     """How many queries of a causal map meet keys at once, where others would be ``most``."""
-    return min(most, max(q_length // _PARTS_OF_CAUSAL, _QUERIES[0]))
+    return min(most, max(q_length // _PARTS_OF_CAUSAL, _WEIGHTS_OF_CAUSAL // k_length, 1))
 
 
 class Tile:

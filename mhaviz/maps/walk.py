@@ -92,7 +92,8 @@ class Walk:
         k_length, d_key = self.key.shape[2:]
         columns = self.result.weights.shape[3]
         shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, dtype.itemsize)
-        blocks = list(self._blocks(shape.queries if self.later is None else causal_queries(q_length, shape.queries)))
+        at_once = shape.queries if self.later is None else causal_queries(q_length, k_length, shape.queries)
+        blocks = list(self._blocks(at_once))
         done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
         for b in range(batch_size):
             tiles = self._cut(b, shape)
