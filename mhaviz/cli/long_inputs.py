@@ -9,7 +9,7 @@ from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.options import Pool
 from mhaviz.cli.progress import progress
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.cells import MOST_CELLS
+from mhaviz.limits import MOST_CELLS
 from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:

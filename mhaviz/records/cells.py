@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 Reduction = Literal["mass", "max"]
 
-MOST_CELLS = 512
-"""Rows and columns of a map for which nobody has asked for others: with more, few pictures have pixels for all."""
-
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
 
 

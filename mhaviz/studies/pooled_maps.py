@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import MOST_CELLS
 from mhaviz.maps.attention_map import Window, check_window
 from mhaviz.maps.map_of_inputs import map_of_inputs
 from mhaviz.maps.pooled_map import PooledMap
@@ -28,7 +29,7 @@ from mhaviz.records import (
     Reduction,
     Sink,
 )
-from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
+from mhaviz.records.cells import cell_edges, even_cells
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 

@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.limits import MOST_CELLS
 from mhaviz.records import AttentionMap, Cells
-from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
+from mhaviz.records.cells import cell_edges, even_cells
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import (
     GAP,
