@@ -51,8 +51,9 @@ def compare_projections(
 
     look = options.choose_look(cmap, dpi, vmax=options.parse_vmax(vmax))
     layer = RandomLayer(d_model, heads, seed, device)
-    inputs = layer.projection_inputs(texts[0] if texts else SAMPLE)
-    comparison = projections.compare_projections(inputs, exclude_self)
+    with delivery.working("computing"):
+        inputs = layer.projection_inputs(texts[0] if texts else SAMPLE)
+        comparison = projections.compare_projections(inputs, exclude_self)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.projections import projections_figure

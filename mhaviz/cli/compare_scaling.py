@@ -92,7 +92,8 @@ def compare_scaling(
     if input is not None:
         require_one_input("compare-scaling", source)
     studied = [text] if input is None else texts
-    (comparison,) = scaling.compare_scaling(source.head_inputs(studied, target, len(chosen)), chosen)
+    with delivery.working("computing"):
+        (comparison,) = scaling.compare_scaling(source.head_inputs(studied, target, len(chosen)), chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure

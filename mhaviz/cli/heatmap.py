@@ -20,7 +20,7 @@ from mhaviz.cli.sentences import (
     require_some,
     require_words,
 )
-from mhaviz.defaults import MOST_CELLS
+from mhaviz.limits import MOST_CELLS
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 

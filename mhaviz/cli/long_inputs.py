@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.options import Pool
 from mhaviz.cli.progress import progress
-from mhaviz.defaults import MOST_CELLS
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.limits import MOST_CELLS
 from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:

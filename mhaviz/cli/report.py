@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
 
 
+_MOST_TOKENS = 4096
+"""A page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
+
+
 def report(
     context: typer.Context,
     sentence: options.OneSentence = None,
@@ -71,10 +75,16 @@ def report(
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
     if input is not None:
         require_one_input("report", source)
-    (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
-    attention = source.attend(texts, target)
-    studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
-    page = Report(studied, source.trace(texts, target), comparison)
+    longest = source.longest(texts, target)
+    if longest > _MOST_TOKENS:
+        raise ArgumentError(
+            f"report: expected at most {_MOST_TOKENS:,} tokens, got {longest:,}; draw longer texts with mhaviz heatmap"
+        )
+    with delivery.working("computing"):
+        (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
+        attention = source.attend(texts, target)
+        studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
+        page = Report(studied, source.trace(texts, target), comparison)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.report import report_figure

@@ -20,8 +20,9 @@ class Embeddings(nn.Module):
         super().__init__()
         self.d_model = d_model
         table = torch.empty(vocab_size, d_model)
-        for row in table:  # one by one, so that a word's vector does not depend on how many words follow
-            row.normal_(std=d_model**-0.5)
+        if not table.is_meta:  # where there are shapes alone, to go through all rows takes longest of all
+            for row in table:  # one by one, so that a word's vector does not depend on how many words follow
+                row.normal_(std=d_model**-0.5)
         self.lookup = nn.Embedding.from_pretrained(table, freeze=False)  # type: ignore[no-untyped-call]
 
     def forward(self, ids: Tensor, *, step: Step = untraced) -> Tensor:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.defaults import MOST_CELLS
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import MOST_CELLS
 from mhaviz.maps.attention_map import check_window
 from mhaviz.maps.map_of_inputs import map_of_inputs
 from mhaviz.maps.pooled_map import PooledMap, Window

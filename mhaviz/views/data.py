@@ -204,6 +204,15 @@ def _(record: Explanation) -> dict[str, Any]:
     return describe_source(record.source) | about | _without_source(record)
 
 
+def count_numbers(document: Any) -> int:
+    """How many numbers are in the arrays of a document."""
+    if isinstance(document, dict):
+        return sum(map(count_numbers, document.values()))
+    if isinstance(document, (list, tuple)):
+        return sum(map(count_numbers, document))
+    return document.size if isinstance(document, np.ndarray) else 0
+
+
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
     """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
 

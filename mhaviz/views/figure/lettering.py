@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from mhaviz.views.labels import bare, cut, escape, position_suffixes, visible
@@ -58,8 +58,7 @@ class Lettering:
 
         ``start``: the position of the first.
         """
-        suffixes = position_suffixes(tokens, start=start)
-        return tuple(cut(self.shown(bare(t)), LABEL_CELLS - len(s)) + s for t, s in zip(tokens, suffixes, strict=True))
+        return _labels(self, tuple(tokens), start)
 
     @property
     def notice(self) -> str | None:
@@ -70,6 +69,16 @@ class Lettering:
         names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
         more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
         return f"no installed font has {names}{more}: shown as escapes; install a font that has them, such as Noto"
+
+
+@lru_cache(maxsize=4)
+def _labels(lettering: Lettering, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
+    """See ``Lettering.labels``: a layout asks for the same again for every number of columns that it tries."""
+    suffixes = position_suffixes(tokens, start=start)
+    return tuple(
+        cut(lettering.shown(bare(token)), LABEL_CELLS - len(suffix)) + suffix
+        for token, suffix in zip(tokens, suffixes, strict=True)
+    )
 
 
 @cache

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.defaults import MOST_CELLS
+from mhaviz.limits import MOST_CELLS
 from mhaviz.records import AttentionMap, Cells
 from mhaviz.records.cells import cell_edges, even_cells
 from mhaviz.views.figure.lettering import Lettering

@@ -11,8 +11,9 @@ import pytest
 from matplotlib import image as mpl_image
 from PIL import Image
 
+from mhaviz.limits import MOST_CELLS
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.records.cells import MOST_CELLS, cell_edges, even_cells
+from mhaviz.records.cells import cell_edges, even_cells
 from mhaviz.views import look as look_module
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering

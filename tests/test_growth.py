@@ -1,0 +1,126 @@
+"""What grows with a text, counted instead of timed: nothing faster than the text itself; see benchmarks/text_time."""
+
+import io
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from rich.cells import cell_len
+
+from mhaviz.cli import delivery as delivery_module
+from mhaviz.cli import progress as progress_module
+from mhaviz.cli.progress import working
+from mhaviz.records import Report
+from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies.scaling import compare_scaling
+from mhaviz.views import labels
+from mhaviz.views.figure import sheet as sheet_module
+from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.report import report_figure
+from mhaviz.views.figure.sheet import fit
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The lengths of all texts whose cells were counted."""
+    lengths = []
+    monkeypatch.setattr(labels, "cell_len", lambda text: lengths.append(len(text)) or cell_len(text))
+    return lengths
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "鯨" * 20_000, "a" + "\u0301" * 20_000, "👩\u200d" * 10_000])
+@pytest.mark.parametrize("width", [10, 400, 9000])
+def test_a_long_text_is_cut_without_trying_every_length(measured, text, width):
+    labels.cut(text, width)
+    assert sum(measured) <= 10 * len(text)
+
+
+@given(st.text(st.sampled_from("ab我\u0301\u200d\ufe0f☺👩漢 "), max_size=80), st.integers(1, 30))
+def test_a_cut_text_begins_with_as_much_as_fits(text, width):
+    def width_of(part):
+        return max(cell_len(part), len(part) // 4)
+
+    taken = ""
+    for character in text:
+        if width_of(taken + character) > width:
+            break
+        taken += character
+    assert labels._take(text, width) == taken
+
+
+@pytest.mark.parametrize("inches", [0.1, 1, 3, 30, 300])
+def test_a_text_is_fitted_in_a_few_trials_and_as_if_all_were_tried(monkeypatch, inches):
+    tried = []
+    monkeypatch.setattr(sheet_module, "text_width", lambda text, *_: tried.append(text) or len(text) / 10)
+    found = fit(lambda cells: "x" * cells, 5000, inches, 8.0, ("DejaVu Sans",))
+    cells = 5000
+    while cells / 10 > inches + 0.02 and cells > 1:
+        cells = max(int(cells * 0.95), 1) if cells > 20 else cells - 1
+    assert len(found) == cells
+    assert len(tried) <= 10
+
+
+def test_shapes_alone_are_traced_without_a_draw_for_every_word(monkeypatch):
+    drawn, draw = [], torch.Tensor.normal_
+    monkeypatch.setattr(torch.Tensor, "normal_", lambda x, *of, **how: drawn.append(x.shape) or draw(x, *of, **how))
+    trace = RandomLayer(16, 2).trace([" ".join(f"word{i}" for i in range(3000))])
+    assert trace.step("Q heads").shape == (1, 2, 3000, 8)
+    assert len(drawn) < 10
+
+
+def test_a_report_shows_each_token_a_few_times_whatever_columns_it_tries(monkeypatch):
+    layer, text = RandomLayer(16, 8), [" ".join(f"word{i}" for i in range(300))]
+    (comparison,) = compare_scaling(layer.head_inputs(text), (0,))
+    page = Report(layer.attend(text), layer.trace(text), comparison)
+    shown, show = [], Lettering.shown
+    monkeypatch.setattr(Lettering, "shown", lambda self, token: shown.append(token) or show(self, token))
+    assert isinstance(report_figure(page), Figure)
+    assert len(shown) <= 3 * 300
+
+
+def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mhaviz, monkeypatch):
+    monkeypatch.setattr(RandomLayer, "attend", None)
+    monkeypatch.setattr(RandomLayer, "head_inputs", None)
+    result = mhaviz("report", "鯨" * 5000)
+    assert result.status == 2
+    assert result.err == (
+        "mhaviz: report: expected at most 4,096 tokens, got 5,000; draw longer texts with mhaviz heatmap\n"
+    )
+
+
+def test_a_large_json_document_is_announced(mhaviz, monkeypatch):
+    monkeypatch.setattr(delivery_module, "_MANY_NUMBERS", 100)
+    result = mhaviz("compare-projections", "one two three four", "--json", "--d-model", "8", "--heads", "2")
+    # four stages of scores, weights and outputs; two heads; the divergence of each two
+    numbers = 4 * (2 * 16 + 4 * 8) + 2 * 16 + 4
+    assert (
+        result.err
+        == f"mhaviz: the JSON holds {numbers:,} numbers, about {14 * numbers / 1024:.1f} KiB; Ctrl-C stops it\n"
+    )
+    assert result.status == 0
+    assert mhaviz("compare-projections", "one two three four", "--json", "--quiet").err == ""
+
+
+@pytest.mark.parametrize(
+    ("quiet", "is_terminal", "seconds"), [(False, True, 0.4), (True, True, 0.4), (False, False, 0.4)]
+)
+def test_work_that_takes_long_says_so_on_a_terminal(monkeypatch, quiet, is_terminal, seconds):
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(progress_module, "_PATIENCE", 0.05)
+    with working("drawing", quiet):
+        time.sleep(seconds)
+    assert ("drawing" in stream.getvalue()) == (is_terminal and not quiet)
+
+
+def test_work_that_is_soon_done_says_nothing(monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", stream)
+    with working("drawing"):
+        pass
+    assert stream.getvalue() == ""
