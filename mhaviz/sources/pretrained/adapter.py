@@ -77,7 +77,10 @@ def apply_adapter(
     if why := _why_not(fields, folder):
         return model, f"the folder holds an adapter too ({quoted(kind)}), which is not applied: {why}"
     with as_one_line(f"{name}: its adapter does not fit its weights", f"remove {CONFIG} to see the model without it"):
-        return _merged(model, fields, folder, added), f"the adapter of the folder ({kind}) is applied"
+        merged = _merged(model, fields, folder, added)
+    if merged is None:
+        return model, f"the folder holds an adapter too ({kind}), which changes nothing that is run here"
+    return merged, f"the adapter of the folder ({kind}) is applied"
 
 
 def _why_not(fields: dict[str, Any], folder: Path) -> str:
@@ -96,8 +99,10 @@ def _why_not(fields: dict[str, Any], folder: Path) -> str:
     return ""
 
 
-def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added: tuple[str, ...]) -> PreTrainedModel:
-    """The model, with the adapter in its weights."""
+def _merged(
+    model: PreTrainedModel, fields: dict[str, Any], folder: Path, added: tuple[str, ...]
+) -> PreTrainedModel | None:
+    """The model, with the adapter in its weights; None if it changes only parts that this one is without."""
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
     parts = {name for name, _ in model.named_children()}
@@ -108,7 +113,7 @@ def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added:
     adapted = sorted({key.split(".lora_")[0] for key in tensors if ".lora_" in key})
     saved = [name for name in fields.get("modules_to_save") or () if name in parts or name not in added]
     if not adapted and not saved:
-        return model
+        return None
     kept = {key: fields[key] for key in _KEPT if key in fields}
     kept |= {
         pattern: {_own_name(key, model): value for key, value in (fields.get(pattern) or {}).items()}

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from transformers import BertConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
 
 from mhaviz.errors import MhavizError
-from mhaviz.sources.pretrained import adapter, quantization
+from mhaviz.sources.pretrained import adapter, quantization, sizes
 from mhaviz.sources.pretrained.silence import silence
 
 TEXT = "the cat sat"
@@ -184,6 +185,17 @@ def test_an_implementation_that_is_not_on_this_machine(mhaviz, folder, model_fol
     change(model, CONFIG, **{field: "flash_attention_2"})
     expected = mhaviz("heatmap", TEXT, "--model", str(model_folder(name)), "--json")
     assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+def test_what_another_thread_builds_meanwhile_is_no_part_of_the_model():
+    def build():
+        with torch.device("meta"):
+            return torch.nn.Linear(20_000, 10_000)
+
+    with ThreadPoolExecutor(1) as other, sizes._at_most(sizes.FileSizes({}), "m"):
+        assert other.submit(build).result().out_features == 10_000
+        with pytest.raises(MhavizError, match="asks for more than"):
+            build()
 
 
 def test_shapes_with_as_many_numbers(mhaviz, folder):
@@ -377,6 +389,25 @@ def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
     assert mhaviz("trace-shapes", TEXT, "--model", str(model)).out.replace("llama", "") == mhaviz(
         "trace-shapes", TEXT, "--model", str(summed)
     ).out.replace("llama", "")
+
+
+@of_peft
+def test_an_adapter_of_what_is_not_run(mhaviz, folder, model_folder):
+    """Of what stands on top alone: where no text is written, the model is without it."""
+    pytest.importorskip("peft")
+    model = folder("llama")
+    put_adapter(model, target_modules=["lm_head"])
+    words, width = load_file(model / "model.safetensors")["model.embed_tokens.weight"].shape
+    name = "base_model.model.lm_head.lora_"
+    tensors = {f"{name}A.weight": torch.randn(2, width), f"{name}B.weight": torch.randn(words, 2)}
+    save_file(tensors, model / adapter.WEIGHTS, {"format": "pt"})
+    drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
+    told = "the folder holds an adapter too (LORA), which changes nothing that is run here"
+    assert told in drawn.err
+    assert told in json.loads(drawn.out)["source"]["remark"]
+    assert maps(drawn) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
+    written = mhaviz("heatmap", TEXT, "--model", str(model), "--json", "--generate", "2")
+    assert "the adapter of the folder (LORA) is applied" in written.err
 
 
 @of_peft
