@@ -15,7 +15,6 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.folder import find_folder, read_fields, weight_files
-from mhaviz.sources.pretrained.silence import silence
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
@@ -120,6 +119,9 @@ def load_pretrained(
 ) -> Loaded:
     """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
 
+    What libraries print meanwhile is seen, unless the caller sets ``silence`` around it: that is of the whole process,
+    and takes what other threads print with it.
+
     Args:
         name, revision: which model.
         device: where it will run.
@@ -136,10 +138,7 @@ def load_pretrained(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
-    with (
-        silence(1, 2),
-        as_one_line(f"{name} cannot be loaded"),
-    ):  # its files can hold anything, and make libraries raise it
+    with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
         return _load(folder, name, device, dtype, writes)
 
 

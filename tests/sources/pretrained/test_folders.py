@@ -16,7 +16,7 @@ from transformers import BertConfig, ProphetNetConfig, ProphetNetModel
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
 
 from mhaviz.errors import MhavizError
-from mhaviz.sources.pretrained import adapter, quantization, sizes
+from mhaviz.sources.pretrained import adapter, loading, quantization, sizes
 from mhaviz.sources.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from mhaviz.sources.pretrained.silence import silence
 
@@ -126,6 +126,20 @@ def test_what_libraries_print_is_not_seen(capfd):
         sys.stdout.write("a\n")
     os.write(2, b"b")
     assert capfd.readouterr() == ("a\n", "b")
+
+
+def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhaviz, model_folder, monkeypatch, capfd):
+    """Another thread of a user's own program may print meanwhile."""
+    load = loading._load
+
+    def load_and_print(*arguments):
+        os.write(1, b"printed")
+        return load(*arguments)
+
+    monkeypatch.setattr(loading, "_load", load_and_print)
+    assert "printed" not in mhaviz("heatmap", TEXT, "--model", str(model_folder("bert"))).out
+    loading.load_pretrained(str(model_folder("bert")), torch.device("cpu"))
+    assert capfd.readouterr().out == "printed"
 
 
 @pytest.mark.parametrize(
