@@ -85,11 +85,13 @@ def choose_pretrained(context: typer.Context, delivery: Delivery) -> "Pretrained
     generate = asked.get("generate", 0)
     from mhaviz.sources.pretrained.loading import load_pretrained
     from mhaviz.sources.pretrained.model import PretrainedModel
+    from mhaviz.sources.pretrained.silence import silence
     from mhaviz.sources.pretrained.slots import find_slots
 
-    loaded = load_pretrained(
-        asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0, folder=folder
-    )
+    with silence(1, 2):
+        loaded = load_pretrained(
+            asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0, folder=folder
+        )
     delivery.tell(loaded.remarks)
     loaded, slots = find_slots(loaded)
     there = sorted({slot.layer for slot in slots})

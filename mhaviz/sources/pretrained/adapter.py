@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from mhaviz.errors import as_one_line, quoted
-
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+from mhaviz.sources.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 IGNORED: dict[str, Any] = {"adapter_kwargs": {"subfolder": os.devnull}}
 """For ``from_pretrained``: lets it find no adapter, so that it is we who decide."""
@@ -69,15 +68,20 @@ def apply_adapter(
     Raises:
         MhavizError: the adapter does not fit the model.
     """
-    if not (folder / CONFIG).exists():
+    if not (folder / ADAPTER_CONFIG).exists():
         return model, ""
-    with as_one_line(f"{name}: its {CONFIG} cannot be read", "take another copy of it, or remove the adapter"):
-        fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    with as_one_line(f"{name}: its {ADAPTER_CONFIG} cannot be read", "take another copy of it, or remove the adapter"):
+        fields = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         kind = fields.get("peft_type")
     if why := _why_not(fields, folder):
         return model, f"the folder holds an adapter too ({quoted(kind)}), which is not applied: {why}"
-    with as_one_line(f"{name}: its adapter does not fit its weights", f"remove {CONFIG} to see the model without it"):
-        return _merged(model, fields, folder, added), f"the adapter of the folder ({kind}) is applied"
+    with as_one_line(
+        f"{name}: its adapter does not fit its weights", f"remove {ADAPTER_CONFIG} to see the model without it"
+    ):
+        merged = _merged(model, fields, folder, added)
+    if merged is None:
+        return model, f"the folder holds an adapter too ({kind}), which changes nothing that is run here"
+    return merged, f"the adapter of the folder ({kind}) is applied"
 
 
 def _why_not(fields: dict[str, Any], folder: Path) -> str:
@@ -85,8 +89,8 @@ def _why_not(fields: dict[str, Any], folder: Path) -> str:
     merge = "merge it into the model to see it"
     if fields.get("peft_type") != "LORA":
         return f"it is of another type than LORA; {merge}"
-    if not (folder / WEIGHTS).is_file():
-        return f"it has no {WEIGHTS}; {merge}"
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        return f"it has no {ADAPTER_WEIGHTS}; {merge}"
     if fields.get("init_lora_weights", True) not in _INITIALISED:
         return f"it changes the model's own weights too; {merge}"
     if others := [field for field in fields if fields[field] and field not in (*_KEPT, *_PATTERNS, *_OF_TRAINING)]:
@@ -96,19 +100,21 @@ def _why_not(fields: dict[str, Any], folder: Path) -> str:
     return ""
 
 
-def _merged(model: PreTrainedModel, fields: dict[str, Any], folder: Path, added: tuple[str, ...]) -> PreTrainedModel:
-    """The model, with the adapter in its weights."""
+def _merged(
+    model: PreTrainedModel, fields: dict[str, Any], folder: Path, added: tuple[str, ...]
+) -> PreTrainedModel | None:
+    """The model, with the adapter in its weights; None if it changes only parts that this one is without."""
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
     parts = {name for name, _ in model.named_children()}
-    tensors = {_own_name(key, model): tensor for key, tensor in load_file(folder / WEIGHTS).items()}
+    tensors = {_own_name(key, model): tensor for key, tensor in load_file(folder / ADAPTER_WEIGHTS).items()}
     tensors = {
         key: tensor for key, tensor in tensors.items() if (top := key.split(".")[0]) in parts or top not in added
     }
     adapted = sorted({key.split(".lora_")[0] for key in tensors if ".lora_" in key})
     saved = [name for name in fields.get("modules_to_save") or () if name in parts or name not in added]
     if not adapted and not saved:
-        return model
+        return None
     kept = {key: fields[key] for key in _KEPT if key in fields}
     kept |= {
         pattern: {_own_name(key, model): value for key, value in (fields.get(pattern) or {}).items()}

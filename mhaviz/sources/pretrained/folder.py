@@ -12,9 +12,10 @@ from typing import Any
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-_ADAPTER_CONFIG, _ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _NO_GGUF = "expected safetensors; give the model that it was made of, or save it with save_pretrained"
 _ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
@@ -51,7 +52,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 def check_folder(folder: Path, name: str) -> None:
     """Raise MhavizError unless there are a config.json that can be read and weights as safetensors."""
     if not (folder / "config.json").is_file():
-        if (folder / _ADAPTER_CONFIG).is_file():
+        if (folder / ADAPTER_CONFIG).is_file():
             raise MhavizError(f"{name} holds an adapter alone: merge it into its model, save that, and give its folder")
         _refuse_other_formats(folder, name)
         inner = sorted(str(path.parent) for path in folder.glob("*/config.json"))
@@ -60,7 +61,7 @@ def check_folder(folder: Path, name: str) -> None:
     read_fields(folder, name)
     files = weight_files(folder)
     if not files:
-        if any((folder / found).is_file() for found in (_ADAPTER_CONFIG, _ADAPTER_WEIGHTS)):
+        if any((folder / found).is_file() for found in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)):
             raise MhavizError(
                 f"{name} holds an adapter alone beside its config.json: merge it into its model, save that, and give "
                 f"its folder"
@@ -100,7 +101,7 @@ def weight_files(folder: Path) -> list[Path]:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return [path for path in sorted(folder.glob("*.safetensors")) if path.name != _ADAPTER_WEIGHTS]
+        return [path for path in sorted(folder.glob("*.safetensors")) if path.name != ADAPTER_WEIGHTS]
 
 
 def _refuse_other_formats(folder: Path, name: str) -> None:

@@ -15,7 +15,6 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.folder import find_folder, read_fields, weight_files
-from mhaviz.sources.pretrained.silence import silence
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
@@ -43,7 +42,7 @@ _FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": Fa
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
 """Parts that read what the last layer has made: without their weights the attention is the same."""
 
-_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
+_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "bpe.codes", "*.model", "*.spm", "*.tiktoken", "*.tokenizer")
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,9 @@ def load_pretrained(
 ) -> Loaded:
     """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
 
+    What libraries print meanwhile is seen, unless the caller sets ``silence`` around it: that is of the whole process,
+    and takes what other threads print with it.
+
     Args:
         name, revision: which model.
         device: where it will run.
@@ -136,10 +138,7 @@ def load_pretrained(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
-    with (
-        silence(1, 2),
-        as_one_line(f"{name} cannot be loaded"),
-    ):  # its files can hold anything, and make libraries raise it
+    with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
         return _load(folder, name, device, dtype, writes)
 
 
@@ -169,7 +168,7 @@ def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: boo
     _require_weights(model, missing, name, writes)
     model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
     nn.Module.to(model, device)
-    remarks = [adapted, *_ignored_code(folder, type(model), type(tokenizer))]
+    remarks = [adapted, *_ignored_code(folder, fields, type(model), type(tokenizer))]
     return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, tuple(filter(None, remarks)))
 
 
@@ -198,7 +197,7 @@ def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrained
 
 
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
-    if "AutoTokenizer" in _code_of_its_own(folder / "tokenizer_config.json"):
+    if "AutoTokenizer" in _code_of_words(folder):
         advice = "its own code may be needed, which mhaviz does not run"
     else:
         advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
@@ -211,20 +210,28 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _code_of_its_own(path: Path) -> Mapping[str, object]:
-    """For which of transformers' classes a JSON file names code of the folder's; nothing if it cannot be read."""
-    try:
-        named = json.loads(path.read_text(encoding="utf-8")).get("auto_map")
-    except (OSError, ValueError, RecursionError, AttributeError):
-        return {}
-    if isinstance(named, list | tuple):  # as older versions wrote it for a tokenizer
+def _code_of_its_own(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """For which of transformers' classes a JSON file names code of the folder's."""
+    named = fields.get("auto_map")
+    if isinstance(named, list):  # as older versions wrote it for a tokenizer
         return {"AutoTokenizer": named}
     return named if isinstance(named, dict) else {}
 
 
-def _ignored_code(folder: Path, kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]) -> list[str]:
+def _code_of_words(folder: Path) -> Mapping[str, object]:
+    """The same of its tokenizer_config.json; nothing if that cannot be read."""
+    try:
+        document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return _code_of_its_own(document) if isinstance(document, dict) else {}
+
+
+def _ignored_code(
+    folder: Path, fields: Mapping[str, object], kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]
+) -> list[str]:
     """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
-    named = [*_code_of_its_own(folder / "config.json"), *_code_of_its_own(folder / "tokenizer_config.json")]
+    named = [*_code_of_its_own(fields), *_code_of_words(folder)]
     of_model = any(name == "AutoConfig" or name.startswith("AutoModel") for name in named)
     said = []
     if of_model:

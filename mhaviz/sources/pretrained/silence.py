@@ -16,7 +16,8 @@ def silence(*streams: int) -> Iterator[None]:
     """Nothing that is printed within is seen, by a library in C++ or Rust neither.
 
     ``streams``: 1 for standard output, 2 for standard error. A program in Rust that panics writes to the file
-    descriptor itself, before there is any exception.
+    descriptor itself, before there is any exception. They are those of the whole process: what other threads print
+    meanwhile is not seen either.
     """
     with _one_at_a_time, Path(os.devnull).open("w") as nowhere:
         for stream in (sys.stdout, sys.stderr):

@@ -6,6 +6,7 @@ that there are no weights for them.
 
 import copy
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,12 +195,16 @@ def _of_file(key: str, sizes: FileSizes, prefix: str) -> str | None:
 
 @contextmanager
 def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
-    """Stop building a model that becomes far larger than its files: names may differ, but not by so much."""
+    """Stop building a model that becomes far larger than its files: names may differ, but not by so much.
+
+    What other threads build meanwhile is none of it, and is left alone.
+    """
     most = 8 * len(sizes.shapes) + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
     built = [0, 0]
+    builder = threading.get_ident()
 
     def hear(module: nn.Module, field: str, tensor: Tensor | None) -> None:
-        if tensor is None:
+        if tensor is None or threading.get_ident() != builder:
             return
         built[0] += 1
         built[1] += tensor.numel()
