@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from mhaviz.records import Explanation
 from mhaviz.views.labels import bare, cut, visible
 
+_LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
+
+
+def number_text(value: float, form: str = "z.2f") -> str:
+    """A score, a product or a length: in this form, or, where its digits would fill a column, as "1.23e+19"."""
+    return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
 def heading(e: Explanation, shown: Callable[[str], str] = visible) -> str:
@@ -33,17 +39,18 @@ def strongest_text(e: Explanation, shown: Callable[[str], str] = visible) -> str
         return "Every key is hidden: the weights and the output are zeros."
     key = int(np.argmax(e.weights))
     features = e.strongest_features(key)
-    products = [f"{feature} ({e.products[key, feature]:+z.2f})" for feature in features]
+    products = [f"{feature} ({number_text(e.products[key, feature], '+z.2f')})" for feature in features]
     named = f"feature{'s' * (len(features) > 1)} {' and '.join(filter(None, (', '.join(products[:-1]), products[-1])))}"
     return (
         f"“{cut(shown(bare(e.keys[key])), 24)}” at position {key} weighs most, {e.weights[key]:.2f}: "
-        f"{named} {'count' if len(features) > 1 else 'counts'} most in its q·k of {e.similarities[key]:z.2f}."
+        f"{named} {'count' if len(features) > 1 else 'counts'} most in its q·k of {number_text(e.similarities[key])}."
     )
 
 
 def features_text(e: Explanation, key: int) -> str:
     """ "17 +2.1, 3 +1.9, 40 -1.2": the strongest features of a key and their products."""
-    return ", ".join(f"{feature} {e.products[key, feature]:+z.1f}" for feature in e.strongest_features(key))
+    features = e.strongest_features(key)
+    return ", ".join(f"{feature} {number_text(e.products[key, feature], '+z.1f')}" for feature in features)
 
 
 def largest_contributions(e: Explanation, most: int = MOST_KEYS) -> list[int]:

@@ -14,6 +14,7 @@ from mhaviz.views.explaining import (
     heading,
     largest_contributions,
     lengths_of,
+    number_text,
     others,
     output_heading,
     rest_text,
@@ -141,8 +142,8 @@ class _Drawing:
         rows = visible_products(e)
         for key in self._keys:
             self._row(y, str(key), self._labels[key], rows[key], products)
-            score = f"{e.scores[key]:z.2f}" if e.visible[key] else "hidden"
-            self._numbers(y, ("", f"{e.similarities[key]:z.2f}", score))
+            score = number_text(e.scores[key]) if e.visible[key] else "hidden"
+            self._numbers(y, ("", number_text(e.similarities[key]), score))
             self._bar(y, float(e.weights[key]), f"{e.weights[key]:.2f}")
             y += _ROW
         step = every(e.d_key, int(layout.width / 0.25))
@@ -163,19 +164,19 @@ class _Drawing:
         first = y = self._head(top, output_heading(e), ("a", "‖v‖", "‖a v‖", "share of all ‖a v‖"))
         for key in self._largest:
             self._row(y, str(key), self._labels[key], e.contributions[key], scale)
-            self._numbers(y, (f"{e.weights[key]:.2f}", f"{norms[key]:.2f}", f"{e.sizes[key]:.2f}"))
+            self._numbers(y, (f"{e.weights[key]:.2f}", number_text(norms[key]), number_text(e.sizes[key])))
             self._bar(y, float(e.shares[key]), f"{e.shares[key]:.0%}")
             y += _ROW
         if sums:
             rest = self._rest_values
             self._row(y, "", f"{len(rest)} more", sums[0], scale)
-            self._numbers(y, (f"{e.weights[rest].sum():.2f}", "", f"{lengths_of(sums[0]):.2f}"))
+            self._numbers(y, (f"{e.weights[rest].sum():.2f}", "", number_text(float(lengths_of(sums[0])))))
             self._bar(y, float(e.shares[rest].sum()), f"{e.shares[rest].sum():.0%}")
             y += _ROW
         line = y - 0.02
         self._sheet.page.plot([self._layout.strip, self._layout.numbers[2]], [line, line], color=INK, linewidth=0.8)
         self._row(y + 0.04, "", "= output", e.output, scale, bold=True)
-        self._numbers(y + 0.04, (f"{e.weights.sum():.2f}", "", f"{lengths_of(e.output):.2f}"))
+        self._numbers(y + 0.04, (f"{e.weights.sum():.2f}", "", number_text(float(lengths_of(e.output)))))
         self._scales(first, y + _ROW, ((scale, "a v, output"),))
 
     def _head(self, y: float, text: str, columns: tuple[str, str, str, str]) -> float:

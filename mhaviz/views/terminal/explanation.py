@@ -20,6 +20,7 @@ from mhaviz.views.explaining import (
     heading,
     largest_contributions,
     lengths_of,
+    number_text,
     others,
     output_heading,
     rest_text,
@@ -111,9 +112,9 @@ class _Lines:
         headings = ["#", "key", *["q·k"] * wide, rule_text(e), "weight", "", *["strongest features"] * wide]
         table = self._table(headings)
         for key, label in zip(keys, self.labels(keys, label_width), strict=True):
-            score = f"{e.scores[key]:z.2f}" if e.visible[key] else "hidden"
+            score = number_text(e.scores[key]) if e.visible[key] else "hidden"
             drawn = bar(float(e.weights[key]), bar_width, self.in_unicode)
-            product, features = [f"{e.similarities[key]:z.2f}"] * wide, [features_text(e, key)] * wide
+            product, features = [number_text(e.similarities[key])] * wide, [features_text(e, key)] * wide
             cells = [str(key), label, *product, score, f"{e.weights[key]:.2f}", drawn, *features]
             table.add_row(*map(Text, cells))
         return table
@@ -128,16 +129,17 @@ class _Lines:
         table = self._table(["#", "value of", *["weight", "‖v‖"] * wide, "‖a v‖", "share", ""])
         norms = lengths_of(e.value)
         for key, label in zip(keys, self.labels(keys, label_width), strict=True):
-            factors = [f"{e.weights[key]:.2f}", f"{norms[key]:.2f}"] * wide
+            factors = [f"{e.weights[key]:.2f}", number_text(norms[key])] * wide
             drawn = bar(float(e.shares[key]), bar_width, self.in_unicode)
-            table.add_row(*map(Text, [str(key), label, *factors, f"{e.sizes[key]:.2f}", f"{e.shares[key]:.0%}", drawn]))
+            cells = [str(key), label, *factors, number_text(e.sizes[key]), f"{e.shares[key]:.0%}", drawn]
+            table.add_row(*map(Text, cells))
         rest = [key for key in others(e, keys) if e.visible[key]]
         if rest:
             size = float(lengths_of(e.contributions[rest].sum(axis=0)))
             factors = [f"{e.weights[rest].sum():.2f}", ""] * wide
-            table.add_row("", f"{len(rest)} more", *factors, f"{size:.2f}", f"{e.shares[rest].sum():.0%}", "")
+            table.add_row("", f"{len(rest)} more", *factors, number_text(size), f"{e.shares[rest].sum():.0%}", "")
         output = float(lengths_of(e.output))
-        table.add_row("", "= output", *[f"{e.weights.sum():.2f}", ""] * wide, f"{output:.2f}", "", "")
+        table.add_row("", "= output", *[f"{e.weights.sum():.2f}", ""] * wide, number_text(output), "", "")
         return table
 
     def _table(self, headings: list[str]) -> Table:

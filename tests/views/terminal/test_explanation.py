@@ -50,6 +50,17 @@ def test_every_number_is_there(show, width, encoding):
     assert e.source.footnote in " ".join(shown.split())
 
 
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_numbers_of_many_digits_stay_in_their_columns(show, width):
+    e = explanation()
+    names = ("query", "key", "products", "similarities", "scores", "value", "contributions", "sizes", "output")
+    e = dataclasses.replace(e, **{name: getattr(e, name) * np.float32(1e19) for name in names})
+    shown = plain(show(ExplanationView(e), width))
+    assert max(cell_len(line) for line in shown.split("\n")) <= width
+    assert not re.search(r"[0-9]{7}\.[0-9]", shown)
+    assert f"{np.linalg.norm(e.output.astype(float)):.3g}" in shown
+
+
 def test_the_strongest_key_and_its_features(show):
     e = explanation()
     key = int(np.argmax(e.weights))
