@@ -50,10 +50,11 @@ def _show_until(done: threading.Event, what: str) -> None:
     if done.wait(_PATIENCE):
         return
 
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from mhaviz.views.terminal.safe_console import SafeConsole
+
     columns = BarColumn(20), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
         bar.add_task(what, total=None)
         done.wait()
