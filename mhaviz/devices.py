@@ -1,8 +1,10 @@
 """Where the layer runs, and whether it will fit."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -38,6 +40,46 @@ def cpu_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class FreeCores:
+    """Lets PyTorch compute with a thread for each core that other programs leave free, as long as the context lasts.
+
+    After every step PyTorch's threads wait for the slowest of them. One that shares its core with another program
+    makes all of them wait: short steps then take up to forty times as long as with a thread less. What is computed must
+    not depend on the number of threads. A Python thread that begins meanwhile keeps the number that it finds.
+
+    Args:
+        device: of the computation; only the CPU has threads.
+        running: says how many threads run on the machine now, ours among them, or None where nobody tells.
+    """
+
+    def __init__(self, device: torch.device, running: Callable[[], int | None] | None = None) -> None:
+        self._running = (running or threads_that_run) if device.type == "cpu" else lambda: None
+
+    def __enter__(self) -> "FreeCores":
+        self._all = self._used = torch.get_num_threads()
+        self.look()
+        return self
+
+    def look(self) -> None:
+        """See how many cores are free now."""
+        running = self._running() if self._all > 1 else None
+        if running is not None:
+            self._used = min(max(self._all - max(running - self._used, 0), 1), self._all)
+            torch.set_num_threads(self._used)
+
+    def __exit__(self, *exception: object) -> None:
+        torch.set_num_threads(self._all)
+
+
+def threads_that_run(proc: Path = Path("/proc")) -> int | None:
+    """How many threads run or want to run on this machine's cores, or on those that this process may use."""
+    try:
+        running = int((proc / "loadavg").read_text().split()[3].split("/")[0])
+        return running * len(os.sched_getaffinity(0)) // (os.cpu_count() or 1)
+    except (OSError, AttributeError, ValueError, IndexError):  # no Linux
+        return None
 
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:

@@ -104,3 +104,42 @@ def test_readable_seconds(seconds, text):
 
 def test_readable_factor():
     assert [readable_factor(factor) for factor in (0.4567, 1, 11_840)] == ["0.457 ×", "1.00 ×", "11,800 ×"]
+
+
+@pytest.mark.parametrize(
+    ("running", "used"),
+    [
+        ([4], [4]),  # our own, which still wait for work
+        ([1], [4]),  # only this one: the others sleep
+        ([5, 4, 4], [3, 3, 3]),  # one other program: it is still there when we use fewer
+        ([7, 4, 1], [1, 1, 4]),
+        ([99], [1]),
+        ([None], [4]),
+    ],
+)
+def test_other_programs_keep_their_cores(running, used):
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        answers = iter(running)
+        with devices.FreeCores(torch.device("cpu"), lambda: next(answers)) as cores:
+            seen = [torch.get_num_threads()]
+            for _ in running[1:]:
+                cores.look()
+                seen.append(torch.get_num_threads())
+        assert seen == used
+        assert torch.get_num_threads() == 4
+        with devices.FreeCores(torch.device("meta"), lambda: 99):
+            assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_that_run(tmp_path, monkeypatch):
+    (tmp_path / "loadavg").write_text("0.35 1.17 1.69 6/171 30000\n")
+    monkeypatch.setattr(devices.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
+    assert devices.threads_that_run(tmp_path) == 3  # half of the cores, half of what runs
+    (tmp_path / "loadavg").write_text("")
+    assert devices.threads_that_run(tmp_path) is None
+    assert devices.threads_that_run(tmp_path / "absent") is None

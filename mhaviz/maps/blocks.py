@@ -222,7 +222,7 @@ class HeadBlocks:
             S -= highest[:, None]
             torch.softmax(S, dim=-1, out=A)
             # −Σ a log a with log a = s − lse, and lse = −log of the largest weight, whose score is now 0.
-            entropy = -A.amax(dim=-1).log_() - torch.linalg.vecdot(A, S)
+            entropy = -A.amax(dim=-1).log_() - S.mul_(A).sum(dim=-1)
             entropy[:blind] = 0.0
         else:
             torch.softmax(S, dim=-1, out=A)
@@ -280,7 +280,8 @@ class HeadBlocks:
             if part.largest is not None:
                 here = largest[:, part.cell : part.cell + part.largest.shape[1]]
                 torch.maximum(here, part.largest * share[:, None], out=here)
-            received += [(positions, share @ A) for positions, A in part.received]
+            # Not share @ A, whose last digits depend on how many threads share it.
+            received += [(positions, A.mul_(share[:, None]).sum(dim=0)) for positions, A in part.received]
 
         def within(parts: Sequence[Tensor | None]) -> Tensor:
             """Σ share · part over the tiles."""

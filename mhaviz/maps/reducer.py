@@ -67,7 +67,7 @@ class CellReducer:
             if self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS):
                 return reduce(torch.add, cells.unbind(within))
             if self._width <= _NARROW and within == cells.ndim - 1 and x.device.type == "cpu":
-                return cells @ cells.new_ones(self._width)
+                return _products_with_ones(cells)
             return cells.sum(dim=within)
         if self._turns is not None:
             shorter = self._up_to(x.shape[dim])
@@ -174,3 +174,11 @@ class CellReducer:
         missing = cells * self._width - x.shape[dim]
         x = nnf.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, missing)) if missing > 0 else x
         return torch.unflatten(x.narrow(dim, 0, cells * self._width), dim, (cells, self._width)), dim + 1
+
+
+def _products_with_ones(cells: Tensor) -> Tensor:
+    """(…, cells, width) → (…, cells). Row by row: of all rows at once, the product's last digits depend on how many
+    threads share them."""
+    rows = cells.flatten(0, -3)
+    ones = cells.new_ones(cells.shape[-1], 1).expand(len(rows), -1, -1)
+    return torch.bmm(rows, ones).view(cells.shape[:-1])

@@ -1,11 +1,13 @@
 """Maps of short inputs: all weights at once, which is faster than block by block as long as they are few."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from mhaviz.devices import FreeCores
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.maps.blocks import HIDDEN, Wanted, strongest
 from mhaviz.maps.pooled_map import PooledMap, Window, map_edges
@@ -13,6 +15,9 @@ from mhaviz.maps.reducer import CellReducer
 
 MOST_WEIGHTS = 2**21
 """More weights than these are computed block by block."""
+
+_WORTH_A_LOOK = 2**20
+"""Fewer weights are computed before it is clear which cores are free."""
 
 _COPIES = 3  # of the weights, at most, at a time
 _FLOAT32 = 4  # bytes of a weight, or more
@@ -29,8 +34,10 @@ def short_map(
 ) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
-    A = _weights(call, window)
-    return None if A is None else _pooled(call, A, rows, columns, window, wanted)
+    weights = call.query[..., 0].numel() * call.key.shape[2]
+    with FreeCores(call.query.device) if weights >= _WORTH_A_LOOK else nullcontext():
+        A = _weights(call, window)
+        return None if A is None else _pooled(call, A, rows, columns, window, wanted)
 
 
 def _weights(call: AttentionCall, window: Window) -> Tensor | None:
@@ -88,8 +95,7 @@ def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
 def _entropy(A: Tensor) -> Tensor:
     """−Σ a log a; torch.special.entr would take several times as long."""
     logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()
-    entropy: Tensor = torch.linalg.vecdot(A, logarithms).neg_()
-    return entropy
+    return logarithms.mul_(A).sum(dim=-1).neg_()
 
 
 def _near(call: AttentionCall, A: Tensor, start: int, distance: int) -> Tensor:

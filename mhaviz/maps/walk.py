@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mhaviz.devices import free_memory
+from mhaviz.devices import FreeCores, free_memory
 from mhaviz.errors import ArgumentError
 from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted, Workspace
 from mhaviz.maps.pooled_map import PooledMap
@@ -95,12 +95,14 @@ class Walk:
         at_once = shape.queries if self.later is None else causal_queries(q_length, k_length, shape.queries)
         blocks = list(self._blocks(at_once))
         done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
-        for b in range(batch_size):
-            tiles = self._cut(b, shape)
-            for h in range(n_heads):
-                for block in self._head(b, h, tiles, blocks):
-                    done += self._pairs(block)
-                    told(done / everything)
+        with FreeCores(self._device) as cores:
+            for b in range(batch_size):
+                tiles = self._cut(b, shape)
+                for h in range(n_heads):
+                    cores.look()
+                    for block in self._head(b, h, tiles, blocks):
+                        done += self._pairs(block)
+                        told(done / everything)
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""

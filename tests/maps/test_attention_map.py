@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mhaviz
+from mhaviz import devices
 from mhaviz.errors import ArgumentError
 from mhaviz.maps import short_map
 from mhaviz.maps import tiles as module
@@ -338,13 +339,22 @@ def test_a_short_map_keeps_to_the_memory_that_it_may_take():
 
 
 @pytest.mark.parametrize("rows", [1, 7, 512])
-def test_the_same_bits_each_time(in_blocks, rows):
-    query, key = draw(n_heads=1, q_length=3000, d_key=8)
-    options = {"rows": rows, "columns": 100, "received": True, "reduce": "both", "entropy": True}
-    first, *others = (attention_map(query, key, **options) for _ in range(4))
-    for other in others:
+@pytest.mark.parametrize(("length", "causal"), [(3000, False), (4608, True), (8300, False)])
+def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, rows, length, causal):
+    monkeypatch.setattr(devices, "threads_that_run", lambda: None)
+    query, key = draw(n_heads=1, q_length=length, d_key=64)
+    options = {"rows": rows, "columns": length // 9, "received": True, "reduce": "both", "entropy": True}
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(attention_map(query[:, :, -2048:], key, causal=causal, **options))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
         for name in ("weights", "largest", "received", "entropy"):
-            assert torch.equal(getattr(first, name), getattr(other, name)), name
+            assert torch.equal(getattr(found[0], name), getattr(other, name)), name
 
 
 @pytest.mark.usefixtures("both_ways")
