@@ -89,7 +89,9 @@ def _own_maps(path: Path) -> Attention | None:
         except NoWeightsError:
             raise
         except (ValueError, RecursionError, StopIteration) as error:
-            raise MhavizError(f"{path} is no JSON that can be read, or is cut off ({reason(error)}); save it again") from error
+            raise MhavizError(
+                f"{path} is no JSON that can be read, or is cut off ({reason(error)}); save it again"
+            ) from error
         return _restored(document, path, lambda name, described: _stacked(described.get("weights")))
     if path.suffix.lower() != ".safetensors":
         return None

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import LEAST_DPI
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale
 
 MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
-LEAST_DPI = 20  # with fewer, letters are less than a pixel high
 _SORTED_UP_TO = 2**24  # weights
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
