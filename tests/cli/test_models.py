@@ -255,7 +255,9 @@ BROKEN = {
     ): "is a model of type 'newformer', which transformers",
     (lambda folder: change_config(folder, model_type="mine", auto_map={"AutoModel": "x.Y"})): "needs code of its own",
     (lambda folder: change_config(folder, model_type=None)): "names no model_type",
-    (lambda folder: change_config(folder, hidden_act="no such")): "cannot be loaded",
+    (
+        lambda folder: change_config(folder, hidden_act="no such")
+    ): "expected hidden_act in its config.json to be one that",
 }
 
 

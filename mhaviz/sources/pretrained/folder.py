@@ -83,13 +83,18 @@ def check_folder(folder: Path, name: str) -> None:
 def read_fields(folder: Path, name: str) -> dict[str, Any]:
     """What stands in the config.json. Raises MhavizError if that is no JSON object."""
     with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"), object_hook=_as_float)
     if not isinstance(fields, dict):
         raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
     weights = fields.get("transformers_weights")
     if weights is not None and not str(weights).endswith((".safetensors", ".safetensors.index.json")):
         raise MhavizError(f"{name}: expected safetensors as its transformers_weights, got {quoted(weights)}; remove it")
     return fields
+
+
+def _as_float(document: dict[str, Any]) -> object:
+    """What stands in JSON for a number that JSON has no word for, as transformers writes it; else the object itself."""
+    return float(document["__float__"]) if document.keys() == {"__float__"} else document
 
 
 def weight_files(folder: Path) -> list[Path]:
