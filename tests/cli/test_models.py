@@ -222,6 +222,7 @@ def list_config(folder):
 
 def adapter(folder):
     (folder / "config.json").rename(folder / "adapter_config.json")
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
 
 
 def another_size(folder):

@@ -445,8 +445,9 @@ def maps(result):
             ADAPTER_WEIGHTS,
             "('PREFIX_TUNING'), which is not applied: it is of another type",
         ),
-        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "which is not applied: it is of another type than LORA"),
-        ({}, "adapter_model.bin", "which is not applied: it has no adapter_model.safetensors"),
+        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "which is not applied: it is of another type than 'LORA'"),
+        ({}, "adapter_model.bin", "its weights, adapter_model.bin, could run code when they are read; save them as"),
+        ({}, "other", "its weights, adapter_model.safetensors, are not there; take another copy of it, or remove"),
         ({"init_lora_weights": "corda"}, ADAPTER_WEIGHTS, "which is not applied: it changes the model's own weights"),
         ({"megatron_config": {"a": 1}}, ADAPTER_WEIGHTS, "which is not applied: it has a 'megatron_config', which"),
     ],
@@ -473,6 +474,12 @@ def test_an_adapter_beside_no_weights(mhaviz, folder):
     put_adapter(model)
     (model / "model.safetensors").unlink()
     assert "holds an adapter alone beside its config.json" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    (model / ADAPTER_WEIGHTS).unlink()
+    for file in (CONFIG, "none"):
+        err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+        assert "an adapter_config.json alone" in err
+        assert "merge" not in err
+        (model / file).unlink(missing_ok=True)
 
 
 @of_peft
@@ -486,8 +493,8 @@ def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
     save_file(tensors, summed / "model.safetensors", {"format": "pt"})
     for more in ((), ("--generate", "3")):
         result = mhaviz("heatmap", TEXT, "--model", str(model), "--json", *more)
-        assert "the adapter of the folder (LORA) is applied" in result.err
-        assert "the adapter of the folder (LORA) is applied" in json.loads(result.out)["source"]["remark"]
+        assert "the adapter of the folder ('LORA') is applied" in result.err
+        assert "the adapter of the folder ('LORA') is applied" in json.loads(result.out)["source"]["remark"]
         expected = maps(mhaviz("heatmap", TEXT, "--model", str(summed), "--json", *more))
         for found, wanted in zip(maps(result), expected, strict=True):
             assert found["queries"] == wanted["queries"]
@@ -510,12 +517,12 @@ def test_an_adapter_of_what_is_not_run(mhaviz, folder, model_folder):
     tensors = {f"{name}A.weight": torch.randn(2, width), f"{name}B.weight": torch.randn(words, 2)}
     save_file(tensors, model / ADAPTER_WEIGHTS, {"format": "pt"})
     drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
-    told = "the folder holds an adapter too (LORA), which changes nothing that is run here"
+    told = "the folder holds an adapter too ('LORA'), which changes nothing that is run here"
     assert told in drawn.err
     assert told in json.loads(drawn.out)["source"]["remark"]
     assert maps(drawn) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
     written = mhaviz("heatmap", TEXT, "--model", str(model), "--json", "--generate", "2")
-    assert "the adapter of the folder (LORA) is applied" in written.err
+    assert "the adapter of the folder ('LORA') is applied" in written.err
 
 
 @of_peft
