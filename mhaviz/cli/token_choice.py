@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.layer.tokens import tokenize
 from mhaviz.units import parse_whole
-from mhaviz.views.labels import cut, visible
+from mhaviz.views.labels import bare, cut, visible
 
 _LISTED = 12  # tokens that an error lists
 
@@ -43,7 +43,7 @@ def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentenc
         return position
     if len(wanted) > 1:
         raise ArgumentError(f"--token: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
-    near = difflib.get_close_matches(wanted[0], set(tokens), n=3) if wanted else []
+    near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []
     shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
     raise ArgumentError(f"--token: “{_short(text)}” is not in {of}; {shown}")
 
@@ -54,4 +54,4 @@ def _listed(tokens: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    return cut(visible(text), 24)
+    return cut(visible(bare(text)), 24)
