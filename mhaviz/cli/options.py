@@ -132,7 +132,8 @@ Verify = Annotated[
     bool,
     typer.Option(
         "--verify",
-        help="Recompute each layer's output from the weights drawn, and say how far it is from the model's own.",
+        help="Recompute each layer's output from the weights drawn, and say how far it is from the model's own; with "
+        "--quiet the exit status alone tells: 1 if it is farther than rounding explains.",
         rich_help_panel=_PRETRAINED,
     ),
 ]
@@ -267,7 +268,9 @@ Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.", rich_help_panel=_OUTPUT)
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=_OUTPUT)
 ]
