@@ -25,7 +25,8 @@ class StoppedError(MhavizError):
 def quoted(value: object) -> str:
     """A value that somebody gave, as it stands in a message: its ``repr``, cut in the middle if it is long."""
     if isinstance(value, int) and abs(value) >= 10**_QUOTED:
-        return f"a number of more than {_QUOTED} digits"  # Python refuses to write numbers of thousands of digits
+        sign = " negative" if value < 0 else ""
+        return f"a{sign} number of more than {_QUOTED} digits"  # Python refuses to write numbers of thousands of digits
     return shortened(repr(value))
 
 
@@ -35,11 +36,25 @@ def shortened(text: str) -> str:
     return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
 
 
+def counted(number: int) -> str:
+    """A number that somebody gave, as people read it: "1,234"; what is too long to be read is ``quoted``."""
+    return f"{number:,}" if abs(number) < 10**_QUOTED else quoted(number)
+
+
 def reason(error: BaseException) -> str:
-    """Somebody else's error in one line, without its traceback."""
+    """Somebody else's error in one line, without its traceback.
+
+    Python's own advice on digits and depth is for programmers, and a KeyError says no more than the key.
+    """
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     text = " ".join(str(error).split())
+    if "set_int_max_str_digits" in text:
+        return "a number in it has thousands of digits"
     if not text:
         return type(error).__name__
+    if isinstance(error, KeyError):
+        text = f"there is no {shortened(text)}"
     return text if len(text) <= _REASON else f"{text[: _REASON - 1]}…"
 
 

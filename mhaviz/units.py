@@ -2,6 +2,9 @@
 
 import re
 
+_MOST_DIGITS = 61
+"""With so many a number is beyond everything that is counted here."""
+
 
 def readable_bytes(size: float) -> str:
     """1536 → "1.5 KiB"."""
@@ -24,6 +27,15 @@ def parse_bytes(text: str) -> int:
     number, prefix, unit = match.groups()
     base = 1000 if unit == "b" else 1024
     return int(float(number) * base ** (" kmgtp".index(prefix) if prefix else 0))
+
+
+def parse_whole(text: str) -> int:
+    """ "-12" → -12. Of more digits than ``errors.quoted`` writes the first alone count, as Python reads no thousands.
+
+    ``text``: digits, which may follow a sign.
+    """
+    number = int(text.lstrip("+-").lstrip("0")[:_MOST_DIGITS] or "0")
+    return -number if text.startswith("-") else number
 
 
 def readable_count(number: float) -> str:

@@ -28,8 +28,11 @@ from mhaviz.cli.surroundings import settle_surroundings
 from mhaviz.cli.trace_shapes import trace_shapes
 from mhaviz.cli.train import train
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, quoted, shortened
+from mhaviz.limits import LEAST_DPI
+from mhaviz.units import parse_whole
 
 _LARGEST = 2**63 - 1  # what a whole number of these libraries can be
+_LEAST = {"--seed": 0, "--layer": 0, "--generate": 0, "--dpi": LEAST_DPI}  # of other options it is 1
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -47,11 +50,16 @@ def _with_small_numbers(command: Callable[..., None]) -> Callable[..., None]:
         for name, value in values.items():
             for number in value if isinstance(value, list) else [value]:
                 if isinstance(number, int) and abs(number) > _LARGEST:
-                    option = f"--{name.replace('_', '-')}"
-                    raise ArgumentError(f"{option}: expected a number below 2^63, got {quoted(number)}")
+                    raise ArgumentError(_beyond(f"--{name.replace('_', '-')}", number))
         command(**values)
 
     return checked
+
+
+def _beyond(option: str, number: int) -> str:
+    """What is said of a number that is too large, or so far below 0 that no option can mean it."""
+    expected = f"at least {_LEAST.get(option, 1)}" if number < 0 else "a number below 2^63"
+    return f"{option}: expected {expected}, got {quoted(number)}"
 
 
 app = typer.Typer(
@@ -124,7 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
         command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
-        return _fail(f"{_plain(error.format_message())}; see {command} --help", WRONG_COMMAND_LINE)
+        message = _unreadable_number(error, words) or f"{_plain(error.format_message())}; see {command} --help"
+        return _fail(message, WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
@@ -145,6 +154,19 @@ def _plain(message: str) -> str:
     message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
     message = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), message)
     return message.replace("Value error, ", "").replace("expected a integer", "expected a whole number").rstrip(".")
+
+
+def _unreadable_number(error: typer.TyperException, words: Sequence[str]) -> str:
+    """What is said of a number of so many digits that typer cannot read it; "" of any other error."""
+    if "exceeded maximum size" not in error.format_message():
+        return ""
+    for option in getattr(getattr(error, "param", None), "opts", ()):
+        after = [word for word, before in zip(words[1:], words, strict=False) if before == option]
+        joined = [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
+        for given in map(str.strip, after + joined):
+            if re.fullmatch(r"[+-]?\d+", given) and abs(number := parse_whole(given)) > _LARGEST:
+                return _beyond(option, number)
+    return ""
 
 
 def _silence_output() -> None:

@@ -12,7 +12,8 @@ from mhaviz.cli.layers import choose_corpus_source, pretrained_notices
 from mhaviz.cli.progress import progress
 from mhaviz.cli.sentence_stream import stream_sentences
 from mhaviz.cli.sentences import quotes_notice
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,9 +106,10 @@ def _parse_top(text: str) -> int | None:
     """ "20" → 20; "all" → None. Raises ArgumentError if it cannot be read."""
     if text.strip().lower() == "all":
         return None
-    if not text.strip().isdecimal() or len(text) > 9 or not int(text):
-        raise ArgumentError(f"--top: expected a number of heads such as 20, or all, got {text[:60]!r}")
-    return int(text)
+    most = parse_whole(text.strip()) if text.strip().isdecimal() else 0
+    if not most:
+        raise ArgumentError(f"--top: expected a number of heads such as 20, or all, got {quoted(text)}")
+    return most
 
 
 def _read(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mhaviz.errors import ArgumentError
-from mhaviz.units import parse_bytes
+from mhaviz.errors import ArgumentError, counted, quoted, shortened
+from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.records import AttentionMap
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _LAYER, _TRAINED, _PRETRAINED, _SAVED = "The layer", "A trained model", "A model of transformers", "Saved weights"
 _LONG = "Long inputs"
 _ARRAY, _OUTPUT, _LOOK = "Arrays of other tools", "Output", "Looks"
+_LAST_POSITION = 10**12  # no input is so long
 
 
 class Mask(StrEnum):
@@ -131,7 +132,8 @@ Verify = Annotated[
     bool,
     typer.Option(
         "--verify",
-        help="Recompute each layer's output from the weights drawn, and say how far it is from the model's own.",
+        help="Recompute each layer's output from the weights drawn, and say how far it is from the model's own; with "
+        "--quiet the exit status alone tells: 1 if it is farther than rounding explains.",
         rich_help_panel=_PRETRAINED,
     ),
 ]
@@ -266,7 +268,9 @@ Output = Annotated[
     list[Path] | None,
     typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.", rich_help_panel=_OUTPUT),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.", rich_help_panel=_OUTPUT)
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=_OUTPUT)
 ]
@@ -351,10 +355,13 @@ def parse_window(text: str | None) -> "OpenWindow | None":
     """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{0,12}):(\d{0,12}),(\d{0,12}):(\d{0,12})", re.sub(r"\s", "", text), re.ASCII)
+    match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", text), re.ASCII)
     if not match:
         raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {text[:60]!r}")
-    q0, q1, k0, k1 = (int(end) if end else None for end in match.groups())
+    q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
+    for end in (q0, q1, k0, k1):
+        if end is not None and end > _LAST_POSITION:
+            raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
     return q0, q1, k0, k1
 
 
@@ -386,14 +393,15 @@ def _parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tu
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(first) > 9 or len(last) > 9:
-            raise ArgumentError(f"--{what}: expected {what}s such as 0, 3-5 or all, got {text!r}")
-        low, high = int(first), int(last or first)
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise ArgumentError(f"--{what}: expected {what}s such as 0, 3-5 or all, got {quoted(text)}")
+        low, high = parse_whole(first), parse_whole(last or first)
         if low > high:
-            raise ArgumentError(f"--{what}: expected a range that goes up, got {part.strip()!r}")
+            raise ArgumentError(f"--{what}: expected a range that goes up, got {quoted(part.strip())}")
         missing = next((number for number in (high, *range(low, min(high, max(there)))) if number not in there), None)
         if missing is not None:
-            raise ArgumentError(f"--{what}: there is no {what} {missing}; {owner} has {_listed(what, there)}")
+            number = str(missing) if missing != high else shortened(last or first)
+            raise ArgumentError(f"--{what}: there is no {what} {number}; {owner} has {_listed(what, there)}")
         numbers += range(low, high + 1)
     return tuple(dict.fromkeys(numbers))
 
@@ -411,7 +419,7 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     """ "16,64,256" → (16, 64, 256). Raises ArgumentError if it cannot be read."""
     lengths = []
     for part in map(str.strip, text.split(",")):
-        if not part.removeprefix("-").isdecimal() or len(part) > 30:
-            raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {text[:60]!r}")
-        lengths.append(int(part))
+        if not part.removeprefix("-").isdecimal():
+            raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {quoted(text)}")
+        lengths.append(parse_whole(part))
     return tuple(lengths)

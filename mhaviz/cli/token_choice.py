@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.layer.tokens import tokenize
-from mhaviz.views.labels import cut, visible
+from mhaviz.units import parse_whole
+from mhaviz.views.labels import bare, cut, visible
 
 _LISTED = 12  # tokens that an error lists
 
@@ -35,13 +36,14 @@ def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentenc
         raise ArgumentError(
             f"--token: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its positions, {positions}"
         )
-    if match := re.fullmatch(r"#?([0-9]{1,9})", text.strip()):
-        if int(match[1]) >= len(tokens):
-            raise ArgumentError(f"--token: expected a position from 0 to {len(tokens) - 1}, got {int(match[1])}")
-        return int(match[1])
+    if match := re.fullmatch(r"#?([0-9]+)", text.strip()):
+        position = parse_whole(match[1])
+        if position >= len(tokens):
+            raise ArgumentError(f"--token: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}")
+        return position
     if len(wanted) > 1:
         raise ArgumentError(f"--token: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
-    near = difflib.get_close_matches(wanted[0], set(tokens), n=3) if wanted else []
+    near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []
     shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
     raise ArgumentError(f"--token: “{_short(text)}” is not in {of}; {shown}")
 
@@ -52,4 +54,4 @@ def _listed(tokens: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    return cut(visible(text), 24)
+    return cut(visible(bare(text)), 24)

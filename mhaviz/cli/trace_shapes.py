@@ -8,7 +8,8 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_layer
 from mhaviz.cli.sentences import quotes_notice, read_sentences, require_some, require_words
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, quoted
+from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -121,8 +122,8 @@ def _parse_element(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 10 for part in parts):
+    if len(parts) != 3 or not all(map(str.isdecimal, parts)):
         raise ArgumentError(
-            f"--follow: expected three coordinates such as 0,2,5 (batch, position, feature), got {text!r}"
+            f"--follow: expected three coordinates such as 0,2,5 (batch, position, feature), got {quoted(text)}"
         )
-    return tuple(map(int, parts))
+    return tuple(map(parse_whole, parts))

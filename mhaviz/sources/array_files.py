@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _MAGIC = b"\x93NUMPY"  # what a .npy file begins with
+_AT_ONCE = 2**20  # numbers that are unpacked together
 _MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
 
@@ -36,14 +37,12 @@ class Array:
         dtype: the name of its type, or what it is instead of numbers, and what to save in its stead.
         numbers: what it holds: "whole" are those of integers and of truth values.
         read: reads them, as float32.
-        unpacked: bytes that this takes besides.
     """
 
     shape: tuple[int, ...]
     dtype: str
     numbers: Literal["float", "whole", "objects", "other"]
     read: Callable[[], NDArray[np.float32]]
-    unpacked: int = 0
 
 
 Arrays = tuple[Array, ...]
@@ -58,19 +57,16 @@ def arrays_in(path: Path) -> Held:
     return _READERS[path.suffix.lower()](path)
 
 
-def require_room(shapes: Iterable[tuple[int, ...]], unpacked: int = 0) -> None:
-    """Raise NoWeightsError if numbers of these shapes, and what becomes of them, do not fit into memory.
-
-    ``unpacked``: bytes that reading them takes besides.
-    """
+def require_room(shapes: Iterable[tuple[int, ...]]) -> None:
+    """Raise NoWeightsError if numbers of these shapes, and what becomes of them, do not fit into memory."""
     float32, copies = 4, 2
-    if short := shortage(float32 * copies * sum(map(math.prod, shapes)) + unpacked, free_main_memory()):
+    if short := shortage(float32 * copies * sum(map(math.prod, shapes)), free_main_memory()):
         raise NoWeightsError(f"its weights need {short}; save fewer heads or layers, or pooled maps")
 
 
 def _npy(path: Path) -> Array:
     with path.open("rb") as stream:
-        shape, dtype = _npy_header(stream.read(_MOST_HEADER))
+        shape, _, dtype = _npy_header(io.BytesIO(stream.read(_MOST_HEADER)))
     return Array(shape, str(dtype), _numbers(dtype), lambda: _float32(np.lib.format.open_memmap(path, mode="r")))
 
 
@@ -83,26 +79,30 @@ def _npz(path: Path) -> Mapping[str, Array]:
                 start = stream.read(_MOST_HEADER)
             if not start.startswith(_MAGIC):
                 continue  # it is no array
-            shape, dtype = _npy_header(start)
-            size = math.prod(shape) * dtype.itemsize
-            if size > member.file_size:
+            shape, _, dtype = _npy_header(io.BytesIO(start))
+            if math.prod(shape) * dtype.itemsize > member.file_size:
                 raise NoWeightsError(f"{name[:60]} is cut off")
-            besides = 0 if dtype == np.float32 else size  # float32 stays where it was unpacked
-            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, name), besides)
+            arrays[name] = Array(shape, str(dtype), _numbers(dtype), partial(_read_npz, path, member.filename))
     return arrays
 
 
-def _read_npz(path: Path, name: str) -> NDArray[np.float32]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return _float32(arrays[name])
+def _read_npz(path: Path, member: str) -> NDArray[np.float32]:
+    """A piece at a time: whole arrays of float64 would take twice the memory of the weights beside them."""
+    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        shape, by_columns, dtype = _npy_header(stream)
+        numbers = np.empty(math.prod(shape), np.float32)
+        with np.errstate(over="ignore"):  # as in _float32
+            for start in range(0, len(numbers), _AT_ONCE):
+                piece = numbers[start : start + _AT_ONCE]
+                piece[:] = np.frombuffer(stream.read(len(piece) * dtype.itemsize), dtype)
+    return _float32(numbers.reshape(shape, order="F" if by_columns else "C"))
 
 
-def _npy_header(content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    start = io.BytesIO(content)
+def _npy_header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether the numbers are in the order of the columns, and their type."""
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(start)
-    return shape, dtype
+    return read(start)
 
 
 def _numbers(dtype: np.dtype[Any]) -> Literal["float", "whole", "objects", "other"]:

@@ -110,7 +110,7 @@ def _layers(array: Array) -> list[NDArray[np.float32]]:
         )
     if 0 in array.shape:
         raise NoWeightsError(f"expected at least one weight, got none: {_shape(array)}")
-    require_room([array.shape], array.unpacked)
+    require_room([array.shape])
     weights = array.read()
     if array.numbers == "whole" and (others := weights[(weights != 0) & (weights != 1)]).size:
         raise NoWeightsError(f"{_EXPECTED}, got {others[0]:g} in an array of {array.dtype}")
@@ -127,7 +127,7 @@ def _layers_of_list(arrays: Arrays) -> list[NDArray[np.float32]]:
                 + "; save one sequence of the batch, such as the first: tensor[:1]"
                 * (len(array.shape) == 4)
             )
-    require_room((array.shape for array in arrays), sum(array.unpacked for array in arrays))
+    require_room(array.shape for array in arrays)
     return [layer for array in arrays for layer in _layers(array)]
 
 

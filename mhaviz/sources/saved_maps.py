@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, reason
 from mhaviz.memory import read_all
 from mhaviz.records import LARGEST, ROUNDING, Attention, AttentionMap, Kind, Source
 from mhaviz.records.saved_form import plain, restore, restore_source, tensor_names
@@ -89,7 +89,9 @@ def _own_maps(path: Path) -> Attention | None:
         except NoWeightsError:
             raise
         except (ValueError, RecursionError, StopIteration) as error:
-            raise MhavizError(f"{path} is no JSON, or is cut off: {error!s:.100}") from error
+            raise MhavizError(
+                f"{path} is no JSON that can be read, or is cut off ({reason(error)}); save it again"
+            ) from error
         return _restored(document, path, lambda name, described: _stacked(described.get("weights")))
     if path.suffix.lower() != ".safetensors":
         return None

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 
 from mhaviz.devices import free_memory
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.records import Timing
 from mhaviz.studies.memory import MOST_NOTES, UNWATCHED, Peak, measure_peak
 
@@ -214,5 +214,5 @@ def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
         raise ArgumentError("lengths: expected at least one, got none")
     for length in (rising[0], rising[-1]):
         if not 1 <= length <= LONGEST:
-            raise ArgumentError(f"lengths: expected tokens from 1 to {LONGEST:,}, got {length:,}")
+            raise ArgumentError(f"lengths: expected tokens from 1 to {LONGEST:,}, got {counted(length)}")
     return rising

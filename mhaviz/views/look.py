@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import LEAST_DPI
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import BONE, check_colormap
 from mhaviz.views.panels import Scale
 
 MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
-LEAST_DPI = 20  # with fewer, letters are less than a pixel high
 _SORTED_UP_TO = 2**24  # weights
+_AT_ONCE = 2**22  # weights that are copied together
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
@@ -84,10 +85,14 @@ def _largest(attention_map: AttentionMap) -> float:
 
 
 def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
-    """The weights above 0 of each head, as far as no mask hides them."""
+    """The weights above 0, as far as no mask hides them, some rows of a head at a time: they are copies."""
     hidden = attention_map.hidden
-    for weights in attention_map.weights:
-        yield weights[weights > 0] if hidden is None else weights[(weights > 0) & ~hidden]
+    rows = max(_AT_ONCE // attention_map.weights.shape[2], 1)
+    for head in attention_map.weights:
+        for start in range(0, len(head), rows):
+            weights = head[start : start + rows]
+            is_seen = weights > 0
+            yield weights[is_seen if hidden is None else is_seen & ~hidden[start : start + rows]]
 
 
 def _darkest(maps: Sequence[AttentionMap]) -> float:

@@ -81,8 +81,9 @@ class Panel:
     @property
     def text_length(self) -> int:
         """Characters of the longest number in a cell."""
-        values = self.values[~np.isnan(self.values)]
-        ends = (values.min(), values.max()) if values.size else (np.nan,)
+        if not self.values.size:
+            return len(self.scale.text(np.nan))
+        ends = (choose.reduce(self.values, axis=None) for choose in (np.fmin, np.fmax))  # which pass over NaN
         return max(len(self.scale.text(float(end))) for end in ends)
 
 

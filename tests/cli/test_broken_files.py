@@ -227,6 +227,7 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
     (tmp_path / "maps.json").write_text(text)
     result = mhaviz("show", str(tmp_path / "maps.json"))
     assert (result.status, said(result) != "") == (1, True)
+    assert not re.search("sys|recursion|limit", said(result))
 
 
 @pytest.mark.parametrize(
@@ -304,6 +305,39 @@ def test_numbers_of_hundreds_of_digits(mhaviz, tmp_path, monkeypatch, command, o
     result = mhaviz(*command, option, number)
     assert result.status == 2
     assert len(said(result)) < 450
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "expected"),
+    [
+        (["heatmap", "a b"], "--d-model", "expected at least 1, got"),
+        (["heatmap", "a b"], "--seed", "expected at least 0, got"),
+        (["heatmap", "a b"], "--dpi", "expected at least 20, got"),
+        (["show", "a.npy"], "--layer", "expected at least 0, got"),
+    ],
+)
+def test_a_number_far_below_0(mhaviz, command, option, expected):
+    for number in (f"-{10**20}", f"-{'9' * 5_000}"):
+        for words in ([option, number], [f"{option}={number}"]):
+            assert f"{option}: {expected} " in said(mhaviz(*command, *words))
+
+
+@pytest.mark.parametrize("number", ["9" * 10, "9" * 13, "9" * 5_000])
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["heatmap", "a b", "--head", "0-{}"], "there is no head 999"),
+        (["heatmap", "a b", "--head", "{}"], "the layer has heads 0 to 7"),
+        (["explain", "a b", "--token", "#{}"], "--token: expected a position from 0 to 1, got"),
+        (["trace-shapes", "--follow", "0,0,{}"], "axis d_model: expected a coordinate from 0 to 7, got"),
+        (["complexity", "--lengths", "16,{0}{0}"], "lengths: expected tokens from 1 to 1,000,000,000,000, got"),
+        (["heatmap", "a b", "--window", "0:{0}{0},:"], "--window: expected positions up to 1,000,000,000,000, got"),
+    ],
+)
+def test_a_number_beyond_what_there_is(mhaviz, command, expected, number):
+    result = mhaviz(*(word.format(number) for word in command))
+    assert result.status == 2
+    assert expected in said(result)
 
 
 @pytest.mark.parametrize("option", ["--mask", "--head", "--vmax", "--cmap", "--device", "--window", "--checkpoint"])

@@ -16,6 +16,8 @@ from safetensors.numpy import load_file
 
 from mhaviz import devices
 from mhaviz.cli import layers
+from mhaviz.maps.map_of_inputs import weights_of_inputs
+from mhaviz.studies import verification
 
 TEXT = "the cat sat"
 
@@ -101,6 +103,19 @@ def test_verify(mhaviz, model_folder):
     verified = json.loads(result.out)["source"]["verified"]
     assert [(v["kind"], v["layer"]) for v in verified] == [("masked", 0), ("masked", 1)]
     assert all(v["difference"] < 1e-5 * v["size"] for v in verified)
+
+
+def test_a_quiet_verification_tells_by_its_status(mhaviz, model_folder, monkeypatch, tmp_path):
+    asked = ("heatmap", TEXT, "--model", str(model_folder("bert")), "--verify", "--quiet")
+    quiet = mhaviz(*asked)
+    assert (quiet.status, quiet.out, quiet.err) == (0, "", "")
+    text = " ".join(mhaviz("heatmap", "--help").out.replace("│", " ").split())
+    assert "with --quiet the exit status alone tells: 1 if it is farther than rounding explains" in text
+    monkeypatch.setattr(verification, "weights_of_inputs", lambda *asked: weights_of_inputs(*asked) + 0.1)
+    failed = mhaviz(*asked, "-o", str(tmp_path / "x.png"))
+    assert (failed.status, failed.out) == (1, "")
+    assert "not verified: the weights do not give the model's own outputs" in failed.err
+    assert not (tmp_path / "x.png").exists()
 
 
 def test_rollout(mhaviz, model_folder):
@@ -222,6 +237,7 @@ def list_config(folder):
 
 def adapter(folder):
     (folder / "config.json").rename(folder / "adapter_config.json")
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
 
 
 def another_size(folder):
@@ -255,7 +271,9 @@ BROKEN = {
     ): "is a model of type 'newformer', which transformers",
     (lambda folder: change_config(folder, model_type="mine", auto_map={"AutoModel": "x.Y"})): "needs code of its own",
     (lambda folder: change_config(folder, model_type=None)): "names no model_type",
-    (lambda folder: change_config(folder, hidden_act="no such")): "cannot be loaded",
+    (
+        lambda folder: change_config(folder, hidden_act="no such")
+    ): "expected hidden_act in its config.json to be one that",
 }
 
 

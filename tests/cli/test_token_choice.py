@@ -61,6 +61,21 @@ def test_no_such_token(text, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dog", '“dog” is not in the sentence; it has #0 the, #1 cat, #2 s, #3 mat, #4 " ", #5 the'),
+        ("The", "“the” occurs 2 times; give one of its positions, #0, #5"),
+        ("catt", "“catt” is not in the sentence; try cat"),
+    ],
+)
+def test_tokens_that_begin_with_a_blank_are_listed_without_it(text, message):
+    with pytest.raises(ArgumentError) as caught:
+        choose_token(text, ("the", " cat", "s", " mat", " ", " the"))
+    assert message in str(caught.value)
+    assert "  " not in str(caught.value)
+
+
 def test_a_long_sentence_is_not_listed_whole():
     with pytest.raises(ArgumentError, match=r"#11 w11, … 288 more$"):
         choose_token(None, [f"w{i}" for i in range(300)])

@@ -249,6 +249,19 @@ def test_fewer_visible_keys_than_were_asked_for():
     assert found.top_weights[0, 0, 0].tolist() == [1, 0, 0]
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_places_without_a_visible_key_hold_filler():
+    query, key = draw(q_length=6)
+    found = attention_map(query, key, top_keys=4, causal=True, key_mask=torch.tensor([[0, 1, 1, 1, 1, 1]]))
+    assert found.top_keys.shape == found.top_weights.shape == (1, 2, 6, 4)
+    assert 0 <= found.top_keys.min() <= found.top_keys.max() < 6
+    assert bool((found.top_weights.diff(dim=-1) <= 0).all())
+    for number, (keys, weights) in enumerate(zip(found.top_keys[0, 0], found.top_weights[0, 0], strict=True)):
+        assert int((weights > 0).sum()) == min(number, 4)  # the first sees none, as key 0 is hidden
+        assert len(set(keys[weights > 0].tolist())) == min(number, 4)
+        assert set(keys[weights > 0].tolist()) <= set(range(1, number + 1))
+
+
 def test_a_lone_spike_is_seen():
     query, key = torch.zeros(1, 1, 4000, 4), torch.zeros(1, 1, 4000, 4)
     query[0, 0, 1234], key[0, 0, 3210] = 10.0, 10.0

@@ -1,6 +1,7 @@
 """Arrays of other tools."""
 
 import pickle
+import tracemalloc
 import warnings
 import zipfile
 
@@ -75,6 +76,29 @@ def test_transposed_big_endian_and_trained_arrays(tmp_path):
     np.testing.assert_array_equal(read_maps(tmp_path / "x.pt").attention.maps[0].weights, WEIGHTS)
     torch.save(torch.from_numpy(WEIGHTS), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     np.testing.assert_array_equal(read_maps(tmp_path / "old.pt").attention.maps[0].weights, WEIGHTS)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f2", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_archive_is_read_piece_by_piece(tmp_path, monkeypatch, dtype, order):
+    monkeypatch.setattr(array_files, "_AT_ONCE", 7)
+    weights = np.eye(5, 5)[[0, 2, 1, 4, 3]] * np.ones((2, 3, 1, 1)) / (1 if dtype == "?" else 2)
+    np.savez_compressed(tmp_path / "w.npz", w=np.asarray(weights, dtype, order=order))
+    found = read_maps(tmp_path / "w.npz").attention
+    np.testing.assert_array_equal(np.stack([m.weights for m in found.maps]), weights)
+
+
+def test_a_packed_archive_takes_the_memory_of_its_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_AT_ONCE", 2**12)
+    weights = np.full((1, 1500, 1500), 1 / 1500)
+    np.savez_compressed(tmp_path / "w.npz", w=weights)
+    tracemalloc.start()
+    try:
+        read_maps(tmp_path / "w.npz")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.8 * weights.nbytes  # as float64; as float32 they are half of it
 
 
 def test_a_layer_of_a_list(tmp_path):

@@ -242,7 +242,7 @@ def test_weights_that_are_none(tmp_path, weights, message):
     ("content", "message"),
     [
         (b"", "it is empty"),
-        (b"{", "is no JSON, or is cut off"),
+        (b"{", "is no JSON that can be read, or is cut off"),
         (b'{"maps": [NaN]}', "JSON has no NaN"),
         (b"[1, 2", "is no JSON"),
         (b"[1, 2]", "was not saved by mhaviz"),

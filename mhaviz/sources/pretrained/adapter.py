@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from mhaviz.errors import as_one_line, quoted
-from mhaviz.sources.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from mhaviz.sources.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER
 
 IGNORED: dict[str, Any] = {"adapter_kwargs": {"subfolder": os.devnull}}
 """For ``from_pretrained``: lets it find no adapter, so that it is we who decide."""
@@ -80,17 +80,19 @@ def apply_adapter(
     ):
         merged = _merged(model, fields, folder, added)
     if merged is None:
-        return model, f"the folder holds an adapter too ({kind}), which changes nothing that is run here"
-    return merged, f"the adapter of the folder ({kind}) is applied"
+        return model, f"the folder holds an adapter too ({quoted(kind)}), which changes nothing that is run here"
+    return merged, f"the adapter of the folder ({quoted(kind)}) is applied"
 
 
 def _why_not(fields: dict[str, Any], folder: Path) -> str:
     """Why an adapter is left out; "" if it is not."""
     merge = "merge it into the model to see it"
     if fields.get("peft_type") != "LORA":
-        return f"it is of another type than LORA; {merge}"
+        return f"it is of another type than {quoted('LORA')}; {merge}"
+    if (folder / PICKLED_ADAPTER).is_file() and not (folder / ADAPTER_WEIGHTS).is_file():
+        return f"its weights, {PICKLED_ADAPTER}, could run code when they are read; save them as {ADAPTER_WEIGHTS}"
     if not (folder / ADAPTER_WEIGHTS).is_file():
-        return f"it has no {ADAPTER_WEIGHTS}; {merge}"
+        return f"its weights, {ADAPTER_WEIGHTS}, are not there; take another copy of it, or remove {ADAPTER_CONFIG}"
     if fields.get("init_lora_weights", True) not in _INITIALISED:
         return f"it changes the model's own weights too; {merge}"
     if others := [field for field in fields if fields[field] and field not in (*_KEPT, *_PATTERNS, *_OF_TRAINING)]:

@@ -13,6 +13,7 @@ from typing import Any
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PICKLED_ADAPTER = "adapter_model.bin"
 
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -52,8 +53,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 def check_folder(folder: Path, name: str) -> None:
     """Raise MhavizError unless there are a config.json that can be read and weights as safetensors."""
     if not (folder / "config.json").is_file():
-        if (folder / ADAPTER_CONFIG).is_file():
-            raise MhavizError(f"{name} holds an adapter alone: merge it into its model, save that, and give its folder")
+        _refuse_adapter(folder, name)
         _refuse_other_formats(folder, name)
         inner = sorted(str(path.parent) for path in folder.glob("*/config.json"))
         hint = f"; there is one in {', '.join(inner[:3])}" if inner else ""
@@ -61,11 +61,7 @@ def check_folder(folder: Path, name: str) -> None:
     read_fields(folder, name)
     files = weight_files(folder)
     if not files:
-        if any((folder / found).is_file() for found in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)):
-            raise MhavizError(
-                f"{name} holds an adapter alone beside its config.json: merge it into its model, save that, and give "
-                f"its folder"
-            )
+        _refuse_adapter(folder, name, " beside its config.json")
         _refuse_other_formats(folder, name)
         raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json")
     if others := [path.name for path in files if path.suffix != ".safetensors"]:
@@ -83,13 +79,18 @@ def check_folder(folder: Path, name: str) -> None:
 def read_fields(folder: Path, name: str) -> dict[str, Any]:
     """What stands in the config.json. Raises MhavizError if that is no JSON object."""
     with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"), object_hook=_as_float)
     if not isinstance(fields, dict):
         raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
     weights = fields.get("transformers_weights")
     if weights is not None and not str(weights).endswith((".safetensors", ".safetensors.index.json")):
         raise MhavizError(f"{name}: expected safetensors as its transformers_weights, got {quoted(weights)}; remove it")
     return fields
+
+
+def _as_float(document: dict[str, Any]) -> object:
+    """What stands in JSON for a number that JSON has no word for, as transformers writes it; else the object itself."""
+    return float(document["__float__"]) if document.keys() == {"__float__"} else document
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -102,6 +103,19 @@ def weight_files(folder: Path) -> list[Path]:
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return [path for path in sorted(folder.glob("*.safetensors")) if path.name != ADAPTER_WEIGHTS]
+
+
+def _refuse_adapter(folder: Path, name: str, beside: str = "") -> None:
+    """Raise MhavizError if there is an adapter, which is no model without the one that it changes."""
+    if any((folder / found).is_file() for found in (ADAPTER_WEIGHTS, PICKLED_ADAPTER)):
+        raise MhavizError(
+            f"{name} holds an adapter alone{beside}: merge it into its model, save that, and give its folder"
+        )
+    if (folder / ADAPTER_CONFIG).is_file() and not weight_files(folder):
+        raise MhavizError(
+            f"{name} holds an {ADAPTER_CONFIG} alone{beside}: expected a folder with a config.json and safetensors; "
+            f"take another copy of it"
+        )
 
 
 def _refuse_other_formats(folder: Path, name: str) -> None:

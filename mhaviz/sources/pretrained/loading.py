@@ -31,7 +31,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from mhaviz.sources.pretrained import adapter, capture, quantization, sizes
+from mhaviz.sources.pretrained import adapter, capture, config_fields, quantization, sizes
 from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -138,8 +138,10 @@ def load_pretrained(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
-    with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
-        return _load(folder, name, device, dtype, writes)
+    fields = read_fields(folder, name)
+    # its files can hold anything, and make libraries raise it
+    with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
+        return _load(folder, fields, name, device, dtype, writes)
 
 
 def run_eagerly(loaded: Loaded) -> Loaded:
@@ -148,8 +150,10 @@ def run_eagerly(loaded: Loaded) -> Loaded:
     return replace(loaded, captured=False)
 
 
-def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: bool) -> Loaded:
-    fields = read_fields(folder, name)
+def _load(
+    folder: Path, fields: Mapping[str, object], name: str, device: torch.device, dtype: str, writes: bool
+) -> Loaded:
+    config_fields.require_sound(fields, name)
     files = weight_files(folder)
     there = sizes.read_sizes(files, name)
     sizes.require_fields(fields, there, name)
@@ -174,7 +178,10 @@ def _load(folder: Path, name: str, device: torch.device, dtype: str, writes: boo
 
 def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
     try:
-        with as_one_line(f"{name}: its config.json is not understood"):
+        with (
+            as_one_line(f"{name}: its config.json is not understood", "take another copy of the model"),
+            config_fields.naming_the_field(fields, name),
+        ):
             config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
     except MhavizError as error:
         model_type = fields.get("model_type")
@@ -182,7 +189,7 @@ def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrained
             raise MhavizError(
                 f"{name}: its config.json names no model_type, so it is no model of transformers'"
             ) from error
-        if sizes.kind_of(fields):
+        if config_fields.kind_of(fields):
             raise
         if "auto_map" in fields:
             raise MhavizError(

@@ -5,16 +5,13 @@ that there are no weights for them.
 """
 
 import copy
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from dataclasses import fields as fields_of
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,16 +21,10 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from mhaviz.errors import MhavizError, as_one_line, quoted, reason
+from mhaviz.errors import MhavizError, as_one_line, counted, quoted, reason
+from mhaviz.sources.pretrained.config_fields import LAYERS, Field, read_by_model
 from mhaviz.units import readable_count
-
-_SIZE = re.compile(r"^(num|n|d|dim)_|_(sizes?|dims?|width|rank|labels|heads|experts)$|^(n|d|dim|width|hidden|vocab)$")
-_NO_SIZE = re.compile(
-    r"position|context|ctx|length|len_|window|token|_ids?$|theta|bucket|frames|steps|samples|rate|factor"
-)
-_LAYERS = re.compile(r"(layers?|blocks?|repeats|loops|cycles)$")
 
 _SIZE_ALWAYS = 2**17
 """A size that is believed whatever the files hold: a model need not use each that its kind of configuration has."""
@@ -93,25 +84,16 @@ def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
     return FileSizes(shapes)
 
 
-def kind_of(fields: Mapping[str, object]) -> type[PreTrainedConfig] | None:
-    """Which configuration a config.json is of, by its model_type; None: transformers knows none."""
-    model_type = fields.get("model_type")
-    return CONFIG_MAPPING[model_type] if isinstance(model_type, str) and model_type in CONFIG_MAPPING else None
-
-
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
     """Raise MhavizError if a field that the model reads asks for a size that the files cannot have.
 
     Not even a configuration can be made of some: ten million labels have names of their own. What nothing reads, such
     as how many examples a model was trained on, may be of any size.
     """
-    for field, value in _asked(fields, kind_of(fields)):
-        if (not _SIZE.search(field) and not _LAYERS.search(field)) or _NO_SIZE.search(field):
-            continue
-        if _LAYERS.search(field) and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
-            raise _misfit(name, f"{field} {_readable(value)}", f"{len(sizes.shapes):,} tensors")
-        if value > max(_LARGER * sizes.largest, _SIZE_ALWAYS):
-            raise _misfit(name, f"{field} {_readable(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
+    for field in read_by_model(fields):
+        for one in field.value if isinstance(field.value, list) else [field.value]:
+            if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf") and field.is_size:
+                _require_size(field, int(one), sizes, name)
 
 
 def require_model(
@@ -123,7 +105,7 @@ def require_model(
     """
     copied = copy.deepcopy(config)
     copied._attn_implementation = attention
-    with as_one_line(f"{name} cannot be loaded"), torch.device("meta"), _at_most(sizes, name):
+    with torch.device("meta"), _at_most(sizes, name):
         model = kind(copied)
     if sizes.is_packed:
         return
@@ -143,6 +125,14 @@ def require_model(
         raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
 
 
+def _require_size(field: Field, value: int, sizes: FileSizes, name: str) -> None:
+    is_layers = LAYERS.search(field.name)
+    if is_layers and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
+        raise _misfit(name, f"{field.path} {counted(value)}", f"{len(sizes.shapes):,} tensors")
+    if value > max(_LARGER * sizes.largest, _SIZE_ALWAYS):
+        raise _misfit(name, f"{field.path} {counted(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
+
+
 def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:
     """An error that names the first tensor of another shape, (its name, in the files, in the model)."""
     key, there, wanted = others[0]
@@ -152,39 +142,6 @@ def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: s
         f"{' × '.join(map(str, there)) or 'of a number'} in the files, and {' × '.join(map(str, wanted)) or 'none'} by "
         f"the config.json{more}; take both of the same model"
     )
-
-
-def _asked(fields: Mapping[str, object], kind: type[PreTrainedConfig] | None) -> Iterator[tuple[str, int]]:
-    """Every whole number that a configuration of a kind reads, with the name of its field; None: of an unknown kind."""
-    waiting = [(fields, kind)]
-    while waiting:
-        document, reader = waiting.pop()
-        parts = reader.sub_configs if reader else {}
-        read = _read_by(reader) if reader else set(document)
-        for field, value in document.items():
-            if field not in read:
-                continue
-            if isinstance(value, dict) and (field in parts or not reader):
-                waiting.append((value, _kind_of_part(parts.get(field), value)))
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf"):
-                    yield field, int(one)
-
-
-def _read_by(kind: type[PreTrainedConfig]) -> set[str]:
-    """The fields that a kind of configuration declares, by all their names: any other is kept, and nothing reads it."""
-    return {*(field.name for field in fields_of(kind)), *kind.attribute_map, "num_labels"}
-
-
-def _kind_of_part(declared: Any, fields: Mapping[str, object]) -> type[PreTrainedConfig] | None:
-    """Of a configuration within another, which may leave it to its model_type."""
-    if isinstance(declared, type) and issubclass(declared, PreTrainedConfig):
-        return declared
-    return kind_of(fields)
-
-
-def _readable(value: int) -> str:
-    return f"{value:,}" if abs(value) < 10**15 else quoted(value)
 
 
 def _of_file(key: str, sizes: FileSizes, prefix: str) -> str | None:

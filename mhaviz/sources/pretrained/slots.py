@@ -13,6 +13,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.capture import listening
+from mhaviz.sources.pretrained.config_fields import wrong_field
 from mhaviz.sources.pretrained.eager import UnknownFormError, call_of_weights, given_attentions
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
 from mhaviz.sources.pretrained.reading import usual_ids
@@ -159,6 +160,10 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
     if not slots:
         if _attention_class(loaded):
             raise _form_of_its_own(loaded)
+        config = loaded.config.get_text_config()
+        if field_of(config, "num_hidden_layers") == 0:
+            field = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
+            raise wrong_field(loaded.name, field, "at least 1", 0)
         raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
     return replace(loaded, unshown=tuple(unshown)), tuple(slots)
 

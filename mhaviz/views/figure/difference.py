@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import LEAST_DPI
 from mhaviz.records import AttentionMap, Difference
 from mhaviz.views.captions import part_text
 from mhaviz.views.colours import DIVERGING
@@ -38,7 +39,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
-from mhaviz.views.look import LEAST_DPI, Look
+from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
+from mhaviz.limits import LEAST_DPI
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.captions import number_name, reading_text, tells_layer
 from mhaviz.views.figure.lettering import Lettering
@@ -23,7 +24,7 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
-from mhaviz.views.look import LEAST_DPI, Look
+from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, scale_group, values_beyond
 from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows

@@ -123,13 +123,15 @@ class HeatGrid:
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
         q_length, k_length = len(self.queries), len(self.keys)
+        if max(q_length, k_length) > VALUES_UP_TO:
+            return None
         label_width = min(self._longest(self.queries, self.first_query, width, abilities), max(width // 4, 4))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP)
         fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
-        if not fitting or max(q_length, k_length) > VALUES_UP_TO:
+        if not fitting:
             return None
         widest = max(min(self._longest(self.keys, self.first_key, width, abilities) + 1, 10), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))

@@ -16,7 +16,7 @@ from transformers import BertConfig, ProphetNetConfig, ProphetNetModel
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
 
 from mhaviz.errors import MhavizError
-from mhaviz.sources.pretrained import adapter, loading, quantization, sizes
+from mhaviz.sources.pretrained import adapter, config_fields, loading, quantization, sizes
 from mhaviz.sources.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from mhaviz.sources.pretrained.silence import silence
 
@@ -153,7 +153,7 @@ def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhavi
         ({"num_labels": 10_000_000}, r"num_labels 10,000,000, and its weight files hold tensors of at most 5,000 rows"),
         ({"num_labels": 1e12}, r"num_labels 1,000,000,000,000"),
         ({"vocab_size": 10**9}, r"vocab_size 1,000,000,000"),
-        ({"hidden_size": 10**30}, r"hidden_size 10+, "),
+        ({"hidden_size": 10**30}, r"hidden_size 1(,000)+, "),
         ({"max_position_embeddings": 10**9}, r"asks for more than [\d.]+ M numbers"),
         (
             {"hidden_size": 64},
@@ -193,6 +193,83 @@ def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
     )
     expected = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), "--json")
     assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("bert", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
+        ("bert", {"num_attention_heads": -4}, "num_attention_heads in its config.json to be at least 1, got -4;"),
+        ("bert", {"num_hidden_layers": -3}, "num_hidden_layers in its config.json to be at least 1, got -3;"),
+        ("bert", {"num_hidden_layers": 0}, "num_hidden_layers in its config.json to be at least 1, got 0;"),
+        ("gpt2", {"n_layer": 0}, "n_layer in its config.json to be at least 1, got 0;"),
+        ("gpt2", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
+        ("bart", {"encoder_attention_heads": 0}, "encoder_attention_heads in its config.json to be at least 1"),
+        ("llama", {"num_key_value_heads": 0}, "num_key_value_heads in its config.json to be at least 1, got 0;"),
+        ("clip", {"text_config": {"num_attention_heads": 0}}, "text_config.num_attention_heads in its config.json"),
+        (
+            "bert",
+            {"hidden_act": "no such"},
+            r"hidden_act in its config.json to be one that \S+ \S+ knows, got 'no such';",
+        ),
+        ("bert", {"dtype": "no such"}, r"dtype in its config.json to be one that \S+ \S+ knows, got 'no such';"),
+        ("bert", {"layer_norm_eps": NAN}, "layer_norm_eps in its config.json to be a number, got NaN;"),
+        ("bert", {"layer_norm_eps": {"__float__": "NaN"}}, "layer_norm_eps in its config.json to be a number, got NaN"),
+        (
+            "bert",
+            {"layer_norm_eps": -1.0},
+            "layer_norm_eps in its config.json to be a finite number from 0 on, got -1.0",
+        ),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "default", "rope_theta": NAN}},
+            "rope_parameters.rope_theta in its",
+        ),
+        ("bert", {"num_hidden_layers": [2]}, r"num_hidden_layers in its config.json to be a whole number, got \[2\];"),
+        ("bert", {"is_decoder": "yes"}, "is_decoder in its config.json to be true or false, got 'yes';"),
+        ("bert", {"pad_token_id": "x"}, "pad_token_id in its config.json to be a whole number or null, got 'x';"),
+        (
+            "bert",
+            {"attention_probs_dropout_prob": "x"},
+            "attention_probs_dropout_prob in its .* to be a number, got 'x'",
+        ),
+        ("bert", {"hidden_act": None}, "hidden_act in its config.json to be a text, got null;"),
+        ("bert", {"architectures": 5}, "architectures in its config.json to be a list or null, got 5;"),
+        ("bert", {"quantization_config": 5}, "quantization_config in its config.json to be an object or null, got 5;"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_once(mhaviz, folder, name, fields, message):
+    model = folder(name)
+    change(model, CONFIG, **fields)
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert re.search(f": expected {message}", err)
+    assert err.endswith("; correct it, or take another copy of the model\n")
+    assert err.count(next(iter(fields))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(lambda: "9" * 5000, "a number in it has thousands of digits"), (nested, "it is nested too")]
+)
+def test_a_config_that_python_does_not_read(mhaviz, folder, value, message):
+    model = folder()
+    change(model, CONFIG, vocab_size=value)
+    assert f"its config.json cannot be read ({message}" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_what_is_0_by_itself_may_be_0():
+    fields = {"model_type": "deberta-v2", "type_vocab_size": 0}
+    config_fields.require_sound(fields, "m")
+    with pytest.raises(MhavizError, match=r"type_vocab_size in its config\.json to be at least 0, got -1"):
+        config_fields.require_sound(fields | {"type_vocab_size": -1}, "m")
+
+
+@pytest.mark.parametrize("error", [KeyError("layer.weight"), ValueError("gelu"), AttributeError("x", name="no such")])
+def test_an_error_that_no_field_explains_stays_what_it_is(error):
+    with pytest.raises(type(error)), config_fields.naming_the_field({"model_type": "bert", "hidden_act": "gelu"}, "m"):
+        raise error
 
 
 @pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
@@ -368,8 +445,9 @@ def maps(result):
             ADAPTER_WEIGHTS,
             "('PREFIX_TUNING'), which is not applied: it is of another type",
         ),
-        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "which is not applied: it is of another type than LORA"),
-        ({}, "adapter_model.bin", "which is not applied: it has no adapter_model.safetensors"),
+        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "which is not applied: it is of another type than 'LORA'"),
+        ({}, "adapter_model.bin", "its weights, adapter_model.bin, could run code when they are read; save them as"),
+        ({}, "other", "its weights, adapter_model.safetensors, are not there; take another copy of it, or remove"),
         ({"init_lora_weights": "corda"}, ADAPTER_WEIGHTS, "which is not applied: it changes the model's own weights"),
         ({"megatron_config": {"a": 1}}, ADAPTER_WEIGHTS, "which is not applied: it has a 'megatron_config', which"),
     ],
@@ -396,6 +474,12 @@ def test_an_adapter_beside_no_weights(mhaviz, folder):
     put_adapter(model)
     (model / "model.safetensors").unlink()
     assert "holds an adapter alone beside its config.json" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    (model / ADAPTER_WEIGHTS).unlink()
+    for file in (CONFIG, "none"):
+        err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+        assert "an adapter_config.json alone" in err
+        assert "merge" not in err
+        (model / file).unlink(missing_ok=True)
 
 
 @of_peft
@@ -409,8 +493,8 @@ def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
     save_file(tensors, summed / "model.safetensors", {"format": "pt"})
     for more in ((), ("--generate", "3")):
         result = mhaviz("heatmap", TEXT, "--model", str(model), "--json", *more)
-        assert "the adapter of the folder (LORA) is applied" in result.err
-        assert "the adapter of the folder (LORA) is applied" in json.loads(result.out)["source"]["remark"]
+        assert "the adapter of the folder ('LORA') is applied" in result.err
+        assert "the adapter of the folder ('LORA') is applied" in json.loads(result.out)["source"]["remark"]
         expected = maps(mhaviz("heatmap", TEXT, "--model", str(summed), "--json", *more))
         for found, wanted in zip(maps(result), expected, strict=True):
             assert found["queries"] == wanted["queries"]
@@ -433,12 +517,12 @@ def test_an_adapter_of_what_is_not_run(mhaviz, folder, model_folder):
     tensors = {f"{name}A.weight": torch.randn(2, width), f"{name}B.weight": torch.randn(words, 2)}
     save_file(tensors, model / ADAPTER_WEIGHTS, {"format": "pt"})
     drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
-    told = "the folder holds an adapter too (LORA), which changes nothing that is run here"
+    told = "the folder holds an adapter too ('LORA'), which changes nothing that is run here"
     assert told in drawn.err
     assert told in json.loads(drawn.out)["source"]["remark"]
     assert maps(drawn) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
     written = mhaviz("heatmap", TEXT, "--model", str(model), "--json", "--generate", "2")
-    assert "the adapter of the folder (LORA) is applied" in written.err
+    assert "the adapter of the folder ('LORA') is applied" in written.err
 
 
 @of_peft

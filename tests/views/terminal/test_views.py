@@ -1,6 +1,7 @@
 """Every view at fixed widths: goldens for a reader, and what must be in them."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -173,3 +174,19 @@ def test_many_heads_are_shown_without_numbers(show):
     assert not any("0.1" in line for line in many)
     assert len(many) < len(lines(2))
     assert sum("head 11" in line for line in many) == 3
+
+
+def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch):
+    """The colours of many weights go by all of them."""
+    monkeypatch.setattr("mhaviz.views.look._SORTED_UP_TO", 2**16)
+    monkeypatch.setattr("mhaviz.views.look._AT_ONCE", 2**16)
+    weights = np.full((1, 1500, 1500), 1 / 1500, np.float32)
+    positions = tuple(map(str, range(1500)))
+    attention = Attention(Source("s"), (AttentionMap(positions, positions, weights),))
+    tracemalloc.start()
+    try:
+        show(HeatmapView(attention, Look(vmax=None)), 80)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.75 * weights.nbytes
