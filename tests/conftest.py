@@ -66,7 +66,8 @@ def mhaviz(capfd, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
         capfd.readouterr()
         status = main(list(arguments))
         out, err = capfd.readouterr()
