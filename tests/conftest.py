@@ -26,6 +26,11 @@ def pytest_addoption(parser):
     parser.addoption("--refresh-goldens", action="store_true", help="write what is shown now into tests/goldens")
 
 
+def pytest_collection_modifyitems(items):
+    """The README's training takes longest by far: were it begun late, other processes would wait for it in the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def pytest_collection_finish():
     """Nothing of what is loaded by now ever goes: the garbage collector need not look through it again and again."""
     gc.collect()
