@@ -1,3 +1,5 @@
+import functools
+import gc
 import io
 import os
 import sys
@@ -8,6 +10,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores get i
 
 import numpy as np
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from mhaviz.records import STATISTICS, Attention, AttentionMap, Average, HeadAverages, HeadStatistics, Source
@@ -21,6 +24,17 @@ settings.load_profile("mhaviz")
 
 def pytest_addoption(parser):
     parser.addoption("--refresh-goldens", action="store_true", help="write what is shown now into tests/goldens")
+
+
+def pytest_collection_modifyitems(items):
+    """The README's training takes longest by far: were it begun late, other processes would wait for it in the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
+def pytest_collection_finish():
+    """Nothing of what is loaded by now ever goes: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -42,17 +56,23 @@ class Result:
         self.status, self.out, self.err = status, out, err
 
 
+# Typer makes the parsers of all commands anew whenever it is called: as much work as many a command itself.
+parsers = functools.cache(typer.main.get_command)
+
+
 @pytest.fixture
 def mhaviz(capfd, monkeypatch):
     """Run the command line in this process."""
     from mhaviz.cli import main
 
+    monkeypatch.setattr(typer.main, "get_command", parsers)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
         capfd.readouterr()
         status = main(list(arguments))
         out, err = capfd.readouterr()

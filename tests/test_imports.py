@@ -25,25 +25,28 @@ def loaded_after(code):
     [
         ("import mhaviz", {"torch", "matplotlib", "numpy", "rich", "typer"}),
         ("import mhaviz; mhaviz.tokenize('a b')", {"torch", "matplotlib", "numpy"}),
-        ("from mhaviz.cli import main; main(['--help'])", {"torch", "matplotlib", "numpy"}),
-        ("from mhaviz.cli import main; main(['--version'])", {"torch", "matplotlib", "numpy"}),
-        ("from mhaviz.cli import main; main(['heatmap', '--help'])", {"torch", "matplotlib", "numpy"}),
-        ("from mhaviz.cli import main; main(['heads', '--help'])", {"torch", "matplotlib", "numpy"}),
-        ("import mhaviz.views.terminal.head_statistics, mhaviz.views.figure.head_statistics", {"torch"}),
+        (
+            "from mhaviz.cli import main\n"
+            "for words in (['--help'], ['--version'], ['heatmap', '--help'], ['heads', '--help']): main(words)",
+            {"torch", "matplotlib", "numpy"},
+        ),
+        ("from mhaviz.cli import main; main(['show', '--help']); main(['diff', '--help'])", {"torch", "numpy"}),
         ("from mhaviz.cli import main; main(['explain', 'a b'])", {"torch", "matplotlib"}),
-        ("import mhaviz.views.terminal.projections, mhaviz.views.figure.projections", {"torch"}),
-        ("import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation", {"torch"}),
         ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
         (
+            "import mhaviz.views.terminal.head_statistics, mhaviz.views.figure.head_statistics\n"
+            "import mhaviz.views.terminal.projections, mhaviz.views.figure.projections\n"
+            "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
             "import mhaviz.records, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",
             {"torch"},
         ),
         ("from mhaviz.cli import main; main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
-        (f"{SAVED}; main(['show', 'w.json', '-o', 'w.png'])", {"torch"}),
         (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
-        (f"{SAVED}; main(['show', 'w.safetensors', '-o', 'x.json'])", {"torch"}),
-        (f"{SAVED}; main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])", {"torch"}),
-        ("from mhaviz.cli import main; main(['show', '--help']); main(['diff', '--help'])", {"torch", "numpy"}),
+        (
+            f"{SAVED}; main(['show', 'w.json', '-o', 'w.png']); main(['show', 'w.safetensors', '-o', 'x.json'])\n"
+            "main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])",
+            {"torch"},
+        ),
         ("from mhaviz.cli import main; main(['heatmap', 'a b', '-q', '-o', '/dev/null/a.png'])", {"transformers"}),
         ("import mhaviz; mhaviz.MultiHeadAttention(8, 2)", {"matplotlib", "rich", "typer"}),
     ],

@@ -1,9 +1,9 @@
 """Checkpoints of transformers on the command line."""
 
+import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -440,19 +440,21 @@ def test_no_attention(mhaviz, tmp_path, model_folder):
     assert "a mamba, has no attention to be shown" in result.err
 
 
-def test_code_in_a_checkpoint_is_never_run(model_folder, tmp_path):
-    """Not even where somebody sits at a terminal and answers yes."""
-    folder = Path(shutil.copytree(model_folder("bert"), tmp_path / "model"))
-    change_config(folder, model_type="mine", auto_map={"AutoConfig": "code.C", "AutoModel": "code.M"})
-    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    program = "import sys; sys.stdin.isatty = sys.stdout.isatty = lambda: True; from mhaviz.cli import main; "
-    program += f"sys.exit(main(['heatmap', 'a', '--model', {str(folder)!r}]))"
-    result = subprocess.run(
-        [sys.executable, "-c", program], input="y\ny\n", capture_output=True, text=True, check=False
-    )
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "needs code of its own, which mhaviz does not run" in result.stderr
-    assert not (tmp_path / "ran").exists()
+class Terminal(io.BytesIO):
+    """Where somebody sits and answers yes to everything."""
+
+    def isatty(self):
+        return True
+
+
+def test_code_in_a_checkpoint_is_never_run(mhaviz, monkeypatch, copy):
+    change_config(copy, model_type="mine", auto_map={"AutoConfig": "code.C", "AutoModel": "code.M"})
+    (copy / "code.py").write_text(f"open({str(copy / 'ran')!r}, 'w')")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    result = mhaviz("heatmap", "a", "--model", str(copy), stdin=Terminal(b"y\n" * 9))
+    assert (result.status, result.out) == (1, "")
+    assert "needs code of its own, which mhaviz does not run" in result.err
+    assert not (copy / "ran").exists()
 
 
 def test_sides_with_different_numbers_of_heads(mhaviz, tmp_path, model_folder):

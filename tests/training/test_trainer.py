@@ -148,12 +148,14 @@ def test_the_learning_rate_goes_up_and_down(corpus):
     assert Trainer(Checkpoint.untrained(corpus, SIZES, Plan(steps=1)), corpus, CPU)._learning_rate(1) == 3e-3
 
 
-def test_milestones(train, corpus):
+def test_milestones(train, corpus, monkeypatch):
     checkpoint = train(corpus, steps=50)
     assert [m.step for m in checkpoint.milestones] == [*range(3, 49, 3), 50]
     assert all(math.isfinite(m.loss) and 0 <= m.score <= 1 for m in checkpoint.milestones)
     assert [m.step for m in train(corpus, steps=3).milestones] == [1, 2, 3]
-    assert [m.step for m in train(corpus, steps=10**6, until=500).milestones] == [250, 500]
+    assert trainer.MOST_STEPS_BETWEEN == 250
+    monkeypatch.setattr(trainer, "MOST_STEPS_BETWEEN", 20)
+    assert [m.step for m in train(corpus, steps=10**6, until=40).milestones] == [20, 40]
 
 
 def test_what_cannot_be_resumed(train, corpus, language, tmp_path):

@@ -180,7 +180,8 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     attention = Attention(c.source, (dataclasses.replace(m, queries=tuple(tokens), keys=tuple(tokens)),))
     followed = follow_element(trace, (0, 0, 5))
     report = Report(attention, trace, c)
-    for sheet in (flow_figure(trace, None, followed), scaling_figure(c), report_figure(report)):
+    look = Look(dpi=40)
+    for sheet in (flow_figure(trace, look, followed), scaling_figure(c, look), report_figure(report, look)):
         sheet.save(io.BytesIO(), "png")
     for view in (TraceView(trace, followed), ScalingView(c), ReportView(report)):
         for encoding in ("utf-8", "ascii"):
