@@ -59,15 +59,20 @@ class FreeCores:
 
     def __enter__(self) -> "FreeCores":
         self._all = self._used = torch.get_num_threads()
+        self._others = self._all
         self.look()
         return self
 
     def look(self) -> None:
-        """See how many cores are free now."""
+        """See how many cores are free now, and were when this was called before: many a program runs for a moment."""
         running = self._running() if self._all > 1 else None
         if running is not None:
-            self._used = min(max(self._all - max(running - self._used, 0), 1), self._all)
-            torch.set_num_threads(self._used)
+            others = max(running - self._used, 0)
+            used = max(self._all - min(others, self._others), 1)
+            self._others = others
+            if used != self._used:
+                self._used = used
+                torch.set_num_threads(used)
 
     def __exit__(self, *exception: object) -> None:
         torch.set_num_threads(self._all)

@@ -113,6 +113,8 @@ def test_readable_factor():
         ([1], [4]),  # only this one: the others sleep
         ([5, 4, 4], [3, 3, 3]),  # one other program: it is still there when we use fewer
         ([7, 4, 1], [1, 1, 4]),
+        ([4, 5, 4], [4, 4, 4]),  # it was there for a moment
+        ([4, 5, 5, 4], [4, 4, 3, 3]),
         ([99], [1]),
         ([None], [4]),
     ],

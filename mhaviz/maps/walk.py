@@ -99,10 +99,10 @@ class Walk:
             for b in range(batch_size):
                 tiles = self._cut(b, shape)
                 for h in range(n_heads):
-                    cores.look()
                     for block in self._head(b, h, tiles, blocks):
                         done += self._pairs(block)
                         told(done / everything)
+                        cores.look()
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""

@@ -108,14 +108,14 @@ def memory(way: str, length: int) -> float:
 def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
     """Two plots over the length: time of one run, and peak memory above the inputs, of the ways that have names."""
 
-    lengths = [length for length in milliseconds["map"] if length >= DRAWN_FROM and length % 2 == 0]
+    lengths = [length for length in milliseconds["map"] if is_drawn(length)]
 
     def draw() -> Sheet:
         parts = [
             [
                 Curve(name, drawn, [measured[way][x] * factor for x in drawn], colour, marker)
                 for way, name, colour, marker in zip(WAYS, NAMES, COLOURS, MARKERS, strict=False)
-                for drawn in [[length for length in measured[way] if length >= DRAWN_FROM]]
+                for drawn in [[length for length in measured[way] if is_drawn(length)]]
             ]
             for measured, factor in ((milliseconds, 1e-3), (peaks, 2**20))
         ]
@@ -134,6 +134,11 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
         return sheet
 
     save_all([path], None, draw)
+
+
+def is_drawn(length: int) -> bool:
+    """Powers of two: at others the plain way sums cells of unequal width, and its line has teeth."""
+    return length >= DRAWN_FROM and length & (length - 1) == 0
 
 
 def machine() -> str:
@@ -161,20 +166,21 @@ def load() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shortest", type=int, default=LENGTHS[0], metavar="N", help="begin at this length")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], metavar="N", help="stop at this length")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw times and peaks")
     parser.add_argument("--busy", action="store_true", help="keep one core busy with something else")
     given = parser.parse_args()
-    if given.plot and given.longest <= DRAWN_FROM:
-        parser.error(f"--plot: expected --longest above {DRAWN_FROM}, got {given.longest}")
+    measured = [length for length in LENGTHS if given.shortest <= length <= given.longest]
+    if given.plot and sum(map(is_drawn, measured)) < 2:
+        parser.error(f"--plot: expected two powers of two from {DRAWN_FROM} on between --shortest and --longest")
     milliseconds: Measured = {way: {} for way in WAYS}
     peaks: Measured = {way: {} for way in WAYS}
     print(f"{machine()}; {load()}\n\n| N | way | median | against sdpa | against plain | peak memory |")
     print("| ---: | --- | ---: | ---: | ---: | ---: |")
     with one_core_busy(given.busy):
-        for length in LENGTHS:
-            if length <= given.longest:
-                print_length(length, milliseconds, peaks)
+        for length in measured:
+            print_length(length, milliseconds, peaks)
     print(load())
     if given.plot:
         plot(given.plot, milliseconds, peaks)
