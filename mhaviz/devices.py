@@ -60,11 +60,13 @@ class FreeCores:
     def __enter__(self) -> "FreeCores":
         self._all = self._used = torch.get_num_threads()
         self._others = self._all
-        self.look()
         return self
 
     def look(self) -> None:
-        """See how many cores are free now, and were when this was called before: many a program runs for a moment."""
+        """See how many cores are free, after a step of the computation, when none of our threads sleeps.
+
+        From the second look on what counts is what two looks in a row have seen: many a program runs for a moment.
+        """
         running = self._running() if self._all > 1 else None
         if running is not None:
             others = max(running - self._used, 0)
@@ -75,7 +77,8 @@ class FreeCores:
                 torch.set_num_threads(used)
 
     def __exit__(self, *exception: object) -> None:
-        torch.set_num_threads(self._all)
+        if self._used != self._all:
+            torch.set_num_threads(self._all)
 
 
 def threads_that_run(proc: Path = Path("/proc")) -> int | None:

@@ -1,7 +1,6 @@
 """Maps of short inputs: all weights at once, which is faster than block by block as long as they are few."""
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -34,18 +33,13 @@ def short_map(
 ) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
-    weights = call.query[..., 0].numel() * call.key.shape[2]
-    with FreeCores(call.query.device) if weights >= _WORTH_A_LOOK else nullcontext():
-        A = _weights(call, window)
-        return None if A is None else _pooled(call, A, rows, columns, window, wanted)
-
-
-def _weights(call: AttentionCall, window: Window) -> Tensor | None:
-    """A of the window's queries, (batch_size, n_heads, queries, k_length); None where a score is NaN or infinity."""
-    S = call.scores(*window[:2])
-    if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
-        return None
-    return call.weigh(S, in_place=True)
+    with FreeCores(call.query.device) as cores:
+        S = call.scores(*window[:2])  # batch_size n_heads queries k_length
+        if S.numel() >= _WORTH_A_LOOK:
+            cores.look()
+        if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
+            return None
+        return _pooled(call, call.weigh(S, in_place=True), rows, columns, window, wanted)
 
 
 def _pooled(call: AttentionCall, A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
