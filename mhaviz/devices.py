@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,23 +44,32 @@ def cpu_threads(number: int) -> Iterator[None]:
 
 
 class FreeCores:
-    """Lets PyTorch compute with a thread for each core that other programs leave free, as long as the context lasts.
+    """Lets PyTorch compute with no more threads than other programs leave cores free, as long as the context lasts.
 
     After every step PyTorch's threads wait for the slowest of them. One that shares its core with another program
     makes all of them wait: short steps then take up to forty times as long as with a thread less. What is computed must
-    not depend on the number of threads. A Python thread that begins meanwhile keeps the number that it finds.
+    not depend on the number of threads. PyTorch gives the number to Python threads that begin meanwhile, which keep
+    it; so only the main thread adapts.
 
     Args:
         device: of the computation; only the CPU has threads.
-        running: says how many threads run on the machine now, ours among them, or None where nobody tells.
+        running: says how many threads run now on the cores of this process, ours among them; None where nobody tells.
+        cores: that this process may use.
     """
 
-    def __init__(self, device: torch.device, running: Callable[[], int | None] | None = None) -> None:
-        self._running = (running or threads_that_run) if device.type == "cpu" else lambda: None
+    def __init__(
+        self,
+        device: torch.device,
+        running: Callable[[], int | None] | None = None,
+        cores: int | None = None,
+    ) -> None:
+        adapts = device.type == "cpu" and threading.current_thread() is threading.main_thread()
+        self._running = (running or threads_that_run) if adapts else lambda: None
+        self._cores = cores or usable_cores()
 
     def __enter__(self) -> "FreeCores":
         self._all = self._used = torch.get_num_threads()
-        self._others = self._all
+        self._others = self._cores
         return self
 
     def look(self) -> None:
@@ -70,7 +80,7 @@ class FreeCores:
         running = self._running() if self._all > 1 else None
         if running is not None:
             others = max(running - self._used, 0)
-            used = max(self._all - min(others, self._others), 1)
+            used = max(min(self._all, self._cores - min(others, self._others)), 1)
             self._others = others
             if used != self._used:
                 self._used = used
@@ -81,12 +91,17 @@ class FreeCores:
             torch.set_num_threads(self._all)
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def threads_that_run(proc: Path = Path("/proc")) -> int | None:
     """How many threads run or want to run on this machine's cores, or on those that this process may use."""
     try:
         running = int((proc / "loadavg").read_text().split()[3].split("/")[0])
-        return running * len(os.sched_getaffinity(0)) // (os.cpu_count() or 1)
-    except (OSError, AttributeError, ValueError, IndexError):  # no Linux
+        return running * usable_cores() // (os.cpu_count() or 1)
+    except (OSError, ValueError, IndexError):  # no Linux
         return None
 
 

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -124,7 +126,7 @@ def test_other_programs_keep_their_cores(running, used):
     torch.set_num_threads(4)
     try:
         answers = iter(running)
-        with devices.FreeCores(torch.device("cpu"), lambda: next(answers)) as cores:
+        with devices.FreeCores(torch.device("cpu"), lambda: next(answers), cores=4) as cores:
             seen = []
             for _ in running:
                 cores.look()
@@ -136,6 +138,28 @@ def test_other_programs_keep_their_cores(running, used):
             assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
+
+
+def test_idle_cores_are_not_given_up():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with devices.FreeCores(torch.device("cpu"), lambda: 10, cores=16) as cores:
+            cores.look()
+            assert torch.get_num_threads() == 4
+        with devices.FreeCores(torch.device("cpu"), lambda: 18, cores=16) as cores:
+            cores.look()
+            assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(1) as pool:  # only the main thread adapts
+            assert pool.submit(_threads_beside_others).result() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
+def _threads_beside_others() -> int:
+    with devices.FreeCores(torch.device("cpu"), lambda: 99, cores=16) as cores:
+        cores.look()
+        return torch.get_num_threads()
 
 
 def test_threads_that_run(tmp_path, monkeypatch):

@@ -15,6 +15,9 @@ from mhaviz.maps.pooled_map import PooledMap
 from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
 
+_ENOUGH_QUERIES = 32
+"""Of fewer queries, the last digits of PyTorch's product with the keys depend on how many threads share it."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -95,6 +98,7 @@ class Walk:
         at_once = shape.queries if self.later is None else causal_queries(q_length, k_length, shape.queries)
         blocks = list(self._blocks(at_once))
         done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
+        adapts = min(block.end - block.start for block in blocks) >= _ENOUGH_QUERIES
         with FreeCores(self._device) as cores:
             for b in range(batch_size):
                 tiles = self._cut(b, shape)
@@ -102,7 +106,8 @@ class Walk:
                     for block in self._head(b, h, tiles, blocks):
                         done += self._pairs(block)
                         told(done / everything)
-                        cores.look()
+                        if adapts:
+                            cores.look()
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""

@@ -94,7 +94,10 @@ def _read_npz(path: Path, member: str) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):  # as in _float32
             for start in range(0, len(numbers), _AT_ONCE):
                 piece = numbers[start : start + _AT_ONCE]
-                piece[:] = np.frombuffer(stream.read(len(piece) * dtype.itemsize), dtype)
+                read = stream.read(len(piece) * dtype.itemsize)
+                if len(read) < len(piece) * dtype.itemsize:  # shorter than the archive's list of its files says
+                    raise NoWeightsError(f"{member.removesuffix('.npy')[:60]} is cut off")
+                piece[:] = np.frombuffer(read, dtype)
     return _float32(numbers.reshape(shape, order="F" if by_columns else "C"))
 
 

@@ -102,8 +102,7 @@ class Trainer:
 
     def _take(self, step: int) -> float:
         """One step; returns its loss."""
-        if not self.checkpoint.model.training:
-            self.checkpoint.model.train()
+        self.checkpoint.model.train()
         for group in self._adam.param_groups:
             group["lr"] = self._learning_rate(step)
         pairs = [self._corpus.training[i] for i in self._order.at(step)]

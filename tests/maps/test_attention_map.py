@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -372,6 +373,59 @@ def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, 
     for other in found[1:]:
         for name in ("weights", "largest", "received", "entropy"):
             assert torch.equal(getattr(found[0], name), getattr(other, name)), name
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("queries", [1, 3, 300])
+def test_the_same_bits_beside_other_programs(monkeypatch, queries):
+    monkeypatch.setattr(short_map, "_WORTH_A_LOOK", 0)
+    query, key = draw(n_heads=4, q_length=300, k_length=20_000, d_key=128)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        torch.set_num_threads(3)
+        for others in (0, 1, 99):
+            monkeypatch.setattr(devices, "threads_that_run", lambda n=others: torch.get_num_threads() + n)
+            monkeypatch.setattr(devices, "usable_cores", lambda: 3)
+            found.append(attention_map(query[:, :, :queries], key, rows=7, columns=100, received=True, entropy=True))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        for name in ("weights", "received", "entropy"):
+            assert torch.equal(getattr(found[0], name), getattr(other, name)), name
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_core_that_is_taken_is_left_alone(monkeypatch, in_blocks, fails):
+    monkeypatch.setattr(devices, "threads_that_run", lambda: torch.get_num_threads() + 2)
+    monkeypatch.setattr(devices, "usable_cores", lambda: 3)
+    query, key = draw(n_heads=4, q_length=300)
+    before = torch.get_num_threads()
+    seen = []
+
+    def told(done):
+        seen.append(torch.get_num_threads())
+        if fails and len(seen) == 3:
+            raise KeyboardInterrupt
+
+    try:
+        torch.set_num_threads(3)
+        with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+            attention_map(query, key, told=told)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [3, 1, 1] if fails else [3, 1, 1, 1]
+
+
+def test_a_short_map_leaves_a_taken_core_alone(monkeypatch):
+    monkeypatch.setattr(short_map, "_WORTH_A_LOOK", 100 * 100 * 2)
+    looked = []
+    monkeypatch.setattr(devices.FreeCores, "look", lambda self: looked.append(self))
+    attention_map(*draw(q_length=99))
+    assert not looked
+    attention_map(*draw(q_length=100))
+    assert len(looked) == 1
 
 
 @pytest.mark.usefixtures("both_ways")

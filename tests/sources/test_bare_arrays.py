@@ -1,5 +1,6 @@
 """Arrays of other tools."""
 
+import io
 import pickle
 import tracemalloc
 import warnings
@@ -86,6 +87,20 @@ def test_an_archive_is_read_piece_by_piece(tmp_path, monkeypatch, dtype, order):
     np.savez_compressed(tmp_path / "w.npz", w=np.asarray(weights, dtype, order=order))
     found = read_maps(tmp_path / "w.npz").attention
     np.testing.assert_array_equal(np.stack([m.weights for m in found.maps]), weights)
+
+
+def test_an_archive_that_is_shorter_than_it_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_AT_ONCE", 16)
+    whole, cut = io.BytesIO(), tmp_path / "w.npz"
+    np.save(whole, np.eye(20, dtype=np.float32))
+    with zipfile.ZipFile(cut, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.npy", whole.getvalue()[: -15 * 4])
+    packed = bytearray(cut.read_bytes())
+    file_size = packed.index(b"PK\x01\x02") + 24
+    packed[file_size : file_size + 4] = len(whole.getvalue()).to_bytes(4, "little")
+    cut.write_bytes(packed)
+    with pytest.raises(MhavizError, match="cut off"):
+        read_maps(cut)
 
 
 def test_a_packed_archive_takes_the_memory_of_its_weights(tmp_path, monkeypatch):

@@ -18,14 +18,14 @@ from transformers import PreTrainedConfig
 from transformers import __version__ as version
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from mhaviz.errors import MhavizError, quoted
+from mhaviz.errors import MhavizError, is_out_of_memory, quoted
 
 LAYERS = re.compile(r"(layers?|blocks?|repeats|loops|cycles)$")
 _SIZE = re.compile(r"^(num|n|d|dim)_|_(sizes?|dims?|width|rank|labels|heads|experts)$|^(n|d|dim|width|hidden|vocab)$")
 _NO_SIZE = re.compile(
     r"position|context|ctx|length|len_|window|token|_ids?$|theta|bucket|frames|steps|samples|rate|factor"
 )
-_NEVER_0 = re.compile(r"^(hidden_size|vocab_size|n_heads?|num_heads|(\w+_)?(attention|key_value)_heads|head_dim|d_kv)$")
+_NEVER_0 = re.compile(r"^(hidden_size|vocab_size|n_heads?|num_heads|(\w+_)?(attention|key_value)_heads)$")
 _EPSILON = re.compile(r"(^|_)eps(ilon)?$")
 
 _OF_ALL: Mapping[str, Any] = {
@@ -33,6 +33,7 @@ _OF_ALL: Mapping[str, Any] = {
     "dtype": str | dict | None,
     "id2label": dict | None,
     "is_encoder_decoder": bool | None,
+    "num_labels": int | None,
     "quantization_config": dict | None,
 }
 """Types of fields of every model, which transformers declares in a form that cannot be checked, or not at all."""
@@ -98,7 +99,7 @@ def read_by_model(fields: Mapping[str, object]) -> Iterator[Field]:
         aliases = kind.attribute_map if kind else {}
         for name, value in document.items():
             own = aliases.get(name, name)
-            if kind and own not in declared and name not in _OF_ALL and name != "num_labels":
+            if kind and own not in declared and name not in _OF_ALL:
                 continue
             if isinstance(value, dict) and (name in parts or not kind):
                 waiting.append((f"{path}{name}.", value, _kind_of_part(parts.get(name), value)))
@@ -135,12 +136,17 @@ def naming_the_field(fields: Mapping[str, object], name: str) -> Iterator[None]:
     """Name the field that explains what a library raises, if there is one: a wrong type, or what it has looked up."""
     try:
         yield
-    except MhavizError:
+    except (MhavizError, OSError):
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         for field in read_by_model(fields):
             if not _fits(field):
-                raise wrong_field(name, field.path, _in_words(field.declared), field.value) from error
+                expected = _in_words(field.declared)
+                if isinstance(field.value, int) and not isinstance(field.value, bool) and "a number" in expected:
+                    expected = f"written with a decimal point, as {field.value}.0"
+                raise wrong_field(name, field.path, expected, field.value) from error
         sought = _sought(error)
         if sought and (path := _path_of(sought, fields)):
             raise wrong_field(name, path, f"one that transformers {version} knows", sought) from error

@@ -266,6 +266,26 @@ def test_what_is_0_by_itself_may_be_0():
         config_fields.require_sound(fields | {"type_vocab_size": -1}, "m")
 
 
+@pytest.mark.parametrize("name", ["moshi", "mimi"])
+def test_a_head_dim_of_0_is_derived(name):
+    config_fields.require_sound({"model_type": name, "head_dim": 0}, "m")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("no room"), OSError("the disk has failed")])
+def test_no_field_is_to_blame_for_the_machine(error):
+    fields = {"model_type": "bert", "architectures": "BertModel"}
+    with pytest.raises(type(error)), config_fields.naming_the_field(fields, "m"):
+        raise error
+
+
+def test_a_whole_number_where_a_decimal_point_belongs():
+    with (
+        pytest.raises(MhavizError, match=r"layer_norm_eps in its config\.json to be written with .* as 1\.0, got 1;"),
+        config_fields.naming_the_field({"model_type": "bert", "layer_norm_eps": 1}, "m"),
+    ):
+        raise TypeError
+
+
 @pytest.mark.parametrize("error", [KeyError("layer.weight"), ValueError("gelu"), AttributeError("x", name="no such")])
 def test_an_error_that_no_field_explains_stays_what_it_is(error):
     with pytest.raises(type(error)), config_fields.naming_the_field({"model_type": "bert", "hidden_act": "gelu"}, "m"):
