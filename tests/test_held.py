@@ -279,7 +279,7 @@ def held_images(figure):
         box = image.get_window_extent()
         left, right = sorted((box.x0, box.x1))
         top, bottom = sorted((height - box.y0, height - box.y1))
-        ends = " ".join(to_hex(image.cmap(end)) for end in (0.0, 1.0))
+        ends = " ".join(to_hex(image.cmap(end)) for end in (0.0, 0.5, 1.0))
         found.append(
             {
                 "box": [round(float(edge)) for edge in (left, top, right, bottom)],
