@@ -34,7 +34,11 @@ ROOT = Path(__file__).parent.parent
 HELD = Path(__file__).parent / "held"
 BOXES = 24  # a side of the page: fine enough to see a title move, coarse enough to read little of how letters are drawn
 SHRUNK = 200  # pixels across a picture of the gallery when it is compared
-MOST_MEAN, MOST_BOX, MOST_SHRUNK_BOX = 1.0, 8.0, 60.0  # apart, of 255: letters drawn otherwise are not nearly so far
+# Apart, of 255, at most: the mean of a page's boxes, one of them, and one of a picture of the gallery, which is larger.
+# With matplotlib's usual hinting of letters these are 1.2, 33 and 10; other letters of a few more pixels are caught by
+# the texts and by where titles are.
+MOST_MEAN, MOST_BOX, MOST_GALLERY_BOX = 1.5, 40.0, 12.0
+NEAR_TITLE = 6.0  # pixels: hinting makes letters so much wider at most
 NUMBERS = "numbers"  # the word by which a digest is known
 FEW = 12  # numbers that are held as they are; more become a digest
 PICTURES = (".png", ".svg", ".pdf")
@@ -265,9 +269,19 @@ class Drawn:
                 there.append(artist)
             elif not isinstance(artist, matplotlib.axis.Axis):
                 waiting += artist.get_children() if artist.get_visible() else []
-        seen = {id(text): text for text in there if text.get_visible()}.values()
-        counts = Counter(filter(str.strip, map(without_machine, (text.get_text() for text in seen))))
-        return [f"{count} × {text}" if count > 1 else text for text, count in sorted(counts.items())]
+        return list({id(text): text for text in there if text.get_visible() and text.get_text().strip()}.values())
+
+
+def counted_texts(texts):
+    counts = Counter(without_machine(text.get_text()) for text in texts)
+    return [f"{count} × {text}" if count > 1 else text for text, count in sorted(counts.items())]
+
+
+def held_titles(texts, height):
+    """Where the topmost bold texts begin, in pixels from the left, and their middles, from the top."""
+    boxes = [text.get_window_extent() for text in texts if text.get_fontweight() in ("bold", 700)]
+    middles = sorted((float(round(height - (box.y0 + box.y1) / 2)), float(round(box.x0))) for box in boxes)
+    return [[x, y] for y, x in middles[:6]]
 
 
 def held_images(figure):
@@ -302,11 +316,12 @@ def held_page(path, drawn, measured):
     figure = drawn.page(size)
     texts = drawn.texts_of(figure)
     if measured:  # how long things took says how the axes are labelled, and where the curves go
-        once = [re.sub(r"^\d+ × ", "", text) for text in texts]
+        once = {text.get_text() for text in texts}
         return {"texts": sorted(text for text in once if not OF_TIMES.search(text))}
     return {
         "size": list(size),
-        "texts": shortened(texts),
+        "texts": shortened(counted_texts(texts)),
+        "titles": held_titles(texts, size[1]),
         "images": held_images(figure),
         "colours": [base64.b64encode(row.tobytes()).decode() for row in box_means(path)],
     }
@@ -335,13 +350,16 @@ def apart(held, now, where=""):
         if held.keys() != now.keys():
             return [f"{where}: {sorted(held)} has become {sorted(now)}"]
         return [line for name in held for line in apart(held[name], now[name], f"{where}.{name}")]
+    slack = NEAR_TITLE if ".titles" in where else 1e-5
     if isinstance(held, list) and isinstance(now, list):
         if is_digest(held) and is_digest(now):
             return apart_digests(held, now, where)
         if len(held) != len(now):
             gone, new = ([item for item in one if item not in other] for one, other in ((held, now), (now, held)))
             return [f"{where}: {len(held)} items have become {len(now)}; gone: {gone[:5]}, new: {new[:5]}"]
-        return [line for i, pair in enumerate(zip(held, now, strict=True)) for line in near(*pair, f"{where}[{i}]")]
+        return [
+            line for i, pair in enumerate(zip(held, now, strict=True)) for line in near(*pair, f"{where}[{i}]", slack)
+        ]
     return near(held, now, where)
 
 
@@ -455,7 +473,7 @@ def test_command_gives_what_it_gave(run_held, command, request):
     if all(colours):
         mean, most = apart_in_colour(*([list(base64.b64decode(row)) for row in rows] for rows in colours))
         if mean > MOST_MEAN or most > MOST_BOX:
-            found.append(f"page.colours: {mean:.2f} apart, a box {most:.0f}")
+            found.append(f".page.colours: {mean:.2f} apart, a box {most:.0f}")
     found += apart(held, now)
     if case.gallery:
         found += apart_from_gallery(picture, ROOT / "samples" / "gallery" / case.gallery)
@@ -463,16 +481,15 @@ def test_command_gives_what_it_gave(run_held, command, request):
 
 
 def apart_from_gallery(picture, shown):
-    shrunk, sizes = [], []
-    for path in (picture, shown):
-        with Image.open(path) as image:
-            sizes.append(image.size)
-            small = SHRUNK, round(SHRUNK * image.size[1] / image.size[0])
-            shrunk.append(np.asarray(image.convert("RGB").resize(small, Image.Resampling.BOX)))
-    if sizes[0] != sizes[1]:
-        return [f"{shown.name}: {sizes[1]} pixels have become {sizes[0]}"]
-    mean, most = apart_in_colour(*shrunk)
-    near_enough = mean <= MOST_MEAN and most <= MOST_SHRUNK_BOX
+    """What tells a picture from one of the gallery, shrunk so far that letters may be drawn a little otherwise."""
+    with Image.open(picture) as now, Image.open(shown) as before:
+        if now.size != before.size:
+            return [f"{shown.name}: {before.size} pixels have become {now.size}"]
+        small = SHRUNK, round(SHRUNK * now.height / now.width)
+        pair = [image.convert("RGB").resize(small, Image.Resampling.BOX) for image in (before, now)]
+    mean, _ = apart_in_colour(*pair)
+    _, most = apart_in_colour(box_means(shown), box_means(picture))
+    near_enough = mean <= MOST_MEAN and most <= MOST_GALLERY_BOX
     return [] if near_enough else [f"{shown.name}: {mean:.2f} apart, a box {most:.0f}"]
 
 
