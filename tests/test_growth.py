@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from looking import attend, traced
 from matplotlib.figure import Figure
 from rich.cells import cell_len
 
@@ -66,15 +67,15 @@ def test_a_text_is_fitted_in_a_few_trials_and_as_if_all_were_tried(monkeypatch, 
 def test_shapes_alone_are_traced_without_a_draw_for_every_word(monkeypatch):
     drawn, draw = [], torch.Tensor.normal_
     monkeypatch.setattr(torch.Tensor, "normal_", lambda x, *of, **how: drawn.append(x.shape) or draw(x, *of, **how))
-    trace = RandomLayer(16, 2).trace([" ".join(f"word{i}" for i in range(3000))])
+    trace = traced(RandomLayer(16, 2), [" ".join(f"word{i}" for i in range(3000))])
     assert trace.step("Q heads").shape == (1, 2, 3000, 8)
     assert len(drawn) < 10
 
 
 def test_a_report_shows_each_token_a_few_times_whatever_columns_it_tries(monkeypatch):
     layer, text = RandomLayer(16, 8), [" ".join(f"word{i}" for i in range(300))]
-    (comparison,) = compare_scaling(layer.head_inputs(text), (0,))
-    page = Report(layer.attend(text), layer.trace(text), comparison)
+    comparison = compare_scaling(layer, layer.encode(text), (0,))
+    page = Report(attend(layer, text), layer.trace(layer.encode(text)), comparison)
     shown, show = [], Lettering.shown
     monkeypatch.setattr(Lettering, "shown", lambda self, token: shown.append(token) or show(self, token))
     assert isinstance(report_figure(page), Figure)
@@ -82,8 +83,7 @@ def test_a_report_shows_each_token_a_few_times_whatever_columns_it_tries(monkeyp
 
 
 def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mhaviz, monkeypatch):
-    monkeypatch.setattr(RandomLayer, "attend", None)
-    monkeypatch.setattr(RandomLayer, "head_inputs", None)
+    monkeypatch.setattr(RandomLayer, "run", None)
     result = mhaviz("report", "鯨" * 5000)
     assert result.status == 2
     assert result.err == (

@@ -107,7 +107,7 @@ OF_TIMES = re.compile(r"\d|take as long|was measured")  # texts of pictures that
 # The same in texts: what rounding leaves, too, is not the same everywhere.
 MACHINE_WORDS = [
     (re.compile(r", \d+ threads?, torch [^ ,;)]+"), ""),
-    (re.compile(r"to \d\.\de-\d+ \(largest[^)]*\)"), "to …"),
+    (re.compile(r"which reach \S+, to \d\.\de-\d+ \(largest[^)]*\)"), "…"),
 ]
 
 
@@ -367,9 +367,17 @@ def near(held, now, where, slack=1e-5):
     if isinstance(held, dict | list):
         return apart(held, now, where)
     same = held == now and isinstance(held, bool) == isinstance(now, bool)
+    if where.endswith(".scale") and isinstance(now, str):
+        return apart(scale_of(held), scale_of(now), where)
     if isinstance(held, float) and isinstance(now, float):
         same = abs(held - now) <= slack + 1e-4 * abs(held)
     return [] if same else [f"{where}: {held!r} has become {now!r}"]
+
+
+def scale_of(text):
+    """Its kind and colours, and its ends as numbers."""
+    name, low, high, *colours = text.split()
+    return [[float(low), float(high)], [name, *colours]]
 
 
 def is_digest(value):

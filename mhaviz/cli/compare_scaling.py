@@ -89,11 +89,10 @@ def compare_scaling(
 
     source = choose_layer(context, delivery)
     chosen = options.parse_heads(head, source.n_heads)
-    if input is not None:
-        require_one_input("compare-scaling", source)
-    studied = [text] if input is None else texts
+    inputs = source.encode([text] if input is None else texts, target)
+    require_one_input("compare-scaling", inputs)
     with delivery.working("computing"):
-        (comparison,) = scaling.compare_scaling(source.head_inputs(studied, target, len(chosen)), chosen)
+        comparison = scaling.compare_scaling(source, inputs, chosen)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.scaling import scaling_figure

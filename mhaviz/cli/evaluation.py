@@ -28,7 +28,7 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     """
     from mhaviz.devices import resolve_device
     from mhaviz.sources.learning import evaluate
-    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.sources.trained_model import TrainedModel, source_target_maps
     from mhaviz.studies.alignment import alignment_errors
     from mhaviz.training.loading import load_checkpoint
 
@@ -39,7 +39,7 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     evaluation = evaluate(checkpoint, pairs, held_out=notice is None, device=chosen_device)
     gold = [(pair, pair.alignment) for pair in pairs if pair.alignment is not None]
     if any(alignment for _, alignment in gold):
-        maps = TrainedModel(checkpoint, str(chosen_device)).source_target_maps([pair for pair, _ in gold])
+        maps = source_target_maps(TrainedModel(checkpoint, str(chosen_device)), [pair for pair, _ in gold])
         evaluation = replace(evaluation, alignment=alignment_errors(maps, [alignment for _, alignment in gold]))
 
     def draw() -> "Sheet":

@@ -82,12 +82,12 @@ def explain(
     if len(chosen) != 1:
         raise ArgumentError(f"--head: explain takes one head, got {len(chosen)}; name one of them")
 
-    if input is not None:
-        require_one_input("explain", source)
-    inputs = source.head_inputs(texts, target, 1)
-    (studied,) = inputs.inputs
-    position = choose_token(token, studied.query_tokens, _asking(studied.kind == "cross"))
-    explained = explanation.explain(inputs, position, chosen[0])
+    inputs = source.encode(texts, target)
+    require_one_input("explain", inputs)
+    site = source.one_site(inputs)
+    queries, _ = inputs.texts[0].sides(site.kind)
+    position = choose_token(token, queries.texts, _asking(site.kind == "cross"))
+    explained = explanation.explain(source, inputs, position, chosen[0])
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.explanation import explanation_figure

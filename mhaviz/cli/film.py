@@ -25,7 +25,9 @@ class Film:
 
     def expose(self) -> None:
         """Add a frame."""
-        self._frames.append(self._model.attend_pairs([self._pair]))
+        from mhaviz.studies.weights import attention_weights
+
+        self._frames.append(attention_weights(self._model, self._model.inputs_of([self._pair], target_given=True)))
 
     def save(self, path: Path) -> None:
         """Write the file. Raises MhavizError."""

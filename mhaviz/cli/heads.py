@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mhaviz.records import HeadStatistics, Kind
     from mhaviz.sources.corpus_batches import CorpusBatches, Sentence
-    from mhaviz.sources.corpus_source import CorpusSource
+    from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.views.figure.sheet import Sheet
 
 
@@ -113,7 +113,7 @@ def _parse_top(text: str) -> int | None:
 
 
 def _read(
-    source: "CorpusSource", sentences: "Iterable[Sentence]", kind: "Kind | None", delivery: Delivery
+    source: "PretrainedModel", sentences: "Iterable[Sentence]", kind: "Kind | None", delivery: Delivery
 ) -> "HeadStatistics":
     """Let the model read them all.
 
@@ -128,7 +128,7 @@ def _read(
     batches = CorpusBatches(sentences, source.lengths, source.max_length)
     with progress(delivery.quiet, time_left=True) as told:
         for batch in batches:
-            source.weigh(batch.texts, study.add)
+            source.run(source.encode_unnamed(batch.texts), study.add, batched=True)
             if not study.kinds:
                 raise ArgumentError(f"--kind: the model has no {kind} attention")
             told(batch.done, f"{batches.taken:,} sentence{'s' * (batches.taken != 1)}")
@@ -136,7 +136,7 @@ def _read(
     if not batches.taken:
         raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
     delivery.tell(left_out)
-    return study.result(source.source, batches.too_long)
+    return study.result(source.describe(), batches.too_long)
 
 
 def _left_out(batches: "CorpusBatches", most: int | None) -> "Iterator[str]":

@@ -10,7 +10,6 @@ from mhaviz.cli.drawn_maps import deliver_maps, require_drawable
 from mhaviz.cli.layers import choose_layer, pretrained_notices
 from mhaviz.cli.long_inputs import MAX_TOKENS, LongInputs
 from mhaviz.cli.model_checks import rolled_out, verified
-from mhaviz.cli.saved_weights import sizes_of_input
 from mhaviz.cli.sentences import (
     lines_notice,
     quotes_notice,
@@ -20,6 +19,7 @@ from mhaviz.cli.sentences import (
     require_some,
     require_words,
 )
+from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.views.files import FIGURE_SUFFIXES
 
@@ -86,39 +86,38 @@ def heatmap(
     suffixes = (*FIGURE_SUFFIXES, ".json", ".safetensors")
     delivery = Delivery(output or (), quiet, json, suffixes, options.files_read(context))
     asked_size = size if options.given(context, ["size"]) else None
-    long = LongInputs(
-        pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, device, delivery
-    )
+    long = LongInputs(pool, asked_size, options.parse_window(window), options.parse_memory(memory), summary, delivery)
     texts = read_sentences(sentences, file, whole, any_text=model is not None)
     if input is None:
         require_some(texts)
     if model is None:
         require_words("--target", target)
-        longest = require_at_most(max_tokens, [*texts, *([target] if target else [])])
+        require_at_most(max_tokens, [*texts, *([target] if target else [])])
 
     look = options.choose_map_look(context)
     source = choose_layer(context, delivery)
     delivery.tell(pretrained_notices(source))
     chosen = options.parse_heads(head, source.n_heads)
-    n_sentences = len(texts)
-    if model is not None:
-        longest = source.longest(texts, target)
-        require_length(longest, max_tokens)
-    elif input is not None:
-        n_sentences, longest = sizes_of_input(source, max_tokens)
+    inputs = source.encode(texts, target)
+    require_length(inputs.longest, max_tokens)
+    n_maps = len(inputs.texts) * len(source.sites(inputs))
     if not rollout:
-        require_drawable(delivery, n_sentences * source.attentions, by_layer=model is not None)
-    pooling = long.plan(longest, n_sentences * source.attentions, len(chosen))
+        require_drawable(delivery, n_maps, by_layer=model is not None)
+    pooling = long.plan(inputs.longest, n_maps, len(chosen), source.device)
     if rollout:
-        attention = rolled_out(context, source, texts, target)
+        attention = rolled_out(context, source, inputs)
     elif pooling is None:
-        attention = source.attend(texts, target).select(chosen)
+        from mhaviz.studies.weights import attention_weights
+
+        attention = attention_weights(source, inputs, chosen, hide_special)
     else:
-        attention = long.map(source, texts, target, chosen, pooling)
+        attention = long.map(source, inputs, chosen, hide_special, pooling)
     look = options.fit_look(context, look, attention.maps)
 
     if verify:
-        attention, told = verified(attention, source, texts, target, chosen)
+        if hide_special:
+            raise ArgumentError("--verify compares with all tokens; leave out --hide-special")
+        attention, told = verified(attention, source, inputs, chosen)
         delivery.tell([told])
 
     deliver_maps(delivery, attention, look, quotes_notice(sentences) or lines_notice(file, whole, texts))

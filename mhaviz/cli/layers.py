@@ -11,8 +11,7 @@ from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.sources.attention_source import AttentionSource
-    from mhaviz.sources.corpus_source import CorpusSource
+    from mhaviz.maps.model import Model
     from mhaviz.sources.pretrained.model import PretrainedModel
 
 _OF_PRETRAINED = ("revision", "dtype", "layer", "hide_special", "generate", "verify", "rollout")
@@ -21,7 +20,7 @@ _OF_ALL_LAYERS = ("heatmap", "heads")
 
 def choose_layer(
     context: typer.Context, delivery: Delivery, d_model: int | None = None, n_heads: int | None = None
-) -> "AttentionSource":
+) -> "Model":
     """The layer that the command's options ask for.
 
     Args:
@@ -60,7 +59,9 @@ def choose_layer(
     from mhaviz.training.loading import load_checkpoint
 
     kind = asked["kind"].value if asked["kind"] else None
-    return TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)
+    model = TrainedModel(load_checkpoint(asked["checkpoint"]), asked["device"], kind)
+    looks_into_one = context.command.name not in _OF_ALL_LAYERS
+    return model.select(kind=model.sites()[-1].kind) if looks_into_one else model
 
 
 def choose_pretrained(context: typer.Context, delivery: Delivery) -> "PretrainedModel":
@@ -86,31 +87,31 @@ def choose_pretrained(context: typer.Context, delivery: Delivery) -> "Pretrained
     from mhaviz.sources.pretrained.loading import load_pretrained
     from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.sources.pretrained.silence import silence
-    from mhaviz.sources.pretrained.slots import find_slots
+    from mhaviz.sources.pretrained.sites import find_sites
 
     with silence(1, 2):
         loaded = load_pretrained(
             asked["model"], device, asked["revision"], asked["dtype"], writes=generate > 0, folder=folder
         )
     delivery.tell(loaded.remarks)
-    loaded, slots = find_slots(loaded)
-    there = sorted({slot.layer for slot in slots})
-    kinds = list(dict.fromkeys(slot.kind for slot in slots))
+    loaded, sites = find_sites(loaded)
+    there = sorted({site.layer for site in sites})
+    kinds = list(dict.fromkeys(site.kind for site in sites))
     looks_into_one = context.command.name not in _OF_ALL_LAYERS
     layer = asked["layer"] if asked["layer"] is not None else str(there[0]) if looks_into_one else "all"
     kind = asked["kind"].value if asked["kind"] else kinds[-1] if looks_into_one else None
     layers = options.parse_layers(layer, there)
-    return PretrainedModel(loaded, slots, layers, kind, asked.get("hide_special", False), generate)
+    return PretrainedModel(loaded, sites, layers, kind, generate)
 
 
-def choose_corpus_source(context: typer.Context, delivery: Delivery) -> "CorpusSource":
+def choose_corpus_source(context: typer.Context, delivery: Delivery) -> "PretrainedModel":
     """The model that is to read many sentences. Raises as ``choose_pretrained`` does, and ArgumentError for none."""
     if context.params["model"] is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
     return choose_pretrained(context, delivery)
 
 
-def pretrained_notices(layer: "AttentionSource | CorpusSource") -> list[str]:
+def pretrained_notices(layer: "Model") -> list[str]:
     """What the user should know of how a model is looked at."""
     loaded = getattr(layer, "loaded", None)
     notices = []

@@ -13,9 +13,11 @@ from mhaviz.limits import MOST_CELLS
 from mhaviz.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
-    from mhaviz.records import Attention, Cells, MapInputs
-    from mhaviz.sources.attention_source import AttentionSource
-    from mhaviz.studies.pooled_maps import OpenWindow, Pooling
+    import torch
+
+    from mhaviz.maps.model import Inputs, Model
+    from mhaviz.records import Attention, Cells
+    from mhaviz.studies.pooled_maps import MapSize, OpenWindow, Pooling
 
 MAX_TOKENS = 2**18
 """Longer inputs take longer than most people would wait; they can be had by asking for them."""
@@ -36,28 +38,27 @@ class LongInputs:
     window: "OpenWindow | None"
     memory: int | None
     summary: bool | None
-    device: str
     delivery: Delivery
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ArgumentError(f"--size: expected at least 1 cell, got {self.size}")
 
-    def plan(self, longest: int, n_maps: int, n_heads: int) -> "Pooling | None":
+    def plan(self, longest: int, n_maps: int, n_heads: int, device: "torch.device") -> "Pooling | None":
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
 
         Args:
             longest: tokens of the longest input.
             n_maps: how many maps there will be.
             n_heads: of each.
+            device: where they are computed.
 
         Raises:
             MhavizError: the cells that were asked for do not fit into memory.
         """
-        from mhaviz.devices import free_memory, resolve_device
+        from mhaviz.devices import free_memory
         from mhaviz.studies.pooled_maps import Pooling
 
-        device = resolve_device(self.device)
         size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
         allowed = self.memory or (free_memory(device) or 2**32) // 4
         a_cell = 4 * _COPIES * n_maps * n_heads * (1 + (self.pool is Pool.both))
@@ -75,36 +76,35 @@ class LongInputs:
             return None
         summary = self.summary if self.summary is not None else longest > cells
         reductions: dict[Pool | None, Literal["mass", "max", "both"]] = {Pool.max: "max", Pool.both: "both"}
-        return Pooling(cells, reductions.get(self.pool, "mass"), self.window, self.memory, device, summary)
+        return Pooling(cells, reductions.get(self.pool, "mass"), self.window, self.memory, summary)
 
     def map(
         self,
-        layer: "AttentionSource",
-        texts: Sequence[str],
-        target: str | None,
+        model: "Model",
+        inputs: "Inputs",
         heads: Sequence[int],
+        hide_special: bool,
         pooling: "Pooling",
     ) -> "Attention":
-        """The pooled maps, announced if they take a while. Raises as the layer and ``pooled_maps`` do."""
-        from mhaviz.studies.pooled_maps import pooled_maps
+        """The pooled maps, announced if they take a while. Raises as ``pooled_maps`` does."""
+        from mhaviz.studies.pooled_maps import map_sizes, pooled_maps
 
-        inputs = layer.queries_and_keys(texts, target, heads)
-        self._announce(inputs, pooling)
+        self._announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device)
         with progress(self.delivery.quiet, time_left=True) as told:
-            return pooled_maps(inputs, pooling, lambda done: told(done, "of the map"))
+            return pooled_maps(model, inputs, pooling, heads, hide_special, lambda done: told(done, "of the map"))
 
-    def _announce(self, inputs: "MapInputs", pooling: "Pooling") -> None:
+    def _announce(self, sizes: "Sequence[MapSize]", pooling: "Pooling", device: "torch.device") -> None:
         """Say what will become of the weights, what it takes, and how long."""
         from mhaviz.devices import require_memory
         from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
 
-        said = [_becoming(cells) for one in inputs.outlines if (cells := cells_of(one, pooling))]
+        said = [_becoming(cells) for size in sizes if (cells := cells_of(size, pooling))]
         self.delivery.tell(dict.fromkeys(said))
-        needed = bytes_needed(inputs, pooling)
-        require_memory(needed, pooling.device, "the map")
-        if self.delivery.quiet or scores_needed(inputs, pooling) < _FEW_SCORES:
+        needed = bytes_needed(sizes, pooling, device)
+        require_memory(needed, device, "the map")
+        if self.delivery.quiet or scores_needed(sizes, pooling) < _FEW_SCORES:
             return
-        seconds = readable_seconds(seconds_needed(inputs, pooling), 2)
+        seconds = readable_seconds(seconds_needed(sizes, pooling, device), 2)
         takes = f"about {seconds} and {readable_bytes(needed)} of memory"
         self.delivery.tell([f"this takes {takes}; Ctrl-C stops it"])
 

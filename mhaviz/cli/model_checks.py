@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from mhaviz.cli import options
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
+    from mhaviz.maps.model import Inputs, Model
     from mhaviz.records import Attention
-    from mhaviz.sources.attention_source import AttentionSource
 
 
-def rolled_out(
-    context: typer.Context, source: "AttentionSource", texts: Sequence[str], target: str | None
-) -> "Attention":
-    """The rollout to the layers that are chosen, through all that come before.
+def rolled_out(context: typer.Context, model: "Model", inputs: "Inputs") -> "Attention":
+    """The rollout up to each layer that is chosen.
 
     Raises:
         ArgumentError: options that a rollout would not heed.
@@ -25,20 +23,15 @@ def rolled_out(
     unheeded = options.given(context, ("head", "pool", "size", "window", "summary", "memory", "verify"))
     if unheeded:
         raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
-    from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.studies.rollout import rollout
 
-    assert isinstance(source, PretrainedModel)
-    through = tuple(range(max(source.layers or (0,)) + 1))
-    inputs = source.through(through).queries_and_keys(texts, target)
-    return rollout(inputs, source.layers)
+    return rollout(model, inputs)
 
 
 def verified(
     attention: "Attention",
-    source: "AttentionSource",
-    texts: Sequence[str],
-    target: str | None,
+    model: "Model",
+    inputs: "Inputs",
     heads: Sequence[int],
 ) -> "tuple[Attention, str]":
     """The same, with how far its outputs are from those of the model among its source's details, and that in words.
@@ -49,9 +42,11 @@ def verified(
     from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.studies.verification import require_alike, verify
 
-    assert isinstance(source, PretrainedModel)
-    deviations = verify(source.queries_and_keys(texts, target, heads, with_outputs=True))
-    worst = require_alike(deviations, source.loaded.model.dtype)
+    assert isinstance(model, PretrainedModel)
+    if not model.loaded.captured:
+        raise MhavizError(f"{model.loaded.type} shows its weights alone, and no values: leave out --verify")
+    deviations = verify(model, inputs, heads)
+    worst = require_alike(deviations, model.loaded.model.dtype)
     details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
     text = (
         f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to {worst.difference:.1e} "

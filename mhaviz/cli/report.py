@@ -1,6 +1,5 @@
 """mhaviz report"""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,24 +66,23 @@ def report(
 
     from mhaviz.records import Report
     from mhaviz.studies.scaling import compare_scaling
+    from mhaviz.studies.weights import attention_weights
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     source = choose_layer(context, delivery)
     chosen = options.parse_heads(head, source.n_heads)
     if len(chosen) != 1:
         raise ArgumentError(f"--head: report compares the scaling of one head, got {len(chosen)}; name one of them")
-    if input is not None:
-        require_one_input("report", source)
-    longest = source.longest(texts, target)
-    if longest > _MOST_TOKENS:
+    inputs = source.encode(texts, target)
+    require_one_input("report", inputs)
+    if inputs.longest > _MOST_TOKENS:
         raise ArgumentError(
-            f"report: expected at most {_MOST_TOKENS:,} tokens, got {longest:,}; draw longer texts with mhaviz heatmap"
+            f"report: expected at most {_MOST_TOKENS:,} tokens, got {inputs.longest:,}; draw longer texts with mhaviz "
+            f"heatmap"
         )
     with delivery.working("computing"):
-        (comparison,) = compare_scaling(source.head_inputs(texts, target, 1), chosen)
-        attention = source.attend(texts, target)
-        studied = replace(attention, maps=tuple(m for m in attention.maps if m.kind == comparison.kind))
-        page = Report(studied, source.trace(texts, target), comparison)
+        comparison = compare_scaling(source, inputs, chosen)
+        page = Report(attention_weights(source, inputs), source.trace(inputs), comparison)
 
     def draw() -> "Sheet":
         from mhaviz.views.figure.report import report_figure

@@ -6,12 +6,10 @@ import typer
 
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
-from mhaviz.cli.sentences import require_length
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.sources.attention_source import AttentionSource
-    from mhaviz.sources.given_inputs import GivenInputs
+    from mhaviz.maps.model import Inputs
     from mhaviz.sources.saved_layer import SavedLayer
 
 
@@ -52,27 +50,7 @@ def require_weights(context: typer.Context) -> None:
         raise ArgumentError(f"expected a file of weights with {', '.join(unheeded)}, got none; add --weights")
 
 
-def sizes_of_input(layer: "AttentionSource", max_tokens: int) -> tuple[int, int]:
-    """How many sentences ``--input`` holds, and the tokens of the longest.
-
-    Raises:
-        ArgumentError: they are more than ``max_tokens``.
-    """
-    inputs = _inputs(layer)
-    require_length(inputs.longest, max_tokens)
-    return len(inputs.query), inputs.longest
-
-
-def require_one_input(command: str, layer: "AttentionSource") -> None:
+def require_one_input(command: str, inputs: "Inputs") -> None:
     """Raise ArgumentError if ``--input`` holds several sentences."""
-    inputs = _inputs(layer)
-    if len(inputs.query) > 1:
-        raise ArgumentError(f"{command} takes one sentence, got --input with {len(inputs.query)}; give one of them")
-
-
-def _inputs(layer: "AttentionSource") -> "GivenInputs":
-    from mhaviz.sources.saved_layer import SavedLayer
-
-    assert isinstance(layer, SavedLayer)
-    assert layer.inputs is not None
-    return layer.inputs
+    if len(inputs.texts) > 1:
+        raise ArgumentError(f"{command} takes one sentence, got --input with {len(inputs.texts)}; give one of them")

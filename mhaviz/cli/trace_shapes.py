@@ -97,7 +97,8 @@ def trace_shapes(
     if seq_length is not None and isinstance(source, RandomLayer):
         trace = source.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = source.trace(texts if input is not None else texts or WORKED_EXAMPLE, target, values)
+        inputs = source.encode(texts if input is not None else texts or WORKED_EXAMPLE, target)
+        trace = source.trace(inputs, values)
 
     from mhaviz.studies.following import follow_element
     from mhaviz.views.data import document

@@ -1,15 +1,12 @@
-"""What one attention of a model is called with, and the weights that come of it, whatever rules the model has."""
+"""What one attention of a model computes with, and the weights that come of it, whatever rules the model has."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-
-from mhaviz.records import HeadInputs
 
 BLOCK = 512
 """So many queries at once, where all weights together could be too many."""
@@ -24,7 +21,7 @@ class AttentionCall:
         key: (batch_size, n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads.
         value: (batch_size, n_kv_heads, k_length, d_value).
         scale: of the scores.
-        causal: a query sees no later key.
+        causal: a query sees no later key; the last query is lined up with the last key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
             numbers that are added to the scores; None.
         softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
@@ -42,14 +39,44 @@ class AttentionCall:
     sinks: Tensor | None = None
 
     @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of the weights: (batch_size, n_heads, q_length, k_length)."""
+        batch_size, n_heads, q_length, _ = self.query.shape
+        return batch_size, n_heads, q_length, self.key.shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self.query.device
+
+    @property
     def visible_everywhere(self) -> bool:
         """Whether there is nothing that could hide a key from a query."""
         return self.mask is None and not self.causal
 
     @property
+    def has_sink(self) -> bool:
+        """Whether rows may sum to less than 1."""
+        return self.sinks is not None
+
+    @property
     def group(self) -> int:
         """So many heads share their keys and values."""
         return self.query.shape[1] // self.key.shape[1]
+
+    @property
+    def rule(self) -> str:
+        """What becomes of q·k before the softmax, as an equation goes on: "/ √64", or "· 0.1, capped at 50"."""
+        d_key = self.query.shape[3]
+        text = f"/ √{d_key}" if math.isclose(self.scale * math.sqrt(d_key), 1, rel_tol=1e-4) else ""
+        if not text and self.scale != 1:
+            text = f"· {self.scale:.3g}"
+        parts = [text] if text else []
+        if self.softcap is not None:
+            parts.append(f"capped at {self.softcap:g}")
+        adds = self.mask is not None and self.mask.dtype != torch.bool
+        text = ", ".join(parts) + (" + bias" if adds else "")
+        return (text + (", with a sink" if self.has_sink else "")).removeprefix(", ").strip()
 
     def scores(self, start: int = 0, end: int | None = None) -> Tensor:
         """S, what the softmax is taken of, of the queries from ``start`` to ``end``; −∞ where a key is hidden.
@@ -58,11 +85,7 @@ class AttentionCall:
         """
         Q = self._exact(self.query[:, :, start:end])
         S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
-        if self.softcap is not None:
-            S = self.softcap * torch.tanh(S / self.softcap)
-        if self.mask is not None:
-            mask = self.mask[:, :, start:end] if self.mask.shape[2] > 1 else self.mask
-            S = S.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else S.add_(mask.to(S.dtype))
+        cap_and_mask(S, self.softcap, self._mask_of(start, end))
         if self.causal:  # a third of the time that it takes to fill; what is hidden may be NaN here too
             last = start + self.key.shape[2] - self.query.shape[2]  # key that the first query sees
             S.tril_(last).add_(S.new_full(S.shape[2:], -torch.inf).triu_(last + 1))
@@ -70,7 +93,7 @@ class AttentionCall:
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
         """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
-        return self.weigh(self.scores(start, end))
+        return self.weigh(self.scores(start, end), in_place=True)
 
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
         """The weights of scores that are there; ``in_place``: the scores may be written over."""
@@ -107,13 +130,67 @@ class AttentionCall:
         ]
         return reduce(torch.add, numbers).clamp(min=least) if numbers else None
 
+    def select(self, heads: Sequence[int]) -> "AttentionCall":
+        """The same of these heads alone."""
+        n_heads, chosen = self.query.shape[1], list(heads)
+        if chosen == list(range(n_heads)):
+            return self
+        groups = [head // self.group for head in chosen]
+        return replace(
+            self,
+            query=self.query[:, chosen],
+            key=self.key[:, groups],
+            value=self.value[:, groups],
+            mask=self.mask[:, chosen] if self.mask is not None and self.mask.shape[1] > 1 else self.mask,
+            sinks=None if self.sinks is None else self.sinks[chosen],
+        )
+
+    def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionCall":
+        """The same of these positions alone: weights are shares of the keys that remain, so that rows sum to 1 again.
+
+        Of a causal call both sides lose the same positions.
+        """
+        rows, columns = list(queries), list(keys)
+        mask = self.mask
+        if mask is not None:
+            mask = mask[:, :, rows] if mask.shape[2] > 1 else mask
+            mask = mask[..., columns] if mask.shape[3] > 1 else mask
+        query, key, value = self.query[:, :, rows], self.key[:, :, columns], self.value[:, :, columns]
+        return replace(self, query=query, key=key, value=value, mask=mask)
+
+    def with_plain_mask(self, causal: bool) -> "tuple[AttentionCall, int | None]":
+        """The same without a mask that hides nothing, or later keys alone; and how far a query sees, if the mask is a
+        band along the diagonal.
+
+        ``causal``: whether later keys are hidden, by the mask or otherwise.
+        """
+        mask, (_, _, q_length, k_length) = self.mask, self.shape
+        plain = replace(self, mask=None, causal=causal)
+        if mask is None:
+            return plain, None
+        if mask.dtype != torch.bool:  # the least number of a type hides as −∞ does
+            return replace(plain, mask=mask.masked_fill(mask <= torch.finfo(mask.dtype).min / 2, -torch.inf)), None
+        if mask.shape[:2] == (1, 1) and mask.shape[2] == q_length == k_length:
+            seen = mask[0, 0]
+            reach = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())
+            band = seen.new_ones(q_length, k_length).triu_(-reach).tril_(0 if causal else reach)
+            if torch.equal(seen, band):
+                return (plain, None) if reach == k_length - 1 else (replace(plain, mask=mask), reach)
+        return (plain if bool(mask.all()) else replace(plain, mask=mask)), None
+
     def _exact(self, x: Tensor) -> Tensor:
         if x.dtype == self.query.dtype == torch.float32:  # as nearly always: the rest takes longer than a few scores
             return x
         return x.to(torch.promote_types(self.query.dtype, torch.float32))
 
+    def _mask_of(self, start: int, end: int | None) -> Tensor | None:
+        if self.mask is None or self.mask.shape[2] == 1:
+            return self.mask
+        return self.mask[:, :, start:end]
+
     def _masks(self, start: int, end: int | None) -> list[Tensor]:
-        masks = [] if self.mask is None else [self.mask[:, :, start:end] if self.mask.shape[2] > 1 else self.mask]
+        mask = self._mask_of(start, end)
+        masks = [] if mask is None else [mask]
         if self.causal:
             q_length, k_length = self.query.shape[2], self.key.shape[2]
             last = torch.arange(q_length, device=self.query.device)[start:end] + k_length - q_length
@@ -121,30 +198,72 @@ class AttentionCall:
         return masks
 
 
+@dataclass(frozen=True)
+class AttentionWeights:
+    """What is known of an attention that shows its weights alone.
+
+    Attributes:
+        given: (batch_size, n_heads, q_length, k_length), of any precision.
+        has_sink: whether rows may sum to less than 1.
+    """
+
+    given: Tensor
+    has_sink: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """As in ``AttentionCall``."""
+        batch_size, n_heads, q_length, k_length = self.given.shape
+        return batch_size, n_heads, q_length, k_length
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.given.device
+
+    def weights(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Of the queries from ``start`` to ``end``, float32."""
+        return self.given[:, :, start:end].float()
+
+    def visible(self) -> Tensor:
+        """bool, in the shape of the weights: where there is some weight, and it is a number."""
+        return self.given > 0
+
+    def select(self, heads: Sequence[int]) -> "AttentionWeights":
+        """As in ``AttentionCall``."""
+        return replace(self, given=self.given[:, list(heads)])
+
+    def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionWeights":
+        """As in ``AttentionCall``: what the other keys and a sink's share of them had goes to the keys that remain."""
+        A = self.weights()[:, :, list(queries)]
+        kept = A[..., list(keys)]
+        others = A.sum(dim=-1, keepdim=True) - kept.sum(dim=-1, keepdim=True)
+        whole = 1 - others if self.has_sink else kept.sum(dim=-1, keepdim=True)
+        return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)))
+
+
+def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: float = -math.inf) -> Tensor:
+    """What becomes of scores before their softmax, beside later keys that are hidden; S is written over.
+
+    Args:
+        S: scale · Q Kᵀ, (…, queries, keys).
+        softcap: see ``AttentionCall``.
+        mask: broadcasts to S; see ``AttentionCall``.
+        hidden: the least that a score can become.
+    """
+    if softcap is not None:
+        S.div_(softcap).tanh_().mul_(softcap)
+    if mask is not None and mask.dtype == torch.bool:
+        S.masked_fill_(~mask, hidden)
+    elif mask is not None:
+        S.add_(mask.to(S.dtype))
+        if hidden > -math.inf:
+            S.clamp_(min=hidden)
+    return S
+
+
 def _by_group(A: Tensor, B: Tensor, factor: float = 1.0) -> Tensor:
     """factor · A @ B, where each matrix of B is for a group of heads of A: (batch_size, n_heads, rows, columns)."""
     rows_of_group = A.reshape(B.shape[0] * B.shape[1], -1, A.shape[3])
     products = torch.baddbmm(A.new_empty(()), rows_of_group, B.flatten(0, 1), beta=0, alpha=factor)
     return products.view(*A.shape[:3], B.shape[3])
-
-
-def call_of_inputs(inputs: HeadInputs, heads: Sequence[int], scale: float | None = None) -> AttentionCall:
-    """The same of some heads of one sentence, as a batch of one; ``scale``: in place of the layer's own."""
-
-    def of_heads(x: NDArray[np.float32]) -> Tensor:
-        return torch.from_numpy(x[list(heads)])[None]
-
-    mask: Tensor = torch.from_numpy(inputs.visible)[None, None]  # 1 1 q_length k_length
-    if inputs.bias is not None:
-        bias = torch.from_numpy(inputs.bias)[None]
-        mask = (bias if bias.shape[1] == 1 else bias[:, list(heads)]).masked_fill(~mask, -torch.inf)
-    return AttentionCall(
-        of_heads(inputs.query),
-        of_heads(inputs.key),
-        of_heads(inputs.value),
-        inputs.own_scale if scale is None else scale,
-        False,
-        mask,
-        inputs.softcap,
-        None if inputs.sinks is None else torch.from_numpy(inputs.sinks[list(heads)]),
-    )

@@ -15,16 +15,15 @@ from torch import Tensor
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
-from mhaviz.maps.attention_call import AttentionCall
-from mhaviz.maps.blocks import Rule, Wanted
+from mhaviz.maps.attention_call import AttentionCall, AttentionWeights
+from mhaviz.maps.blocks import Wanted
 from mhaviz.maps.pooled_map import PooledMap, Window, empty_map
-from mhaviz.maps.short_map import is_short, short_map
+from mhaviz.maps.short_map import is_short, pool_weights, short_map
 from mhaviz.maps.walk import Walk
 
 _PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-@torch.no_grad()
 def attention_map(
     query: Tensor,
     key: Tensor,
@@ -82,7 +81,51 @@ def attention_map(
             outside the map; a NaN or an infinity, with its head and position; scores too large for their precision.
     """
     _check_inputs(query, key, key_mask)
-    q_length, k_length = query.shape[2], key.shape[2]
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not math.isfinite(value):
+            raise ArgumentError(f"{name}: expected a finite number, got {value}")
+    if softcap is not None and softcap <= 0:
+        raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
+    mask = None if mask is None else _check_mask(mask, (*query.shape[:3], key.shape[2]))
+    if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
+        raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
+    if sinks is not None and not bool((sinks < torch.inf).all()):
+        raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
+    return pool(
+        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks),
+        key_mask=key_mask,
+        rows=rows,
+        columns=columns,
+        reduce=reduce,
+        window=window,
+        entropy=entropy,
+        top_keys=top_keys,
+        received=received,
+        local=local,
+        memory=memory,
+        told=told,
+    )
+
+
+@torch.no_grad()
+def pool(
+    call: AttentionCall | AttentionWeights,
+    *,
+    key_mask: Tensor | None = None,
+    rows: int = 512,
+    columns: int = 512,
+    reduce: Literal["mass", "max", "both"] = "mass",
+    window: Window | None = None,
+    entropy: bool = False,
+    top_keys: int = 0,
+    received: bool = False,
+    local: int | None = None,
+    memory: int | None = None,
+    told: Callable[[float], None] | None = None,
+) -> PooledMap:
+    """``attention_map`` of what an attention of a model is called with, or of its weights."""
+    _, _, q_length, k_length = call.shape
     window = check_window(window, q_length, k_length)
     for name, number, least in (("rows", rows, 1), ("columns", columns, 1), ("local", local, 0), ("memory", memory, 1)):
         _check_number(name, number, least)
@@ -90,41 +133,23 @@ def attention_map(
         raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
     if not 0 <= top_keys <= k_length:
         raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
-    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not math.isfinite(value):
-            raise ArgumentError(f"{name}: expected a finite number, got {value}")
-    if softcap is not None and softcap <= 0:
-        raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
-    mask = None if mask is None else _check_mask(mask, (*query.shape[:2], q_length, k_length))
-    if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
-        raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
-    if sinks is not None and not bool((sinks < torch.inf).all()):
-        raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
     wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
-    if is_short(query, key, memory):
-        call = AttentionCall(query, key, key, scale, causal, mask, softcap, sinks)
-        sees_all = (
-            call.visible_everywhere and key_mask is None and softcap is None and window == (0, q_length, 0, k_length)
-        )
-        if not sees_all:
-            _check_finite("query", query)
-            _check_finite("key", key, key_mask)
+    if isinstance(call, AttentionWeights):
+        return pool_weights(call.weights(*window[:2]), rows, columns, window, wanted)
+    if is_short(call, memory):
+        is_whole = key_mask is None and window == (0, q_length, 0, k_length)
+        if not (is_whole and call.visible_everywhere and call.softcap is None):
+            _check_finite("query", call.query)
+            _check_finite("key", call.key, key_mask)
         found = short_map(call, key_mask, rows, columns, window, wanted)  # sees by itself what is not finite
         if found is not None:
             if told is not None:
                 told(1.0)
             return found
-    _check_finite("query", query)
-    _check_finite("key", key, key_mask)
-    later = k_length - q_length if causal else None
-    result = empty_map(query, k_length, rows, columns, window, wanted)
-
-    def rules(b: int, h: int) -> Rule:
-        of_head = None if mask is None else mask[min(b, len(mask) - 1), min(h, mask.shape[1] - 1)]
-        return Rule(scale, later, softcap, of_head, None if sinks is None else sinks[h])
-
-    Walk(query, key, key_mask, rules, later, window, wanted, result, memory).go(told or (lambda done: None))
+    _check_finite("query", call.query)
+    _check_finite("key", call.key, key_mask)
+    result = empty_map(call.query, k_length, rows, columns, window, wanted)
+    Walk(call, key_mask, window, wanted, result, memory).go(told or (lambda done: None))
     return result
 
 

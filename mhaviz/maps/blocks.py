@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mhaviz.maps.attention_call import AttentionCall, cap_and_mask
 from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile
 
@@ -29,26 +30,6 @@ class Wanted:
     top_keys: int = 0
     received: bool = False
     local: int | None = None
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What becomes of the scores before their softmax, beside hidden keys.
-
-    Attributes:
-        scale: they are multiplied by it.
-        later: a query at position i sees the keys up to i + later; None: all.
-        softcap: they become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
-        mask: (q_length or 1, k_length or 1): bool, where False hides a key from a query, or added to the scores; None.
-        sink: a score that takes part in the softmax and is dropped (gpt-oss; Xiao et al. 2023, arXiv 2309.17453): a row
-            then sums to less than 1; None.
-    """
-
-    scale: float
-    later: int | None = None
-    softcap: float | None = None
-    mask: Tensor | None = None
-    sink: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -94,13 +75,13 @@ class Workspace:
 
 
 class HeadBlocks:
-    """The queries of a head, (q_length, d_key), and its keys, (k_length, d_key), in tiles.
+    """The queries of a head, and its keys in tiles.
 
     Args:
-        query, key: of any precision.
-        workspace: where to compute.
+        call: what the attention is called with.
+        b, h: which sentence of the batch, and which head.
         tiles: of the keys.
-        rule: for the scores.
+        workspace: where to compute.
         n_cells: columns of the picture.
         wanted: what is asked.
         queries_at_once: the most that a block has.
@@ -109,31 +90,38 @@ class HeadBlocks:
 
     def __init__(
         self,
-        query: Tensor,
-        key: Tensor,
+        call: AttentionCall,
+        b: int,
+        h: int,
         tiles: Sequence[Tile],
         workspace: Workspace,
-        rule: Rule,
         n_cells: int,
         wanted: Wanted,
         queries_at_once: int,
         in_order: bool,
     ) -> None:
-        self._query, self._key, self._tiles, self._workspace, self._rule = query, key, tiles, workspace, rule
-        self._later, self._n_cells, self._wanted, self._in_order = rule.later, n_cells, wanted, in_order
+        self._query, self._key = call.query[b, h], call.key[b, h // call.group]  # length d_key
+        self._scale, self._softcap = call.scale, call.softcap
+        self._later = self._key.shape[0] - self._query.shape[0] if call.causal else None
+        mask = call.mask
+        self._mask = None if mask is None else mask[min(b, len(mask) - 1), min(h, mask.shape[1] - 1)]
+        self._sink = None if call.sinks is None else call.sinks[h]
+        self._tiles, self._workspace = tiles, workspace
+        self._n_cells, self._wanted, self._in_order = n_cells, wanted, in_order
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
         self._weights = workspace.take("weights", queries_at_once * room)
         self._scores = workspace.take("scores", queries_at_once * max(sizes, default=0) * wanted.entropy)
-        copied = 0 if all(tile.is_gapless for tile in tiles) and key.dtype == workspace.dtype else max(sizes, default=0)
-        self._copied = workspace.take("keys", copied * key.shape[1])
+        needs_no_copy = all(tile.is_gapless for tile in tiles) and self._key.dtype == workspace.dtype
+        copied = 0 if needs_no_copy else max(sizes, default=0)
+        self._copied = workspace.take("keys", copied * self._key.shape[1])
 
     def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
         """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
-        Q = self._of_rows(self._query[start:end], rows).to(self._workspace.dtype) * self._rule.scale  # queries d_key
+        Q = self._of_rows(self._query[start:end], rows).to(self._workspace.dtype) * self._scale  # queries d_key
         seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
-        if len(seen) == 1 and self._rule.sink is None:
+        if len(seen) == 1 and self._sink is None:
             _, sums = self._of_tile(Q, seen[0], start, 0, rows, alone=True)
             return sums
         used, lses, parts = 0, [], []
@@ -206,15 +194,13 @@ class HeadBlocks:
         A = self._weights[used : used + size].view(len(Q), number)
         S = self._scores[:size].view(A.shape) if self._wanted.entropy else A
         torch.mm(Q, keys.T, out=S)
-        if self._rule.softcap is not None:
-            S.div_(self._rule.softcap).tanh_().mul_(self._rule.softcap)
-        if self._rule.mask is not None:
-            self._mask(S, self._rule.mask, start, rows, tile.positions[:number])
+        masked = self._mask is not None
+        mask = self._mask_of(start, len(S), rows, tile.positions[:number]) if masked else None
+        cap_and_mask(S, self._softcap, mask, HIDDEN)
         if tile.fillers is not None:
             S.index_fill_(1, tile.fillers, HIDDEN)
         if all_see < number:
             self._hide(S[:, all_see:], tile.positions[all_see:number], latest, tile)
-        masked = self._rule.mask is not None
         highest = S.amax(dim=-1) if masked or self._wanted.entropy or not alone else Q.new_zeros(len(Q))
         hidden = highest <= HIDDEN / 2 if masked else None  # queries
         entropy = None
@@ -234,14 +220,12 @@ class HeadBlocks:
             entropy = None if entropy is None else entropy.masked_fill_(hidden, 0.0)
         return A, lse, entropy
 
-    def _mask(self, S: Tensor, mask: Tensor, start: int, rows: CellReducer, positions: Tensor) -> None:
-        """Hide or add what the mask has for these queries and keys."""
-        of_queries = self._of_rows(mask[start : start + len(S)], rows) if len(mask) > 1 else mask
-        part = of_queries.index_select(1, positions) if mask.shape[1] > 1 else of_queries
-        if part.dtype == torch.bool:
-            S.masked_fill_(~part, HIDDEN)
-        else:
-            S.add_(part.to(S.dtype)).clamp_(min=HIDDEN)
+    def _mask_of(self, start: int, number: int, rows: CellReducer, positions: Tensor) -> Tensor:
+        """What the mask has for so many queries, and the keys at these positions."""
+        mask = self._mask
+        assert mask is not None
+        of_queries = self._of_rows(mask[start : start + number], rows) if len(mask) > 1 else mask
+        return of_queries.index_select(1, positions) if mask.shape[1] > 1 else of_queries
 
     def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
         """Hide later keys: the first query sees those up to ``latest``, each of the others one more."""
@@ -250,7 +234,7 @@ class HeadBlocks:
             if self._workspace.shade.shape != S.shape:
                 self._workspace.shade = S.new_full(S.shape, HIDDEN).triu_()
             S += self._workspace.shade  # three times as fast as to compare all positions
-            if self._rule.mask is not None:  # twice hidden would be −∞
+            if self._mask is not None:  # twice hidden would be −∞
                 S.clamp_(min=HIDDEN)
             return
         seen_up_to = torch.arange(latest, latest + len(S), device=S.device)
@@ -267,8 +251,8 @@ class HeadBlocks:
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
         """Take the tiles of a block together; lses (queries, tiles)."""
         wanted, queries = self._wanted, len(lses)
-        if self._rule.sink is not None:
-            lses = torch.cat([lses, self._rule.sink.to(lses.dtype).expand(queries, 1)], dim=-1)
+        if self._sink is not None:
+            lses = torch.cat([lses, self._sink.to(lses.dtype).expand(queries, 1)], dim=-1)
         # queries tiles; NaN where a query sees no key; without the sink.
         shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)[:, : len(parts)]
         mass = shares.new_zeros(queries, self._n_cells if wanted.mass else 0)

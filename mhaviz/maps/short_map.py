@@ -22,10 +22,11 @@ _COPIES = 3  # of the weights, at most, at a time
 _FLOAT32 = 4  # bytes of a weight, or more
 
 
-def is_short(query: Tensor, key: Tensor, memory: int | None) -> bool:
+def is_short(call: AttentionCall, memory: int | None) -> bool:
     """Whether all weights are few enough, and do not need more memory than there may be taken."""
-    weights = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * max(query.itemsize, _FLOAT32) <= memory)
+    weights = math.prod(call.shape)
+    size = max(call.query.itemsize, _FLOAT32)
+    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * size <= memory)
 
 
 def short_map(
@@ -39,10 +40,15 @@ def short_map(
             cores.look()
         if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
             return None
-        return _pooled(call, call.weigh(S, in_place=True), rows, columns, window, wanted)
+        later = call.shape[3] - call.shape[2] if call.causal else 0
+        return pool_weights(call.weigh(S, in_place=True), rows, columns, window, wanted, later)
 
 
-def _pooled(call: AttentionCall, A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
+def pool_weights(A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted, later: int = 0) -> PooledMap:
+    """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
+
+    ``later``: the query at position i is lined up with the key at i + later.
+    """
     q0, q1, k0, k1 = window
     query_edges, key_edges = map_edges(window, rows, columns, A.device)
     weights = largest = A[..., k0:k1].contiguous()
@@ -64,7 +70,7 @@ def _pooled(call: AttentionCall, A: Tensor, rows: int, columns: int, window: Win
         top_keys,
         top_weights,
         A.sum(dim=-2) if wanted.received else None,
-        None if wanted.local is None else _near(call, A, q0, wanted.local),
+        None if wanted.local is None else _near(A, q0 + later, wanted.local),
     )
     return found if A.dtype == torch.float32 else found.float()
 
@@ -92,10 +98,8 @@ def _entropy(A: Tensor) -> Tensor:
     return logarithms.mul_(A).sum(dim=-1).neg_()
 
 
-def _near(call: AttentionCall, A: Tensor, start: int, distance: int) -> Tensor:
-    """The weight that each query, from ``start`` on, gives to keys at most so many positions away."""
-    k_length = A.shape[3]
-    later = k_length - call.query.shape[2] if call.causal else 0
-    own = torch.arange(start, start + A.shape[2], device=A.device)[:, None] + later
-    is_near = (torch.arange(k_length, device=A.device) - own).abs() <= distance
+def _near(A: Tensor, start: int, distance: int) -> Tensor:
+    """The weight that each query gives to keys at most so many positions away, the first one being at ``start``."""
+    own = torch.arange(start, start + A.shape[2], device=A.device)[:, None]
+    is_near = (torch.arange(A.shape[3], device=A.device) - own).abs() <= distance
     return (A * is_near).sum(dim=-1)

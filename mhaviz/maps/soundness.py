@@ -1,25 +1,27 @@
 """Whether what an attention computes with are numbers: NaN and infinity must never be shown as weights."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from mhaviz.errors import MhavizError
-from mhaviz.maps.attention_call import AttentionCall, call_of_inputs
-from mhaviz.records import LARGEST, HeadInputs, QueriesAndKeys
+from mhaviz.maps.attention_call import AttentionCall, AttentionWeights
+from mhaviz.records import LARGEST
 
 _AT_ONCE = 2**24  # scores that are in memory at a time
 
 
 def require_numbers(
-    call: AttentionCall,
+    call: AttentionCall | AttentionWeights,
     of: str,
     advice: str,
     output: Tensor | None = None,
     is_query: Tensor | None = None,
     is_key: Tensor | None = None,
+    heads: Sequence[int] = (),
 ) -> None:
     """Raise an error if queries, keys, values or weights of an attention are NaN or infinite.
 
@@ -32,43 +34,35 @@ def require_numbers(
         advice: what to do about it.
         output: what the model itself has made of it, (batch_size, n_heads, q_length, d_value).
         is_query, is_key: bool, (batch_size, length): False for padding, which may hold anything; None: no padding.
+        heads: the numbers of the call's heads; empty: 0, 1, 2, …
 
     Raises:
         MhavizError: with the heads.
     """
+    if isinstance(call, AttentionWeights):
+        require_weights(call.given, of, advice, is_query, heads)
+        return
     group = call.group
     parts = (
         ("queries", call.query, is_query, 1),
         ("keys", call.key, is_key, group),
         ("values", call.value, is_key, group),
     )
-    for what, x, is_token, heads in parts:
-        _require_none(_broken(x, is_token).repeat_interleave(heads, dim=1), what, of, advice)
+    for what, x, is_token, shared in parts:
+        _require_none(_broken(x, is_token).repeat_interleave(shared, dim=1), what, of, advice, heads)
     if not _largest_score(call) <= LARGEST:
-        _require_weights(call, of, advice, is_query)
+        _require_weights(call, of, advice, is_query, heads)
     if output is not None and not math.isfinite(_largest(output)):
         sees = _sees_some(call) if is_query is None else _sees_some(call) & is_query[:, None]
-        _require_none((~output.isfinite().all(dim=-1) & sees).any(dim=-1), "outputs", of, advice)
+        _require_none((~output.isfinite().all(dim=-1) & sees).any(dim=-1), "outputs", of, advice, heads)
 
 
-def sound_inputs(inputs: HeadInputs, of: str, advice: str) -> HeadInputs:
-    """The same inputs, if their queries, keys, values and weights are numbers. Raises as ``require_numbers``."""
-    require_numbers(call_of_inputs(inputs, range(len(inputs.query))), of, advice)
-    return inputs
-
-
-def sound_queries_and_keys(inputs: QueriesAndKeys, of: str, advice: str) -> QueriesAndKeys:
-    """Likewise, of inputs without values."""
-    Q, K = torch.from_numpy(inputs.query)[None], torch.from_numpy(inputs.key)[None]
-    scale = Q.shape[-1] ** -0.5 if inputs.scale is None else inputs.scale
-    require_numbers(AttentionCall(Q, K, K, scale, inputs.kind == "masked"), of, advice)
-    return inputs
-
-
-def require_weights(weights: Tensor, of: str, advice: str) -> None:
-    """The same of weights alone, (n_heads, q_length, k_length)."""
+def require_weights(
+    weights: Tensor, of: str, advice: str, is_query: Tensor | None = None, heads: Sequence[int] = ()
+) -> None:
+    """The same of weights alone, (batch_size, n_heads, q_length, k_length)."""
     if not math.isfinite(_largest(weights)):
-        _require_none(~weights.isfinite().all(dim=2).all(dim=1)[None], "weights", of, advice)
+        _require_none(_broken(weights, is_query), "weights", of, advice, heads)
 
 
 def _broken(x: Tensor, is_token: Tensor | None) -> Tensor:
@@ -98,7 +92,7 @@ def _largest_score(call: AttentionCall) -> float:
     return scale * _largest(call.query) * _largest(call.key) * call.query.shape[-1] + added
 
 
-def _require_weights(call: AttentionCall, of: str, advice: str, is_query: Tensor | None) -> None:
+def _require_weights(call: AttentionCall, of: str, advice: str, is_query: Tensor | None, heads: Sequence[int]) -> None:
     """Look at all of them, some queries at a time, and at the scores, scaled and not."""
     batch_size, n_heads, q_length, _ = call.query.shape
     at_once = max(_AT_ONCE // (batch_size * n_heads * call.key.shape[2]), 1)
@@ -110,7 +104,7 @@ def _require_weights(call: AttentionCall, of: str, advice: str, is_query: Tensor
             broken |= (S.isnan() | (S > LARGEST)).any(dim=-1)
         if is_query is not None:
             broken &= is_query[:, None, start:end]
-        _require_none(broken.any(dim=-1), "weights", of, advice)
+        _require_none(broken.any(dim=-1), "weights", of, advice, heads)
 
 
 def _sees_some(call: AttentionCall) -> Tensor:
@@ -121,13 +115,14 @@ def _sees_some(call: AttentionCall) -> Tensor:
     return visible.expand(*call.query.shape[:3], call.key.shape[2]).any(dim=-1)
 
 
-def _require_none(broken: Tensor, what: str, of: str, advice: str) -> None:
-    """broken: bool, (batch_size, n_heads)"""
-    heads = broken.any(dim=0).nonzero().flatten().tolist()
-    if not heads:
+def _require_none(broken: Tensor, what: str, of: str, advice: str, heads: Sequence[int]) -> None:
+    """broken: bool, (batch_size, n_heads); ``heads``: their numbers, if they are not simply 0, 1, 2, …"""
+    places = broken.any(dim=0).nonzero().flatten().tolist()
+    if not places:
         return
-    if len(heads) == broken.shape[1] > 1:
+    found = [heads[place] if heads else place for place in places]
+    if len(found) == broken.shape[1] > 1:
         which = "all heads"
     else:
-        which = f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads[:5]))}{', …' * (len(heads) > 5)}"
+        which = f"head{'s' * (len(found) > 1)} {', '.join(map(str, found[:5]))}{', …' * (len(found) > 5)}"
     raise MhavizError(f"{of}: expected {what} that are numbers, got NaN or infinity in {which}; {advice}")

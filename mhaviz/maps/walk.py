@@ -10,7 +10,8 @@ from torch import Tensor
 
 from mhaviz.devices import FreeCores, free_memory
 from mhaviz.errors import ArgumentError
-from mhaviz.maps.blocks import BlockSums, HeadBlocks, Rule, Wanted, Workspace
+from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.blocks import BlockSums, HeadBlocks, Wanted, Workspace
 from mhaviz.maps.pooled_map import PooledMap
 from mhaviz.maps.reducer import CellReducer
 from mhaviz.maps.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
@@ -64,18 +65,10 @@ def _shape(
 
 @dataclass
 class Walk:
-    """One call of ``attention_map``, whose arguments it has; it fills in the result.
+    """One call of ``pool``, whose arguments it has; it fills in the result."""
 
-    Attributes:
-        rules: of a batch and a head.
-        later: as in ``Rule``, the same for all.
-    """
-
-    query: Tensor
-    key: Tensor
+    call: AttentionCall
     key_mask: Tensor | None
-    rules: Callable[[int, int], Rule]
-    later: int | None
     window: tuple[int, int, int, int]
     wanted: Wanted
     result: PooledMap
@@ -86,16 +79,16 @@ class Walk:
 
         Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
         """
-        self._device = self.query.device
+        self._device = self.call.device
         # What is later, or near by, is found by where it stands.
-        self._in_order = self.later is None and self.wanted.local is None
-        dtype = torch.float64 if self.query.dtype == torch.float64 else torch.float32
+        self._in_order = not self.call.causal and self.wanted.local is None
+        dtype = torch.float64 if self.call.query.dtype == torch.float64 else torch.float32
         self._workspace = Workspace(self._device, dtype)
-        batch_size, n_heads, q_length, _ = self.query.shape
-        k_length, d_key = self.key.shape[2:]
+        batch_size, n_heads, q_length, k_length = self.call.shape
+        d_key = self.call.query.shape[3]
         columns = self.result.weights.shape[3]
         shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, dtype.itemsize)
-        at_once = shape.queries if self.later is None else causal_queries(q_length, k_length, shape.queries)
+        at_once = causal_queries(q_length, k_length, shape.queries) if self.call.causal else shape.queries
         blocks = list(self._blocks(at_once))
         done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
         adapts = min(block.end - block.start for block in blocks) >= _ENOUGH_QUERIES
@@ -111,7 +104,7 @@ class Walk:
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
         """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""
-        positions = torch.arange(self.key.shape[2], device=self._device)
+        positions = torch.arange(self.call.shape[3], device=self._device)
         if self.key_mask is not None:
             positions = positions[self.key_mask[b] != 0]
         edges = torch.searchsorted(positions, self.result.key_edges)
@@ -132,18 +125,18 @@ class Walk:
 
     def _pairs(self, block: Block) -> int:
         """How many weights a block has: what it costs."""
-        k_length = self.key.shape[2]
-        seen = k_length if self.later is None else min(max(block.end + self.later, 1), k_length)
+        _, _, q_length, k_length = self.call.shape
+        seen = min(max(block.end + k_length - q_length, 1), k_length) if self.call.causal else k_length
         return (block.end - block.start) * seen
 
     def _head(self, b: int, h: int, tiles: list[Tile], blocks: list[Block]) -> Iterator[Block]:
         """Each block of a head when it is done."""
         head = HeadBlocks(
-            self.query[b, h],
-            self.key[b, h * self.key.shape[1] // self.query.shape[1]],
+            self.call,
+            b,
+            h,
             tiles,
             self._workspace,
-            self.rules(b, h),
             self.result.weights.shape[3],
             self.wanted,
             max(block.end - block.start for block in blocks),

@@ -1,6 +1,6 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
-from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap, Kind
+from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
@@ -10,10 +10,11 @@ from mhaviz.records.implementations import Implementation, ImplementationCompari
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.records.scores import HeadInputs, LayerInputs, MapInputs, MapOutline, QueriesAndKeys
+from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
+from mhaviz.records.tokens import Kind, Text, Tokens
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -38,25 +39,20 @@ __all__ = [
     "FollowedElement",
     "HeadAverages",
     "HeadDifference",
-    "HeadInputs",
     "HeadStatistics",
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",
     "Kind",
-    "LayerInputs",
     "LearningPoint",
     "Link",
     "LongestInput",
     "MapDifference",
-    "MapInputs",
-    "MapOutline",
     "MapSummary",
     "Part",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
-    "QueriesAndKeys",
     "Reduction",
     "Report",
     "RowChange",
@@ -66,8 +62,11 @@ __all__ = [
     "ScoreStatistics",
     "ShapeTrace",
     "Sink",
+    "Site",
     "Source",
+    "Text",
     "Timing",
+    "Tokens",
     "TraceStep",
     "Training",
     "Visit",

@@ -1,7 +1,6 @@
 """Attention weights with the tokens that they stand between."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +9,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.records.cells import Cells
 from mhaviz.records.source import Source
 from mhaviz.records.summary import MapSummary
-
-Kind = Literal["self", "masked", "cross"]
+from mhaviz.records.tokens import Kind
 
 ROUNDING = 2**-8
 """How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.attention import Kind
 from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind
 
 
 @dataclass(frozen=True)

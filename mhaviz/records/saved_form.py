@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.records.attention import AttentionMap, Kind
+from mhaviz.records.attention import AttentionMap
 from mhaviz.records.cells import Cells, Reduction
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.records.tokens import Kind
 
 
 def describe_source(source: Source) -> dict[str, Any]:

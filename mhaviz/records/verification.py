@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mhaviz.records.attention import Kind
+from mhaviz.records.tokens import Kind
 
 
 @dataclass(frozen=True)

@@ -1,74 +1,76 @@
-"""What goes into a layer as one batch: the tokens of its rows and columns, and the mask that hides the padding."""
+"""What goes into a single layer: the tokens of its sentences, and how X is made of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import reduce
+from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import tokenize
+from mhaviz.maps.model import Inputs
 from mhaviz.records import Kind
 
 PIECE = 4096
 """So many tokens of a long input are embedded and projected at once."""
 
+Side = Literal["query", "key", "value"]
+
 
 class Encoder(nn.Module, ABC):
-    """Makes X of one batch: what the layer projects."""
+    """Makes X: what the layer projects."""
 
     @abstractmethod
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
-        """X of the queries, of the keys and of the values, (batch_size, length, d_model)."""
+        """X of the queries, of the keys and of the values of all sentences, padded, (batch_size, length, d_model)."""
 
     @abstractmethod
-    def pieces(self, i: int, of_queries: bool, device: torch.device) -> Iterator[Tensor]:
-        """X of one sentence's queries or keys, one piece of (length, d_model) after the other."""
+    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
+        """X of one sentence's queries, keys or values, one piece of (length, d_model) after the other."""
 
 
-class Batch(ABC):
-    """One padded batch.
+@dataclass(frozen=True)
+class LayerInputs(Inputs, ABC):
+    """What a single layer reads.
 
     Attributes:
-        pairs: (query tokens, key tokens) of each sentence; the two are the same but for source-target attention.
-        q_length, k_length: of the longest.
         kind: of the attention.
         sentences, target: what was given.
-        n_words: how many words have embeddings.
     """
 
-    sentences: tuple[str, ...] = ()
-    target: str | None = None
-    n_words: int = 0
+    kind: Kind
+    sentences: tuple[str, ...]
+    target: str | None
 
-    def __init__(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], kind: Kind) -> None:
-        self.pairs = [(tuple(queries), tuple(keys)) for queries, keys in pairs]
-        self.kind = kind
-        self.q_length, self.k_length = (max(map(len, side)) for side in zip(*self.pairs, strict=True))
-        self.max_length = max(self.q_length, self.k_length)
+    @property
+    def n_words(self) -> int:
+        """How many words have embeddings."""
+        return 0
 
     @abstractmethod
     def encoder(self, d_model: int, max_length: int) -> Encoder:
-        """What makes X of this batch; ``max_length``: of what it will encode at once."""
+        """What makes X; ``max_length``: of what it will encode at once."""
+
+    @property
+    def lengths(self) -> tuple[list[int], list[int]]:
+        """Of the queries and of the keys of each sentence."""
+        sides = [text.sides(self.kind) for text in self.texts]
+        return [len(queries) for queries, _ in sides], [len(keys) for _, keys in sides]
 
     def mask(self, device: torch.device) -> Tensor | None:
         """(batch_size or 1, 1, q_length or 1, k_length): False hides; None where nothing is hidden."""
         masks = []
-        lengths = [len(keys) for _, keys in self.pairs]
-        if min(lengths) < self.k_length:
+        _, lengths = self.lengths
+        if min(lengths) < max(lengths):
             masks.append(padding_mask(lengths, device))
         if self.kind == "masked":
-            masks.append(causal_mask(self.k_length, device))
+            masks.append(causal_mask(max(lengths), device))
         return reduce(Tensor.logical_and, masks) if masks else None
-
-    def number(self, i: int) -> int | None:
-        """Which of several sentences; None if there is only one."""
-        return i if len(self.pairs) > 1 else None
 
 
 def require_no_mask(causal: bool, target: str) -> None:
@@ -84,8 +86,3 @@ def words_of(sentence: str) -> list[str]:
         shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
         raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
     return words
-
-
-def visible_keys(kind: Kind, q_length: int, k_length: int) -> NDArray[np.bool_]:
-    """Which keys each query of one unpadded sentence sees, (q_length, k_length)."""
-    return np.tri(q_length, k_length, dtype=np.bool_) if kind == "masked" else np.ones((q_length, k_length), np.bool_)

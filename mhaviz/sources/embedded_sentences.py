@@ -1,7 +1,7 @@
 """Sentences as the input of a layer: their words, the numbers of these, their embeddings and their positions."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,44 +10,46 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import Vocabulary
-from mhaviz.sources import batch as batches
-from mhaviz.sources.batch import Batch, Encoder, require_no_mask, words_of
+from mhaviz.records import Kind, Text, Tokens
+from mhaviz.sources import batch
+from mhaviz.sources.batch import Encoder, LayerInputs, Side, require_no_mask, words_of
 
 
-class SentenceBatch(Batch):
-    """Sentences as one padded batch.
+@dataclass(frozen=True)
+class SentenceInputs(LayerInputs):
+    """Sentences by their words, each of which has a random embedding; ``vocabulary``: these words."""
 
-    Raises:
-        ArgumentError: a sentence without words, none at all, or ``target`` with several or with a causal mask.
-    """
+    vocabulary: Vocabulary
 
-    def __init__(self, sentences: Sequence[str], target: str | None, causal: bool) -> None:
+    @classmethod
+    def of(cls, sentences: Sequence[str], target: str | None, causal: bool) -> "SentenceInputs":
+        """The words of each sentence, and those of the target as queries.
+
+        Raises:
+            ArgumentError: a sentence without words, none at all, or ``target`` with several or with a causal mask.
+        """
         if not sentences:
             raise ArgumentError("expected at least one sentence, got none")
         if target is not None and len(sentences) > 1:
             raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
         if target is not None:
             require_no_mask(causal, "a target")
-        self.sentences, self.target = tuple(sentences), target
         keys = [words_of(sentence) for sentence in sentences]
         queries = keys if target is None else [words_of(target)]
-        self.vocabulary = Vocabulary(keys + queries)
-        self.n_words = len(self.vocabulary)
-        super().__init__(
-            list(zip(queries, keys, strict=True)), "cross" if target is not None else "masked" if causal else "self"
-        )
+        vocabulary = Vocabulary(keys + queries)
 
-    @cached_property
-    def key_ids(self) -> Tensor:
-        """(batch_size, k_length), padded."""
-        return torch.tensor([self.vocabulary.ids(keys, self.k_length) for _, keys in self.pairs])
+        def tokens(words: Sequence[str]) -> Tokens:
+            return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
 
-    @cached_property
-    def query_ids(self) -> Tensor:
-        """(batch_size, q_length), padded; ``key_ids`` itself but for source-target attention."""
-        if self.target is None:
-            return self.key_ids
-        return torch.tensor([self.vocabulary.ids(queries) for queries, _ in self.pairs])
+        pairs = zip(queries, keys, strict=True)
+        texts = tuple(Text(tokens(k), None if target is None else tokens(q)) for q, k in pairs)
+        kind: Kind = "cross" if target is not None else "masked" if causal else "self"
+        return cls(texts, kind, tuple(sentences), target, vocabulary)
+
+    @property
+    def n_words(self) -> int:
+        """How many words have embeddings."""
+        return len(self.vocabulary)
 
     def encoder(self, d_model: int, max_length: int) -> "SentenceEncoder":
         """Random embeddings of the words, and the positions."""
@@ -57,34 +59,37 @@ class SentenceBatch(Batch):
 class SentenceEncoder(Encoder):
     """Embeddings with positions: X = dropout(E + PE). Vaswani et al. 2017, sections 3.4 and 3.5."""
 
-    def __init__(self, batch: SentenceBatch, d_model: int, max_length: int) -> None:
+    def __init__(self, inputs: SentenceInputs, d_model: int, max_length: int) -> None:
         super().__init__()
-        self.batch, self.d_model = batch, d_model
-        self.embeddings = Embeddings(batch.n_words, d_model)
+        self.inputs, self.d_model = inputs, d_model
+        self.embeddings = Embeddings(inputs.n_words, d_model)
         self.position = PositionalEncoding(d_model, max_length=max_length)
 
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
         """X of the target and, twice, of the source; the three are one but for source-target attention."""
-        key_ids = self.batch.key_ids.to(device)
-        if self.batch.query_ids is self.batch.key_ids:
-            source = target = self._encode(key_ids, step)
+        sources = [text.source for text in self.inputs.texts]
+        if self.inputs.target is None:
+            source = target = self._encode(sources, device, step)
         else:
-            target = self._encode(self.batch.query_ids.to(device), _of_side("target", "q_length", step))
-            source = self._encode(key_ids, _of_side("source", "k_length", step))
+            targets = [text.target for text in self.inputs.texts if text.target is not None]
+            target = self._encode(targets, device, _of_side("target", "q_length", step))
+            source = self._encode(sources, device, _of_side("source", "k_length", step))
         return target, source, source
 
-    def pieces(self, i: int, of_queries: bool, device: torch.device) -> Iterator[Tensor]:
+    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
         """As ``forward``, but neither embeddings nor positions of a long input exist all at once."""
-        queries, keys = self.batch.pairs[i]
-        ids = torch.tensor(self.batch.vocabulary.ids(queries if of_queries else keys)).to(device)
-        for start in range(0, len(ids), batches.PIECE):
-            E = self.embeddings(ids[None, start : start + batches.PIECE])[0]  # length d_model
+        queries, keys = self.inputs.texts[i].sides(self.inputs.kind)
+        ids = torch.tensor((queries if side == "query" else keys).ids).to(device)
+        for start in range(0, len(ids), batch.PIECE):
+            E = self.embeddings(ids[None, start : start + batch.PIECE])[0]  # length d_model
             yield E + sinusoids(len(E), self.d_model, start).to(E)
 
-    def _encode(self, ids: Tensor, step: Step) -> Tensor:
-        """ids, (batch_size, length) → X, the embeddings with positions, (batch_size, length, d_model)."""
-        x: Tensor = self.position(self.embeddings(ids, step=step), step=step)
-        return x
+    def _encode(self, sentences: Sequence[Tokens], device: torch.device, step: Step) -> Tensor:
+        """The embeddings with positions, (batch_size, length, d_model)."""
+        longest = max(map(len, sentences))
+        ids = torch.tensor([[*s.ids, *[Vocabulary.PADDING] * (longest - len(s))] for s in sentences]).to(device)
+        X: Tensor = self.position(self.embeddings(ids, step=step), step=step)
+        return X
 
 
 def _of_side(side: str, length: str, step: Step) -> Step:

@@ -10,8 +10,9 @@ from torch import Tensor
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import tokenize
-from mhaviz.sources import batch as batches
-from mhaviz.sources.batch import Batch, Encoder, require_no_mask
+from mhaviz.records import Kind, Text, Tokens
+from mhaviz.sources import batch
+from mhaviz.sources.batch import Encoder, LayerInputs, Side, require_no_mask
 from mhaviz.sources.reading import listed
 from mhaviz.sources.saved_tensors import SavedTensor, open_tensors
 
@@ -38,11 +39,6 @@ class GivenInputs:
         if self.name is not None:
             return self.name
         return "query and key" if self.value is self.key else "query, key and value"
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longer side."""
-        return max(self.query.shape[1], self.key.shape[1])
 
 
 def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
@@ -100,35 +96,41 @@ def _features(tensor: SavedTensor) -> Tensor:
     return X if X.ndim == 3 else X[None]
 
 
-class InputBatch(Batch):
-    """Given X as a batch; its tokens are the words of the sentences, if there are some, or else positions.
+@dataclass(frozen=True)
+class FeatureInputs(LayerInputs):
+    """Given X; the tokens are the words of the sentences, if there are some, or else positions."""
 
-    Raises:
-        ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that cannot
-            be.
-    """
+    given: GivenInputs
 
-    def __init__(self, inputs: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> None:
-        self.inputs = inputs
-        self.sentences, self.target = tuple(sentences), target
-        batch_size, q_length, _ = inputs.query.shape
-        is_cross = inputs.name is None
+    @classmethod
+    def of(cls, given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> "FeatureInputs":
+        """X, labelled.
+
+        Raises:
+            ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that
+                cannot be.
+        """
+        batch_size, q_length, _ = given.query.shape
+        is_cross = given.name is None
         if is_cross:
             require_no_mask(causal, "queries and keys of their own")
         elif target is not None:
-            raise ArgumentError(f"a target labels queries of their own, got one tensor in {inputs.path}; leave it out")
+            raise ArgumentError(f"a target labels queries of their own, got one tensor in {given.path}; leave it out")
         if sentences and len(sentences) != batch_size:
             raise ArgumentError(f"expected a sentence for each of {batch_size} inputs, or none, got {len(sentences)}")
         if target is not None and batch_size > 1:
             raise ArgumentError(f"a target goes with one input, got {batch_size}; leave it out")
-        labelled = sentences or (None,) * batch_size
-        keys = [_labels(sentence, inputs.key.shape[1]) for sentence in labelled]
-        queries = [_labels(target, q_length)] * batch_size if is_cross else keys
-        super().__init__(list(zip(queries, keys, strict=True)), "cross" if is_cross else "masked" if causal else "self")
+        queries = Tokens(_labels(target, q_length)) if is_cross else None
+        texts = tuple(
+            Text(Tokens(_labels(sentence, given.key.shape[1])), queries)
+            for sentence in sentences or (None,) * batch_size
+        )
+        kind: Kind = "cross" if is_cross else "masked" if causal else "self"
+        return cls(texts, kind, tuple(sentences), target, given)
 
-    def encoder(self, d_model: int, max_length: int) -> "InputEncoder":
+    def encoder(self, d_model: int, max_length: int) -> "FeatureEncoder":
         """X as it is."""
-        return InputEncoder(self.inputs)
+        return FeatureEncoder(self.given)
 
 
 def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
@@ -141,16 +143,16 @@ def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
     return tuple(words)
 
 
-class InputEncoder(Encoder):
+class FeatureEncoder(Encoder):
     """Hands X on: neither embeddings nor positions are added."""
 
-    def __init__(self, inputs: GivenInputs) -> None:
+    def __init__(self, given: GivenInputs) -> None:
         super().__init__()
-        self.inputs = inputs
+        self.given = given
 
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
         """X of the queries, keys and values."""
-        given = self.inputs
+        given = self.given
         if given.name is not None:
             X = step("X = as given", given.query.to(device), "batch_size seq_length d_model")
             return X, X, X
@@ -164,8 +166,8 @@ class InputEncoder(Encoder):
             return query, key, key
         return query, key, step("X value = as given", given.value.to(device), f"batch_size k_length {v_dim}")
 
-    def pieces(self, i: int, of_queries: bool, device: torch.device) -> Iterator[Tensor]:
+    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
         """X of one sentence, so that no more of it need be on the device."""
-        X = (self.inputs.query if of_queries else self.inputs.key)[i]
-        for start in range(0, len(X), batches.PIECE):
-            yield X[start : start + batches.PIECE].to(device)
+        X = {"query": self.given.query, "key": self.given.key, "value": self.given.value}[side][i]
+        for start in range(0, len(X), batch.PIECE):
+            yield X[start : start + batch.PIECE].to(device)

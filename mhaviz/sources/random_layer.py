@@ -1,6 +1,5 @@
 """The layer with random weights: the whole path from sentences to attention, seeded and untrained."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +10,7 @@ from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed
 from mhaviz.records import ProjectionInputs, ShapeTrace
-from mhaviz.sources.embedded_sentences import SentenceBatch
+from mhaviz.sources.embedded_sentences import SentenceInputs
 from mhaviz.sources.recorder import StepRecorder
 from mhaviz.sources.single_layer import SingleLayer
 
@@ -30,7 +29,7 @@ class RandomLayer(SingleLayer):
     Attributes:
         d_model, n_heads: sizes; n_heads must divide d_model.
         seed: of the weights. They are drawn on the CPU, the same for every device.
-        device: see ``resolve_device``.
+        device_name: see ``resolve_device``.
         causal: hide later keys from a query.
 
     Raises:
@@ -41,36 +40,34 @@ class RandomLayer(SingleLayer):
     d_model: int = 512
     n_heads: int = 8
     seed: int = 0
-    device: str = "auto"
+    device_name: str = "auto"
     causal: bool = False
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
         check_seed(self.seed)
-        _ = self._device
+        _ = self.device
 
     def projection_inputs(self, sentence: str) -> ProjectionInputs:
-        """The embeddings of a sentence and their three projections, for studies of each. Raises as ``attend`` does.
+        """The embeddings of a sentence and their three projections, for studies of each.
 
-        The weights do not depend on how many heads there are: split, the projections are those of ``head_inputs``.
+        The weights do not depend on how many heads there are: split, the projections are those of the heads.
+
+        Raises:
+            ArgumentError: a sentence without words.
+            MhavizError: the study does not fit into memory.
         """
-        batch = SentenceBatch([sentence], None, causal=False)
+        inputs = SentenceInputs.of([sentence], None, causal=False)
         stages = 4
-        matrices = 10 * batch.q_length * batch.k_length * (self.n_heads + stages)  # in float64
-        require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
+        matrices = 10 * inputs.longest**2 * (self.n_heads + stages)  # in float64
+        require_memory(self._bytes_of_layer(inputs) + 4 * matrices, self.device, "the study")
         with torch.no_grad():
-            model = self._model(batch).to(self._device)
-            X, _, _ = model.encoder(self._device)  # 1 length d_model
-            projected = (X, model.attention.Wq(X), model.attention.Wk(X), model.attention.Wv(X))
+            layer = self._layer(inputs, inputs.longest).to(self.device)
+            X, _, _ = layer.encoder(self.device)  # 1 length d_model
+            projected = (X, layer.attention.Wq(X), layer.attention.Wk(X), layer.attention.Wv(X))
             embedded, query, key, value = (x[0].float().cpu().numpy() for x in projected)
-        ((tokens, _),) = batch.pairs
-        return ProjectionInputs(self._source(batch), tokens, embedded, query, key, value, self.n_heads)
-
-    def trace(
-        self, sentences: Sequence[str] = WORKED_EXAMPLE, target: str | None = None, values: bool = False
-    ) -> ShapeTrace:
-        """See ``SingleLayer.trace``."""
-        return super().trace(sentences, target, values)
+        tokens = inputs.texts[0].source.texts
+        return ProjectionInputs(self.describe(inputs), tokens, embedded, query, key, value, self.n_heads)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from mhaviz.errors import MhavizError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed
-from mhaviz.sources.batch import Batch
-from mhaviz.sources.given_inputs import GivenInputs, InputBatch
+from mhaviz.sources.batch import LayerInputs
+from mhaviz.sources.given_inputs import FeatureInputs, GivenInputs
 from mhaviz.sources.saved_attention import SavedAttention
 from mhaviz.sources.single_layer import SingleLayer
 
@@ -24,7 +24,7 @@ class SavedLayer(SingleLayer):
         saved: the weights.
         n_heads: it must divide d_model; the weights do not tell it.
         seed: of the embeddings.
-        device: see ``resolve_device``.
+        device_name: see ``resolve_device``.
         causal: hide later keys from a query.
         inputs: X.
         assumed: whether nobody has said how many heads there are.
@@ -38,7 +38,7 @@ class SavedLayer(SingleLayer):
     saved: SavedAttention
     n_heads: int = 8
     seed: int = 0
-    device: str = "auto"
+    device_name: str = "auto"
     causal: bool = False
     inputs: GivenInputs | None = None
     assumed: bool = False
@@ -46,7 +46,7 @@ class SavedLayer(SingleLayer):
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads, settled=True)
         check_seed(self.seed)
-        _ = self._device
+        _ = self.device
         if self.inputs is not None:
             self._check_features(self.inputs)
         elif len(set(self.saved.features)) > 1:
@@ -74,10 +74,11 @@ class SavedLayer(SingleLayer):
     def _attention(self) -> MultiHeadAttention:
         return self.saved.attention(self.n_heads)
 
-    def _batch(self, sentences: Sequence[str], target: str | None) -> Batch:
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
+        """``inputs``, if there are some, labelled by the words of the sentences; else the sentences themselves."""
         if self.inputs is None:
-            return super()._batch(sentences, target)
-        return InputBatch(self.inputs, sentences, target, self.causal)
+            return super().encode(sentences, target)
+        return FeatureInputs.of(self.inputs, sentences, target, self.causal)
 
     def _origin(self) -> tuple[str, dict[str, object]]:
         saved, inputs = self.saved, self.inputs

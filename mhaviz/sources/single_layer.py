@@ -1,7 +1,8 @@
-"""One attention layer as a source, whatever its weights are and whatever it is given: from X to attention."""
+"""One attention layer as a model, whatever its weights are and whatever it is given: from X to attention."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
@@ -12,40 +13,33 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.maps.soundness import require_weights, sound_inputs, sound_queries_and_keys
-from mhaviz.records import (
-    Attention,
-    AttentionMap,
-    HeadInputs,
-    LayerInputs,
-    MapInputs,
-    MapOutline,
-    QueriesAndKeys,
-    ShapeTrace,
-    Source,
-)
-from mhaviz.sources import batch as batches
-from mhaviz.sources.batch import Batch, Encoder, visible_keys
-from mhaviz.sources.embedded_sentences import SentenceBatch
+from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.maps.soundness import require_weights
+from mhaviz.records import ShapeTrace, Site, Source
+from mhaviz.sources import batch
+from mhaviz.sources.batch import Encoder, LayerInputs, Side
+from mhaviz.sources.embedded_sentences import SentenceInputs
 from mhaviz.sources.recorder import StepRecorder
 
 VALUES_UP_TO = 512
 """A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
 
+_FLOAT32 = 4  # bytes
 
-class SingleLayer(ABC):
-    """What layers with weights of any origin have in common. A layer is made anew from its seed for each batch.
+
+class SingleLayer(Model):
+    """What layers with weights of any origin have in common. A layer is made anew from its seed for each input.
 
     Attributes:
-        n_heads: of the attention.
         seed: of all that is drawn. It is drawn on the CPU, the same for every device.
-        device: see ``resolve_device``.
+        device_name: see ``resolve_device``.
         causal: hide later keys from a query.
     """
 
-    n_heads: int
+    layers = kind = None
     seed: int
-    device: str
+    device_name: str
     causal: bool
 
     @property
@@ -65,132 +59,87 @@ class SingleLayer(ABC):
         """The same, where only the sizes of the weights matter."""
         return self._origin()[0]
 
-    def _batch(self, sentences: Sequence[str], target: str | None) -> Batch:
-        return SentenceBatch(sentences, target, self.causal)
-
     @cached_property
-    def _device(self) -> torch.device:
-        return resolve_device(self.device)
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return resolve_device(self.device_name)
 
     @property
-    def attentions(self) -> int:
-        """How many maps ``attend`` gives of each sentence."""
-        return 1
+    def all_sites(self) -> tuple[Site, ...]:
+        """Its one attention, to the sentence itself."""
+        return (Site("masked" if self.causal else "self", 0, self.n_heads, self.d_model // self.n_heads),)
 
-    def longest(self, sentences: Sequence[str], target: str | None = None) -> int:
-        """Tokens of the longest input."""
-        return self._batch(sentences, target).max_length
+    def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
+        """Its one attention."""
+        kind = inputs.kind if isinstance(inputs, LayerInputs) else self.all_sites[0].kind
+        return (Site(kind, 0, self.n_heads, self.d_model // self.n_heads),)
 
-    def attend(self, sentences: Sequence[str], target: str | None = None) -> Attention:
-        """The attention weights of each sentence to itself, or of ``target`` to the one sentence there is.
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
+        """The words of each sentence, and those of the target as the queries of source-target attention.
 
         Raises:
             ArgumentError: a sentence without words, or ``target`` with several sentences or with a causal mask.
-            MhavizError: the input does not fit into memory.
         """
-        batch = self._batch(sentences, target)
-        require_memory(self._bytes_needed(batch, self._scores(batch)), self._device, "the layer")
-        with torch.no_grad():
-            _, weights = self._model(batch).to(self._device)(batch, self._device)
-        cut = self._cut(batch, weights.float().cpu())
-        maps = tuple(
-            AttentionMap(queries, keys, weights.numpy(), batch.kind, sentence=batch.number(i))
-            for i, ((queries, keys), weights) in enumerate(zip(batch.pairs, cut, strict=True))
-        )
-        return Attention(self._source(batch), maps)
+        return SentenceInputs.of(sentences, target, self.causal)
 
-    def head_inputs(
-        self, sentences: Sequence[str], target: str | None = None, studied_heads: int | None = None
-    ) -> LayerInputs:
-        """The queries, keys and values of every head, for studies of what is made of them. Raises as ``attend`` does.
+    def run(
+        self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
+    ) -> None:
+        """Project X of one sentence after the other, a piece at a time; see ``Model.run``."""
+        assert isinstance(inputs, LayerInputs)
+        (site,) = self.sites(inputs)
+        chosen = heads_of(site, heads)
+        numbers = 3 * inputs.longest * len(chosen) * site.d_key
+        require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * numbers, self.device, "the input")
+        layer = self._layer(inputs, 1).to(self.device)  # positions are worked out piece by piece
+        for i, text in enumerate(inputs.texts):
+            queries, keys = text.sides(inputs.kind)
+            with torch.no_grad():
+                Q, K, V = layer.project(i, len(queries), len(keys), chosen, self.device)
+            call = AttentionCall(Q[None], K[None], V[None], 1 / math.sqrt(site.d_key), inputs.kind == "masked")
+            seen = SiteCall(site, call, chosen, (queries,), (keys,), None, inputs.sentence(i))
+            show(on_attention, seen, *self._in_messages)
 
-        ``studied_heads``: of how many heads a study will make scores, so that it fits into memory too.
-        """
-        batch = self._batch(sentences, target)
-        matrices = 8 * batch.q_length * batch.k_length * (studied_heads or self.n_heads)  # scores, weights, pictures
-        require_memory(self._bytes_needed(batch, matrices), self._device, "the study")
-        with torch.no_grad():
-            Q, K, V = (
-                heads.float().cpu().numpy() for heads in self._model(batch).to(self._device).project(self._device)
-            )
-        inputs = tuple(
-            sound_inputs(
-                HeadInputs(
-                    queries,
-                    keys,
-                    Q[i, :, : len(queries)],
-                    K[i, :, : len(keys)],
-                    V[i, :, : len(keys)],
-                    visible_keys(batch.kind, len(queries), len(keys)),
-                    batch.kind,
-                    batch.number(i),
-                ),
-                *self._in_messages,
-            )
-            for i, (queries, keys) in enumerate(batch.pairs)
-        )
-        return LayerInputs(self._source(batch), inputs)
-
-    def queries_and_keys(
-        self, sentences: Sequence[str], target: str | None = None, heads: Sequence[int] | None = None
-    ) -> MapInputs:
-        """The queries and keys of these heads, or of all, for maps of any length. Raises as ``attend`` does."""
-        batch = self._batch(sentences, target)
-        chosen = tuple(range(self.n_heads)) if heads is None else tuple(heads)
-        require_memory(self._bytes_of_queries_and_keys(batch, len(chosen)), self._device, "the input")
-        # Of the table of positions nothing is needed: they are worked out piece by piece.
-        model = self._model(batch, max_length=1).to(self._device)
-        Wq, Wk = model.attention.Wq, model.attention.Wk
-
-        def visit(seen: Callable[[QueriesAndKeys], None]) -> None:
-            for i, (queries, keys) in enumerate(batch.pairs):
-                key_pieces = model.encoder.pieces(i, False, self._device)
-                with torch.no_grad():
-                    if batch.kind == "cross":
-                        query_pieces = model.encoder.pieces(i, True, self._device)
-                        (K,) = model.project_in_pieces((Wk,), key_pieces, len(keys), chosen)
-                        (Q,) = model.project_in_pieces((Wq,), query_pieces, len(queries), chosen)
-                    else:
-                        Q, K = model.project_in_pieces((Wq, Wk), key_pieces, len(keys), chosen)
-                one = QueriesAndKeys(queries, keys, Q.numpy(), K.numpy(), chosen, batch.kind, batch.number(i))
-                seen(sound_queries_and_keys(one, *self._in_messages))
-
-        d_key = self.d_model // self.n_heads
-        outlines = tuple(
-            MapOutline(batch.kind, len(chosen), len(queries), len(keys), d_key, batch.number(i))
-            for i, (queries, keys) in enumerate(batch.pairs)
-        )
-        return MapInputs(self._source(batch), outlines, visit)
-
-    def trace(self, sentences: Sequence[str], target: str | None = None, values: bool = False) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
-        Without ``values`` nothing is computed. Raises as ``attend`` does.
+        Without ``values`` nothing is computed.
+
+        Raises:
+            ArgumentError: tensors that would be too large to be counted.
+            MhavizError: the layer does not fit into memory.
         """
-        batch = self._batch(sentences, target)
-        self._check_countable(len(batch.pairs), batch.max_length)
-        tokens = tuple(queries for queries, _ in batch.pairs)
+        assert isinstance(inputs, LayerInputs)
+        q_lengths, k_lengths = inputs.lengths
+        self._check_countable(len(inputs.texts), inputs.longest)
         if values:
-            require_memory(self._bytes_needed(batch, 3 * self._scores(batch)), self._device, "the traced layer")
-            model, device = self._model(batch).to(self._device), self._device
+            scores = len(inputs.texts) * self.n_heads * max(q_lengths) * max(k_lengths)
+            features = 13 * len(inputs.texts) * inputs.longest * self.d_model
+            needed = self._bytes_of_layer(inputs) + _FLOAT32 * (features + 3 * scores)
+            require_memory(needed, self.device, "the traced layer")
+            layer, device = self._layer(inputs, inputs.longest).to(self.device), self.device
         else:
             device = torch.device("meta")
             with device:
-                model = self._model(batch).to(device)
-        recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
+                layer = self._layer(inputs, inputs.longest).to(device)
+        recorder = StepRecorder(layer, VALUES_UP_TO if values else 0)
         with torch.no_grad(), recorder:
-            _, weights = model(batch, device, recorder)
+            weights = layer(inputs, device, recorder)
         if values:
-            self._cut(batch, weights)
-        source = self._source(batch) if values else self._size_source(sentences=list(sentences) or None, target=target)
+            for i, (q_length, k_length) in enumerate(zip(q_lengths, k_lengths, strict=True)):
+                require_weights(weights[i : i + 1, :, :q_length, :k_length], *self._in_messages)
+        given = {"sentences": list(inputs.sentences) or None, "target": inputs.target}
+        source = self.describe(inputs) if values else self._size_source(**given)
+        tokens = tuple(text.sides(inputs.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(source, tuple(recorder.steps), tokens)
 
-    def _cut(self, batch: Batch, weights: Tensor) -> list[Tensor]:
-        """The weights of each sentence, without padding. Raises MhavizError if they are no numbers."""
-        cut = [weights[i, :, : len(queries), : len(keys)] for i, (queries, keys) in enumerate(batch.pairs)]
-        for one in cut:
-            require_weights(one, *self._in_messages)
-        return cut
+    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+        """Where the weights and X come from, and the sizes."""
+        assert isinstance(inputs, LayerInputs)
+        origin, details = self._origin()
+        footnote = f"{origin}, {self._size_text}, {self.device}"
+        details |= {"device": str(self.device)}
+        return Source(footnote, details | self._sizes(sentences=list(inputs.sentences) or None, target=inputs.target))
 
     @property
     def _in_messages(self) -> tuple[str, str]:
@@ -205,35 +154,16 @@ class SingleLayer(ABC):
                 f"{self.d_model} and {self.n_heads} heads; use smaller sizes"
             )
 
-    def _model(self, batch: Batch, max_length: int | None = None) -> "Model":
+    def _layer(self, inputs: LayerInputs, max_length: int) -> "Layer":
         # The layer's weights are drawn first, so that they do not depend on how many words there are.
         with seeded(self.seed):
-            return Model(self._attention(), batch.encoder(self.d_model, max_length or batch.max_length)).eval()
+            return Layer(self._attention(), inputs.encoder(self.d_model, max_length)).eval()
 
-    def _scores(self, batch: Batch) -> int:
-        return len(batch.pairs) * self.n_heads * batch.q_length * batch.k_length
-
-    def _bytes_needed(self, batch: Batch, matrices: int) -> int:
-        """At the peak, with so many numbers in matrices of queries × keys."""
-        float32 = 4
-        parameters = 4 * self.d_model * (self.d_model + 1) + batch.n_words * self.d_model
-        positions = 5 * batch.max_length * self.d_model  # the table, and its making in float64
-        features = 8 * len(batch.pairs) * batch.max_length * self.d_model
-        masks = 10 * len(batch.pairs) * batch.q_length * batch.k_length  # of bytes, with what is worked out from them
-        return float32 * (parameters + positions + features + matrices) + masks
-
-    def _bytes_of_queries_and_keys(self, batch: Batch, heads: int) -> int:
-        float32 = 4
-        parameters = 4 * self.d_model * (self.d_model + 1) + batch.n_words * self.d_model
-        longest = max(len(queries) + len(keys) for queries, keys in batch.pairs)
-        piece = 12 * min(batches.PIECE, batch.max_length) * self.d_model  # with positions in float64
-        return float32 * (parameters + piece + longest * heads * self.d_model // self.n_heads)
-
-    def _source(self, batch: Batch) -> Source:
-        origin, details = self._origin()
-        footnote = f"{origin}, {self._size_text}, {self._device}"
-        details |= {"device": str(self._device)}
-        return Source(footnote, details | self._sizes(sentences=list(batch.sentences) or None, target=batch.target))
+    def _bytes_of_layer(self, inputs: LayerInputs) -> int:
+        """The parameters, and a piece of X while it is made."""
+        parameters = 4 * self.d_model * (self.d_model + 1) + inputs.n_words * self.d_model
+        piece = 12 * min(batch.PIECE, inputs.longest) * self.d_model  # with positions in float64
+        return _FLOAT32 * (parameters + piece)
 
     def _size_source(self, **given: object) -> Source:
         footnote = f"{self._shapes_origin()}, {self._size_text}; shapes only, nothing was computed"
@@ -249,33 +179,40 @@ class SingleLayer(ABC):
         return sizes | {name: value for name, value in given.items() if value is not None}
 
 
-class Model(nn.Module):
+class Layer(nn.Module):
     """What makes X and one attention layer, as one module."""
 
     def __init__(self, attention: MultiHeadAttention, encoder: Encoder) -> None:
         super().__init__()
         self.attention, self.encoder = attention, encoder
 
-    def forward(self, batch: Batch, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor]:
-        """The output, (batch_size, q_length, d_model), and the weights of every head."""
+    def forward(self, inputs: LayerInputs, device: torch.device, step: Step = untraced) -> Tensor:
+        """The textbook's way through the layer, of all sentences at once; the weights of every head."""
         query, key, value = self.encoder(device, step)
-        output, weights = self.attention(query, key, value, batch.mask(device), step=step)
-        return output, weights
+        weights: Tensor = self.attention(query, key, value, inputs.mask(device), step=step)[1]
+        return weights
 
-    def project(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values of every head, (batch_size, n_heads, length, d_key)."""
-        return self.attention.project(*self.encoder(device))
+    def project(
+        self, i: int, q_length: int, k_length: int, heads: Sequence[int], device: torch.device
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Q, K and V of some heads of one sentence, (n_heads, length, d_key): of a long input X is never whole."""
+        of_side: dict[Side, tuple[nn.Linear, int]] = {
+            "query": (self.attention.Wq, q_length),
+            "key": (self.attention.Wk, k_length),
+            "value": (self.attention.Wv, k_length),
+        }
+        Q, K, V = (
+            self._in_pieces(projection, self.encoder.pieces(i, side, device), length, heads)
+            for side, (projection, length) in of_side.items()
+        )
+        return Q, K, V
 
-    def project_in_pieces(
-        self, projections: Sequence[nn.Linear], pieces: Iterator[Tensor], length: int, heads: Sequence[int]
-    ) -> tuple[Tensor, ...]:
-        """Each projection of one sentence, X in pieces, for some heads: (n_heads, length, d_key), on the CPU."""
+    def _in_pieces(self, projection: nn.Linear, pieces: Iterator[Tensor], length: int, heads: Sequence[int]) -> Tensor:
         n_heads, d_key = self.attention.n_heads, self.attention.d_key
-        results = tuple(torch.empty(len(heads), length, d_key) for _ in projections)
+        projected = projection.weight.new_empty(len(heads), length, d_key)
         start = 0
         for X in pieces:
-            for projection, result in zip(projections, results, strict=True):
-                of_heads = projection(X).view(len(X), n_heads, d_key)[:, list(heads)]
-                result[:, start : start + len(X)] = of_heads.transpose(0, 1)
+            of_heads = projection(X).view(len(X), n_heads, d_key)[:, list(heads)]
+            projected[:, start : start + len(X)] = of_heads.transpose(0, 1)
             start += len(X)
-        return results
+        return projected

@@ -9,71 +9,68 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from mhaviz.errors import ArgumentError
-from mhaviz.maps.attention_call import call_of_inputs
-from mhaviz.records import Explanation, LayerInputs
+from mhaviz.maps.model import Inputs, Model, call_of_one
+from mhaviz.records import Explanation
 
 
-def explain(inputs: LayerInputs, position: int, head: int, sentence: int = 0) -> Explanation:
+def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanation:
     """Take apart what one query of one head makes of its keys.
 
     Args:
-        inputs: queries, keys and values, wherever they come from.
+        model: of which one attention is looked at.
+        inputs: what it reads, of one sentence.
         position: of the query, counted from 0.
         head: counted from 0.
-        sentence: which of the inputs.
 
     Raises:
-        ArgumentError: there is no such sentence, head or position.
+        ArgumentError: there is no such head or position; several attentions; the model shows its weights alone.
+        MhavizError: as ``Model.run``.
     """
-    _check("sentence", sentence, len(inputs.inputs))
-    chosen = inputs.inputs[sentence]
-    _check("head", head, len(chosen.query))
-    _check("position", position, len(chosen.query_tokens))
+    seen = call_of_one(model, inputs, [head])
+    (queries,), (keys,) = seen.queries, seen.keys
+    if not 0 <= position < len(queries):
+        raise ArgumentError(f"expected a position from 0 to {len(queries) - 1}, got {position}")
 
-    of_query = replace(
-        chosen,
-        query=chosen.query[:, [position]].astype(np.float64),
-        visible=chosen.visible[[position]],
-        bias=None if chosen.bias is None else chosen.bias[:, [position]],
-    )
-    call = call_of_inputs(of_query, [head])
-    q, k, v = (
-        torch.from_numpy(x).double() for x in (chosen.query[head, position], chosen.key[head], chosen.value[head])
-    )
+    call = seen.captured
+    call = replace(call, query=call.query.double())
+    q, k, v = call.query[0, 0, position], call.key[0, 0].double(), call.value[0, 0].double()
     products = q * k  # k_length d_key
     similarities = products.sum(dim=-1)  # k_length
-    scores = call.scores()[0, 0, 0]  # k_length
-    a = call.weights()[0, 0, 0]  # k_length
+    S = call.scores(position, position + 1)
+    scores = S[0, 0, 0]  # k_length
+    a = call.weigh(S)[0, 0, 0]  # k_length
+    visible = scores > -math.inf
     contributions = a[:, None] * v  # k_length d_key
     sizes = torch.linalg.vector_norm(contributions, dim=-1)  # k_length
     return Explanation(
-        source=inputs.source,
-        queries=chosen.query_tokens,
-        keys=chosen.key_tokens,
+        source=model.describe(inputs),
+        queries=queries.texts,
+        keys=keys.texts,
         position=position,
         head=head,
-        query=chosen.query[head, position],
-        key=chosen.key[head],
-        products=products.float().numpy(),
-        similarities=similarities.float().numpy(),
-        scores=scores.masked_fill(~torch.from_numpy(chosen.visible[position]), math.nan).float().numpy(),
-        weights=a.float().numpy(),
-        value=chosen.value[head],
-        contributions=contributions.float().numpy(),
-        sizes=sizes.float().numpy(),
-        shares=(sizes / (sizes.sum() or 1.0)).float().numpy(),
-        output=contributions.sum(dim=0).float().numpy(),
-        visible=np.asarray(chosen.visible[position]),
-        kind=chosen.kind,
-        rule=chosen.rule,
-        layer=chosen.layer,
-        special_queries=chosen.special_queries,
-        special_keys=chosen.special_keys,
+        query=_array(q),
+        key=_array(k),
+        products=_array(products),
+        similarities=_array(similarities),
+        scores=_array(scores.masked_fill(~visible, math.nan)),
+        weights=_array(a),
+        value=_array(v),
+        contributions=_array(contributions),
+        sizes=_array(sizes),
+        shares=_array(sizes / (sizes.sum() or 1.0)),
+        output=_array(contributions.sum(dim=0)),
+        visible=visible.cpu().numpy(),
+        kind=seen.site.kind,
+        rule=call.rule,
+        layer=seen.site.layer if model.has_layers else None,
+        special_queries=queries.special,
+        special_keys=keys.special,
     )
 
 
-def _check(name: str, number: int, size: int) -> None:
-    if not 0 <= number < size:
-        raise ArgumentError(f"expected a {name} from 0 to {size - 1}, got {number}")
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return np.asarray(x.float().cpu().numpy())

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
-from mhaviz.maps.weighed_batch import Side, WeighedBatch
-from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source
+from mhaviz.maps.model import SiteCall, is_token
+from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 _TINY = torch.finfo(torch.float32).tiny  # in place of 0, so that 0 ln 0 is 0
@@ -40,17 +41,18 @@ class HeadStudy:
         there = {kind for kind, _ in self._moments}
         return tuple(kind for kind in _KINDS if kind in there)
 
-    def add(self, batch: WeighedBatch) -> None:
-        """Count the sentences of a batch, on the device where its weights are."""
-        if self._kind not in (None, batch.kind):
+    def add(self, seen: SiteCall) -> None:
+        """Count the sentences of an attention's call, on the device where it is computed."""
+        kind, layer = seen.site.kind, seen.site.layer
+        if self._kind not in (None, kind):
             return
         counted = self._counted
-        if counted is None or not counted.is_of(batch):  # the layers of a forward pass share their sides
-            counted = self._counted = _Counted.of(batch)
-        weights = batch.weights
+        if counted is None or not counted.is_of(seen):  # the layers of a forward pass share their sides
+            counted = self._counted = _Counted.of(seen)
+        weights = seen.call.weights().float().nan_to_num_(nan=0.0)  # of padding
         sums = weights.flatten(2) @ counted.factors.mT  # batch_size n_heads n_statistics - 1
         totals = torch.cat([_entropies(weights, counted.visible)[..., None], sums], dim=-1)
-        moments = self._moments.setdefault((batch.kind, batch.layer), _Moments.none(weights.shape[1]))
+        moments = self._moments.setdefault((kind, layer), _Moments.none(weights.shape[1]))
         moments.add(totals.cpu().double().numpy(), counted.queries)
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
@@ -69,6 +71,31 @@ _KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 
 @dataclass(frozen=True)
+class _Side:
+    """The queries, or the keys, of a batch.
+
+    Attributes:
+        ids: int64, (batch_size, length): the numbers of the tokens in the model's vocabulary.
+        is_token: bool, the same shape; False for padding.
+        is_special: bool, the same shape; True for tokens that are not of the text, such as [CLS], and for padding.
+    """
+
+    ids: Tensor
+    is_token: Tensor
+    is_special: Tensor
+
+    @classmethod
+    def of(cls, sentences: tuple[Tokens, ...], device: torch.device) -> "_Side":
+        """Those of a padded batch."""
+        there = is_token(sentences, device)
+        ids = pad_sequence([torch.tensor(tokens.ids) for tokens in sentences], batch_first=True).to(device)
+        is_special = ~there
+        for row, tokens in zip(is_special, sentences, strict=True):
+            row[list(tokens.special)] = True
+        return cls(ids, there, is_special)
+
+
+@dataclass(frozen=True)
 class _Counted:
     """Which weights of a batch count, and of which queries: the same for all heads of all layers.
 
@@ -80,38 +107,38 @@ class _Counted:
         queries: int64, (batch_size, n_statistics): how many queries it is the sum over.
     """
 
-    sides: tuple[Side, Side]
+    sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
     kind: Kind
     visible: Tensor
     factors: Tensor
     queries: NDArray[np.int64]
 
-    def is_of(self, batch: WeighedBatch) -> bool:
+    def is_of(self, seen: SiteCall) -> bool:
         """Whether it is of this very batch."""
         queries, keys = self.sides
-        return batch.queries is queries and batch.keys is keys and batch.kind == self.kind
+        return seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
 
     @classmethod
-    def of(cls, batch: WeighedBatch) -> "_Counted":
+    def of(cls, seen: SiteCall) -> "_Counted":
         """Find what counts."""
-        is_query = batch.queries.is_token
-        visible = is_query[:, :, None] & batch.keys.is_token[:, None]  # batch_size q_length k_length
-        factors = _factors(batch, visible)
+        keys = _Side.of(seen.keys, seen.call.device)
+        is_query = is_token(seen.queries, seen.call.device)
+        visible = is_query[:, :, None] & keys.is_token[:, None]  # batch_size q_length k_length
+        factors = _factors(keys, visible, seen.site.kind)
         there = {name: factor.any(dim=-1) for name, factor in factors.items()}  # batch_size q_length
         there |= {name: is_query for name in _OF_ALL_QUERIES if name in factors or name == "entropy"}
         nothing, nobody = torch.zeros_like(visible), torch.zeros_like(is_query)
         summed = [factors.get(name, nothing).float() for name in STATISTICS[1:]]
         queries = torch.stack([there.get(name, nobody).sum(dim=-1) for name in STATISTICS], dim=-1)
-        sides = batch.queries, batch.keys
-        return cls(sides, batch.kind, visible, torch.stack(summed, dim=1).flatten(2), queries.cpu().numpy())
+        summed_up = torch.stack(summed, dim=1).flatten(2)
+        return cls((seen.queries, seen.keys), seen.site.kind, visible, summed_up, queries.cpu().numpy())
 
 
-def _factors(batch: WeighedBatch, visible: Tensor) -> dict[str, Tensor]:
+def _factors(keys: _Side, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
     """What each weight counts for, (batch_size, q_length, k_length), for the numbers that have a meaning."""
-    keys = batch.keys
     is_first = keys.is_token & (keys.is_token.cumsum(dim=-1) == 1)
     factors = {"first": visible & is_first[:, None], "separators": visible & keys.is_special[:, None]}
-    if batch.kind == "cross":
+    if kind == "cross":
         return factors
 
     positions = torch.arange(keys.ids.shape[1], device=keys.ids.device)
@@ -127,7 +154,7 @@ def _factors(batch: WeighedBatch, visible: Tensor) -> dict[str, Tensor]:
         "copies": copies,
         "induction": pad(copies[..., :-1], (1, 0)),  # the key after each copy
     }
-    if batch.kind == "masked":
+    if kind == "masked":
         del factors["next"]
     return factors
 

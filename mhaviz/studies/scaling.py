@@ -6,6 +6,7 @@ saturates as d_key grows: its Jacobian, diag(a) − a aᵀ for a row of weights 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +15,10 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.layer.seeding import seeded
-from mhaviz.maps.attention_call import call_of_inputs
-from mhaviz.records import LayerInputs, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
+from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.model import Inputs, Model, call_of_one
+from mhaviz.records import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
+from mhaviz.studies.weights import require_weights_fit
 
 SATURATED = 0.99
 """A row whose largest weight is above this passes hardly any gradient."""
@@ -27,42 +30,43 @@ DRAWS = 64
 """How often a sweep draws the layer's weights anew at each size."""
 
 
-def compare_scaling(inputs: LayerInputs, heads: Sequence[int]) -> tuple[ScalingComparison, ...]:
-    """Put the scores and weights of these heads without scaling beside those with it, for each sentence.
+def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> ScalingComparison:
+    """Put the scores and weights of these heads without scaling beside those with it.
+
+    Args:
+        model: of which one attention is looked at.
+        inputs: what it reads, of one sentence.
+        heads: counted from 0.
 
     Raises:
-        ArgumentError: there is no such head; the layer does not scale its scores, as that of T5 does not.
+        ArgumentError: there is no such head; several attentions; the layer does not scale its scores, as that of T5
+            does not; the model shows its weights alone.
+        MhavizError: as ``Model.run``; the matrices do not fit into memory.
     """
-    comparisons = []
-    for head_inputs in inputs.inputs:
-        n_heads, _, d_key = head_inputs.query.shape
-        for head in heads:
-            if not 0 <= head < n_heads:
-                raise ArgumentError(f"expected a head from 0 to {n_heads - 1}, got {head}")
-        if d_key > 1 and math.isclose(head_inputs.own_scale, 1):
-            raise ArgumentError(
-                f"expected scores that are scaled, got those of {inputs.source.footnote}, which are q·k as they are: "
-                f"there is nothing to compare"
-            )
-        visible = torch.from_numpy(head_inputs.visible)  # q_length k_length
-        unscaled, scaled = (call_of_inputs(head_inputs, heads, scale) for scale in (1.0, None))
-        comparisons.append(
-            ScalingComparison(
-                source=inputs.source,
-                queries=head_inputs.query_tokens,
-                keys=head_inputs.key_tokens,
-                heads=tuple(heads),
-                d_key=d_key,
-                unscaled=_scaling(unscaled.scores()[0], unscaled.weights()[0], visible),
-                scaled=_scaling(scaled.scores()[0], scaled.weights()[0], visible),
-                kind=head_inputs.kind,
-                rule=head_inputs.rule,
-                layer=head_inputs.layer,
-                special_queries=head_inputs.special_queries,
-                special_keys=head_inputs.special_keys,
-            )
+    require_weights_fit(model, inputs, heads, copies=8)  # scores, weights and what is made of them, of both
+    seen = call_of_one(model, inputs, heads)
+    (queries,), (keys,) = seen.queries, seen.keys
+    scaled, d_key = seen.captured, seen.site.d_key
+    if d_key > 1 and math.isclose(scaled.scale, 1):
+        raise ArgumentError(
+            f"expected scores that are scaled, got those of {model.describe(inputs).footnote}, which are q·k as they "
+            f"are: there is nothing to compare"
         )
-    return tuple(comparisons)
+    unscaled = replace(scaled, scale=1.0)
+    return ScalingComparison(
+        source=model.describe(inputs),
+        queries=queries.texts,
+        keys=keys.texts,
+        heads=tuple(heads),
+        d_key=d_key,
+        unscaled=_scaling_of(unscaled),
+        scaled=_scaling_of(scaled),
+        kind=seen.site.kind,
+        rule=scaled.rule,
+        layer=seen.site.layer if model.has_layers else None,
+        special_queries=queries.special,
+        special_keys=keys.special,
+    )
 
 
 def sweep_scaling(
@@ -101,6 +105,13 @@ def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
     Wq, Wk = (nn.init.xavier_uniform_(torch.empty(d_key, d_key)) for _ in range(2))
     products: Tensor = (x @ Wq) @ (x @ Wk).mT
     return products
+
+
+def _scaling_of(call: AttentionCall) -> Scaling:
+    """Of a call of one sentence."""
+    S = call.scores()
+    A = call.weigh(S)
+    return _scaling(S[0].cpu(), A[0].cpu(), (S[0, 0] > -math.inf).cpu())
 
 
 def _scaling(scores: Tensor, weights: Tensor, visible: Tensor) -> Scaling:

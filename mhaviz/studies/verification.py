@@ -7,8 +7,8 @@ from torch import Tensor
 
 from mhaviz.errors import MhavizError
 from mhaviz.maps.attention_call import BLOCK
-from mhaviz.maps.map_of_inputs import weights_of_inputs
-from mhaviz.records import Deviation, MapInputs, QueriesAndKeys
+from mhaviz.maps.model import Inputs, Model, SiteCall
+from mhaviz.records import Deviation
 
 TOLERANCE = 1e-4
 """Of the largest number of an output: float32 differs by less, whatever the order in which it is summed."""
@@ -32,31 +32,31 @@ def require_alike(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviat
     return worst
 
 
-def verify(inputs: MapInputs) -> tuple[Deviation, ...]:
+def verify(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[Deviation, ...]:
     """Recompute H = A V of every attention from its weights, a block of queries at a time, and compare.
 
     The model runs once more; the weights are computed as those that are drawn. That a model computes with other queries
     and keys than it would without us cannot be seen from this.
 
     Args:
-        inputs: with values and outputs.
+        model: one that shows its outputs.
+        inputs: what it reads.
+        heads: these alone; None: all.
+
     """
     found: list[Deviation] = []
 
-    def seen(one: QueriesAndKeys) -> None:
-        assert one.value is not None
-        assert one.output is not None
-        V, output = torch.from_numpy(one.value), torch.from_numpy(one.output)
-        group = len(output) // len(V)
-        largest = torch.zeros(len(output))
-        for start in range(0, output.shape[1], BLOCK):
-            A = weights_of_inputs(one, start, start + BLOCK)  # n_heads queries k_length
-            H: Tensor = A @ V.repeat_interleave(group, dim=0)  # n_heads queries d_value
-            difference = (H - output[:, start : start + BLOCK]).abs()
-            largest = torch.maximum(largest, difference.amax(dim=(1, 2)))
+    def on_attention(seen: SiteCall) -> None:
+        assert seen.output is not None
+        call, output = seen.captured, seen.output.float()  # batch_size n_heads q_length d_value
+        largest = torch.zeros(output.shape[1], device=output.device)
+        for start in range(0, output.shape[2], BLOCK):
+            H: Tensor = call.mix(call.weights(start, start + BLOCK)).float()
+            difference = (H - output[:, :, start : start + BLOCK]).abs()
+            largest = torch.maximum(largest, difference.amax(dim=(0, 2, 3)))
         head = int(largest.argmax())
-        size = float(output.abs().max())
-        found.append(Deviation(one.kind, one.layer, one.sentence, one.heads[head], float(largest[head]), size))
+        size, (kind, layer) = float(output.abs().max()), (seen.site.kind, seen.site.layer)
+        found.append(Deviation(kind, layer, seen.sentence, seen.heads[head], float(largest[head]), size))
 
-    inputs.visit(seen)
+    model.run(inputs, on_attention, heads)
     return tuple(found)

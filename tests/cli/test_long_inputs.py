@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from looking import attend
 from safetensors import safe_open
 
 from mhaviz.sources.random_layer import RandomLayer
@@ -24,7 +25,7 @@ def book(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def weights():
     """All of them, as the layer gives them."""
-    return RandomLayer(16, 2).attend([" ".join(WORDS)]).maps[0].weights
+    return attend(RandomLayer(16, 2), [" ".join(WORDS)]).maps[0].weights
 
 
 def saved(result, path="map.json"):
@@ -175,7 +176,7 @@ def test_source_target_and_causal_maps(mhaviz, book):
     (masked,) = saved(
         mhaviz("heatmap", "--file", "book.txt", "--whole", "--mask", "causal", *SMALL, "--size", "50", "-o", "map.json")
     )
-    expected = RandomLayer(16, 2, causal=True).attend([" ".join(WORDS)]).maps[0].weights
+    expected = attend(RandomLayer(16, 2, causal=True), [" ".join(WORDS)]).maps[0].weights
     np.testing.assert_allclose(
         np.array(masked["weights"]), expected.reshape(2, 50, 14, 50, 14).sum(axis=4).mean(axis=2), atol=1e-6
     )

@@ -19,6 +19,7 @@ from mhaviz import devices
 from mhaviz.errors import ArgumentError
 from mhaviz.maps import short_map
 from mhaviz.maps import tiles as module
+from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.maps.attention_map import attention_map
 from mhaviz.maps.blocks import strongest
 from mhaviz.maps.tiles import choose_tile_shape
@@ -351,9 +352,10 @@ def test_cells_of_unequal_width(monkeypatch, at_once, length, rows, columns, cau
 
 def test_a_short_map_keeps_to_the_memory_that_it_may_take():
     query, key = draw(q_length=100)
-    assert short_map.is_short(query, key, None)
-    assert short_map.is_short(query, key, 3 * 4 * 2 * 100 * 100)
-    assert not short_map.is_short(query, key, 3 * 4 * 2 * 100 * 100 - 1)
+    call = AttentionCall(query, key, key, 1.0)
+    assert short_map.is_short(call, None)
+    assert short_map.is_short(call, 3 * 4 * 2 * 100 * 100)
+    assert not short_map.is_short(call, 3 * 4 * 2 * 100 * 100 - 1)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 512])

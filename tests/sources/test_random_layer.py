@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from looking import attend, calls, traced
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.sources import batch
@@ -15,7 +16,7 @@ SENTENCE = "I wonder what will come next!"
 
 
 def weights(layer=None, sentences=(SENTENCE,), **options):
-    return [m.weights for m in (layer or RandomLayer(64, 4)).attend(list(sentences), **options).maps]
+    return [m.weights for m in attend(layer or RandomLayer(64, 4), list(sentences), **options).maps]
 
 
 def test_a_seed_gives_the_same_weights_and_another_seed_others():
@@ -33,7 +34,7 @@ def test_the_seed_of_the_caller_is_left_alone():
 
 
 def test_the_record_says_what_made_it():
-    attention = RandomLayer(64, 4, seed=7, device="cpu").attend([SENTENCE])
+    attention = attend(RandomLayer(64, 4, seed=7, device_name="cpu"), [SENTENCE])
     assert attention.source.footnote == "random weights, seed 7, d_model 64, 4 heads, cpu"
     assert attention.source.details["sentences"] == [SENTENCE]
     (attention_map,) = attention.maps
@@ -44,7 +45,7 @@ def test_the_record_says_what_made_it():
 
 def test_padding_changes_nothing_but_rounding_and_is_not_in_the_record():
     alone = weights(sentences=["the cat sat"])
-    batch = RandomLayer(64, 4).attend(["the cat sat", "the cat sat on the mat"])
+    batch = attend(RandomLayer(64, 4), ["the cat sat", "the cat sat on the mat"])
     assert [m.weights.shape for m in batch.maps] == [(4, 3, 3), (4, 6, 6)]
     assert [m.sentence for m in batch.maps] == [0, 1]
     # The words that the longer sentence adds take other rows of the table; those of the first stay what they are.
@@ -55,14 +56,14 @@ def test_padding_changes_nothing_but_rounding_and_is_not_in_the_record():
 
 def test_a_causal_mask_hides_the_future():
     layer = RandomLayer(64, 4, causal=True)
-    (attention_map,) = layer.attend([SENTENCE]).maps
+    (attention_map,) = attend(layer, [SENTENCE]).maps
     assert attention_map.kind == "masked"
     assert (attention_map.weights[:, ~np.tri(6, dtype=bool)] == 0).all()
     np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=1e-6)
 
 
 def test_a_target_asks_and_the_sentence_answers():
-    (attention_map,) = RandomLayer(64, 4).attend(["the black cat"], target="le chat").maps
+    (attention_map,) = attend(RandomLayer(64, 4), ["the black cat"], target="le chat").maps
     assert attention_map.kind == "cross"
     assert attention_map.queries == ("le", "chat")
     assert attention_map.keys == ("the", "black", "cat")
@@ -78,28 +79,27 @@ def test_scaled_weights_are_neither_flat_nor_one_hot(d_model):
 
 
 def test_unscaled_weights_saturate():
-    inputs = RandomLayer(512, 1).head_inputs([SENTENCE]).inputs[0]
-    unscaled = torch.softmax(torch.from_numpy(inputs.query @ inputs.key.transpose(0, 2, 1)), dim=-1)
+    (seen,) = calls(RandomLayer(512, 1), [SENTENCE])
+    unscaled = torch.softmax(seen.call.query @ seen.call.key.mT, dim=-1)
     assert unscaled.amax(dim=-1).mean() > 0.9
 
 
-def test_head_inputs_make_the_weights():
-    layer = RandomLayer(64, 4, causal=True)
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_weights_are_those_of_the_textbook_layer(causal):
+    layer = RandomLayer(64, 4, causal=causal)
     sentences = ["the cat sat", "the cat sat on the mat"]
-    for inputs, expected in zip(layer.head_inputs(sentences).inputs, weights(layer, sentences), strict=True):
-        scores = torch.from_numpy(inputs.query @ inputs.key.transpose(0, 2, 1)) / 4
-        scores = scores.masked_fill(~torch.from_numpy(inputs.visible), -torch.inf)
-        np.testing.assert_allclose(torch.softmax(scores, dim=-1).numpy(), expected, atol=1e-6)
+    textbook = layer.trace(layer.encode(sentences), values=True).step("A").values
+    for i, (expected, own) in enumerate(zip(textbook, weights(layer, sentences), strict=True)):
+        length = len(sentences[i].split())
+        np.testing.assert_allclose(own, expected[:, :length, :length], atol=1e-6)
 
 
-def test_head_inputs_make_the_output():
+def test_what_the_attention_is_called_with_makes_the_output():
     layer = RandomLayer(64, 4)
-    (inputs,) = layer.head_inputs(["the cat sat"]).inputs
-    heads = torch.nn.functional.scaled_dot_product_attention(
-        *(torch.from_numpy(x) for x in (inputs.query, inputs.key, inputs.value))
-    )
-    concat = torch.from_numpy(layer.trace(["the cat sat"], values=True).step("concat").values)
-    torch.testing.assert_close(heads.transpose(0, 1).flatten(1), concat[0], atol=1e-5, rtol=0)
+    (seen,) = calls(layer, ["the cat sat"])
+    heads = torch.nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
+    concat = torch.from_numpy(layer.trace(layer.encode(["the cat sat"]), values=True).step("concat").values)
+    torch.testing.assert_close(heads.transpose(1, 2).flatten(2), concat, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_head_inputs_make_the_output():
 )
 def test_what_cannot_be_attended_to(sentences, target, causal, message):
     with pytest.raises(ArgumentError, match=message):
-        RandomLayer(8, 2, causal=causal).attend(sentences, target)
+        attend(RandomLayer(8, 2, causal=causal), sentences, target)
 
 
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
@@ -123,12 +123,12 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
 
     monkeypatch.setattr(RandomLayer, "_attention", started)
     with pytest.raises(MhavizError, match=r"needs about [\d.,]+ PiB of memory on cpu, where [\d.]+ GiB are free"):
-        RandomLayer(2**26, 4, device="cpu").attend([SENTENCE])
+        attend(RandomLayer(2**26, 4, device_name="cpu"), [SENTENCE])
 
 
 def test_sizes_that_cannot_be_counted():
     with pytest.raises(ArgumentError, match=r"below 2\^63 bytes"):
-        RandomLayer(4_000_000_000, 1).trace(["one"])
+        traced(RandomLayer(4_000_000_000, 1), ["one"])
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
@@ -139,20 +139,20 @@ def test_seeds_out_of_range(seed):
 
 MEASURE = """
 from measure import peak_memory
-from mhaviz.sources import single_layer
 from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.studies import weights
 from mhaviz.studies.scaling import compare_scaling
 
 needs = []
-single_layer.require_memory = lambda needed, device, what: needs.append(needed)
+weights.require_memory = lambda needed, device, what: needs.append(needed)
 sentence = " ".join(f"w{i}" for i in range(1200))
 for causal in (False, True):
-    layer = RandomLayer(64, 8, device="cpu", causal=causal)
-    compare_scaling(layer.head_inputs(["warm up"]), [0])
-    layer.attend(["warm up"])
+    layer = RandomLayer(64, 8, device_name="cpu", causal=causal)
+    compare_scaling(layer, layer.encode(["warm up"]), [0])
+    weights.attention_weights(layer, layer.encode(["warm up"]))
     for name, work in {
-        "attend": lambda: layer.attend([sentence]),
-        "study": lambda: compare_scaling(layer.head_inputs([sentence], None, 8), range(8)),
+        "attend": lambda: weights.attention_weights(layer, layer.encode([sentence])),
+        "study": lambda: compare_scaling(layer, layer.encode([sentence]), range(8)),
     }.items():
         used = peak_memory(work)
         print(name, causal, needs[-1], used * 2**20)
@@ -181,43 +181,29 @@ def test_the_estimate_of_memory_is_near_what_is_used(memory_used, causal, what):
 
 
 def test_the_worked_example():
-    assert [len(m.queries) for m in RandomLayer(8, 4).attend(WORKED_EXAMPLE).maps] == [6, 6, 6]
-
-
-def visited(inputs):
-    """All that is visited, which must be what was told of it before."""
-    some = []
-    inputs.visit(some.append)
-    assert inputs.outlines == tuple(one.outline for one in some)
-    return some
+    assert [len(m.queries) for m in attend(RandomLayer(8, 4), WORKED_EXAMPLE).maps] == [6, 6, 6]
 
 
 @pytest.mark.parametrize("piece", [1, 3, 100])
 @pytest.mark.parametrize("causal", [False, True])
-def test_queries_and_keys_in_pieces_give_the_weights_of_the_layer(monkeypatch, piece, causal):
+def test_pieces_of_a_long_input_give_the_weights_of_the_layer(monkeypatch, piece, causal):
     monkeypatch.setattr(batch, "PIECE", piece)
-    sentences = ["the cat sat", "the cat sat on the mat again and again"]
+    sentences = ["the cat sat", "the cat sat on the mat again"]
     layer = RandomLayer(64, 4, causal=causal)
-    found = visited(layer.queries_and_keys(sentences, heads=(3, 1)))
-    for one, whole in zip(found, layer.attend(sentences).maps, strict=True):
-        scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
-        if causal:
-            scores[:, ~torch.ones(scores.shape[1:], dtype=torch.bool).tril()] = -torch.inf
-        np.testing.assert_allclose(torch.softmax(scores, dim=-1), whole.weights[[3, 1]], atol=1e-6)
-        assert (one.query_tokens, one.kind, one.sentence, one.heads) == (
-            whole.queries, whole.kind, whole.sentence, (3, 1),
-        )  # fmt: skip
+    textbook = layer.trace(layer.encode(sentences), values=True).step("A").values
+    for i, m in enumerate(attend(layer, sentences, heads=(3, 1)).maps):
+        words = sentences[i].split()
+        np.testing.assert_allclose(m.weights, textbook[i, [3, 1], : len(words), : len(words)], atol=1e-6)
+        assert (m.queries, m.kind, m.sentence, m.heads) == (tuple(words), "masked" if causal else "self", i, (3, 1))
 
 
-def test_queries_and_keys_of_a_target():
+def test_the_weights_of_a_target_are_those_of_the_textbook_layer():
     layer = RandomLayer(64, 4)
-    (one,) = visited(layer.queries_and_keys(["the cat sat"], "le chat"))
-    scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)).double() / 4
-    (whole,) = layer.attend(["the cat sat"], "le chat").maps
-    np.testing.assert_allclose(torch.softmax(scores, dim=-1), whole.weights, atol=1e-6)
-    assert (one.query_tokens, one.key_tokens, one.kind) == (("le", "chat"), ("the", "cat", "sat"), "cross")
+    textbook = layer.trace(layer.encode(["the cat sat"], "le chat"), values=True).step("A").values
+    (m,) = attend(layer, ["the cat sat"], "le chat").maps
+    np.testing.assert_allclose(m.weights, textbook[0], atol=1e-6)
 
 
-def test_queries_and_keys_that_do_not_fit():
+def test_an_input_that_does_not_fit():
     with pytest.raises(MhavizError, match="the input needs about"):
-        RandomLayer(2**24, 1, device="cpu").queries_and_keys(["a"])
+        attend(RandomLayer(2**24, 1, device_name="cpu"), ["a"])

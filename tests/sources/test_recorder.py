@@ -2,16 +2,18 @@
 
 import tracemalloc
 
+import numpy as np
 import pytest
 import torch
+from looking import attend, traced
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.sources.recorder import StepRecorder
 
-WORKED_EXAMPLE = {
+SHAPES = {
     "E": (3, 6, 8),
     "X": (3, 6, 8),
     "Q": (3, 6, 8),
@@ -37,15 +39,15 @@ def recorder(values_up_to=0):
 
 
 def test_the_worked_example_has_the_shapes_of_the_texts():
-    trace = RandomLayer(8, 4).trace()
-    assert {step.name: step.shape for step in trace.steps} == WORKED_EXAMPLE
+    trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
+    assert {step.name: step.shape for step in trace.steps} == SHAPES
     assert trace.step("Q").axes == ("batch_size", "q_length", "d_model")
     assert trace.step("Q").equation == "X Wq"
     assert trace.tokens[0] == ("i", "wonder", "what", "will", "come", "next")
 
 
 def test_views_copies_and_new_numbers():
-    trace = RandomLayer(8, 4).trace()
+    trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
     memory = {step.name: (step.memory, step.contiguous) for step in trace.steps}
     assert memory["Q"] == ("computed", True)
     assert memory["Q split"] == ("view", True)
@@ -57,7 +59,7 @@ def test_views_copies_and_new_numbers():
 
 
 def test_who_reads_what():
-    inputs = {step.name: step.inputs for step in RandomLayer(8, 4, causal=True).trace().steps}
+    inputs = {step.name: step.inputs for step in traced(RandomLayer(8, 4, causal=True), WORKED_EXAMPLE).steps}
     assert inputs["Q"] == inputs["K"] == inputs["V"] == ("X",)
     assert inputs["S"] == ("Q heads", "K heads")
     assert inputs["S masked"] == ("S",)
@@ -65,7 +67,7 @@ def test_who_reads_what():
 
 
 def test_source_target_attention_has_two_inputs():
-    trace = RandomLayer(8, 4).trace(["one two three"], target="un deux")
+    trace = traced(RandomLayer(8, 4), ["one two three"], "un deux")
     assert trace.step("X target").shape == (1, 2, 8)
     assert trace.step("X source").shape == (1, 3, 8)
     assert trace.step("Q").inputs == ("X target",)
@@ -74,7 +76,7 @@ def test_source_target_attention_has_two_inputs():
 
 
 def test_parameters_add_up_to_those_of_the_model():
-    trace = RandomLayer(8, 4).trace()
+    trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
     table = (14 + 1) * 8  # 14 different words, and padding
     layer = sum(p.numel() for p in MultiHeadAttention(8, 4).parameters())
     assert sum(step.parameters for step in trace.steps) == table + layer
@@ -82,7 +84,7 @@ def test_parameters_add_up_to_those_of_the_model():
 
 
 def test_parameters_of_a_pair_are_counted_once():
-    trace = RandomLayer(8, 4).trace(["one two three"], target="un deux")
+    trace = traced(RandomLayer(8, 4), ["one two three"], "un deux")
     layer = sum(p.numel() for p in MultiHeadAttention(8, 4).parameters())
     assert sum(step.parameters for step in trace.steps) == (5 + 1) * 8 + layer
 
@@ -101,8 +103,12 @@ def test_products_count_as_pytorch_counts_them():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_nothing_computed_gives_the_same_trace_as_everything_computed(causal):
-    layer = RandomLayer(8, 4, causal=causal, device="cpu")
-    for bare, real in zip(layer.trace().steps, layer.trace(values=True).steps, strict=True):
+    layer = RandomLayer(8, 4, causal=causal, device_name="cpu")
+    for bare, real in zip(
+        layer.trace(layer.encode(WORKED_EXAMPLE)).steps,
+        layer.trace(layer.encode(WORKED_EXAMPLE), values=True).steps,
+        strict=True,
+    ):
         for name in (
             "name",
             "equation",
@@ -122,9 +128,9 @@ def test_nothing_computed_gives_the_same_trace_as_everything_computed(causal):
 
 
 def test_values_are_the_numbers():
-    layer = RandomLayer(8, 4, device="cpu")
-    trace = layer.trace(["one two three"], values=True)
-    assert (trace.step("A").values[0] == layer.attend(["one two three"]).maps[0].weights).all()
+    layer = RandomLayer(8, 4, device_name="cpu")
+    trace = layer.trace(layer.encode(["one two three"]), values=True)
+    np.testing.assert_allclose(trace.step("A").values[0], attend(layer, ["one two three"]).maps[0].weights, atol=1e-7)
 
 
 def test_a_hundred_thousand_tokens_cost_nothing():

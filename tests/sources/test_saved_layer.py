@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hostile import HOSTILE
+from looking import attend, calls
 from safetensors.torch import save_file
 from torch import nn
 
@@ -57,7 +58,7 @@ def path(request, tmp_path):
 def on_input(path, tensors, prefix=None, **options):
     """A layer with the weights of a file, on these tensors."""
     inputs = read_inputs(save(tensors, path.parent / "x.safetensors"))
-    return SavedLayer(read_attention(path, prefix), N_HEADS, device="cpu", inputs=inputs, **options)
+    return SavedLayer(read_attention(path, prefix), N_HEADS, device_name="cpu", inputs=inputs, **options)
 
 
 def close(ours, theirs):
@@ -69,11 +70,11 @@ def close(ours, theirs):
 def test_self_attention(path, options, causal):
     theirs = reference(**options)
     layer = on_input(save(theirs.state_dict(), path), {"x": X}, causal=causal)
-    (m,) = layer.attend([]).maps
+    (m,) = attend(layer, []).maps
     output, weights = expected(theirs, X, causal=causal)
     close(m.weights, weights)
     assert (m.queries, m.kind, m.sentence) == (tuple("012345"), "masked" if causal else "self", None)
-    close(layer.trace([], values=True).step("O").values[0], output)
+    close(layer.trace(layer.encode([]), values=True).step("O").values[0], output)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"kdim": 12}, {"kdim": 12, "vdim": 20, "bias": False}, {"vdim": 20}], ids=str)
@@ -81,18 +82,16 @@ def test_source_target_attention_whatever_the_sizes_of_keys_and_values(path, siz
     theirs = reference(**sizes)
     key, value = (torch.randn(3, sizes.get(name, D_MODEL)) for name in ("kdim", "vdim"))
     layer = on_input(save(theirs.state_dict(), path), {"query": X, "key": key, "value": value})
-    (m,) = layer.attend([]).maps
+    (m,) = attend(layer, []).maps
     output, weights = expected(theirs, X, key, value)
     close(m.weights, weights)
     assert (m.queries, m.keys, m.kind) == (tuple("012345"), tuple("012"), "cross")
-    close(layer.trace([], values=True).step("O").values[0], output)
-    assert layer.trace([]).step("V").shape == (1, 3, D_MODEL)
-    (inputs,) = layer.head_inputs([]).inputs
-    heads = nn.functional.scaled_dot_product_attention(
-        *(torch.from_numpy(x) for x in (inputs.query, inputs.key, inputs.value))
-    )
+    close(layer.trace(layer.encode([]), values=True).step("O").values[0], output)
+    assert layer.trace(layer.encode([])).step("V").shape == (1, 3, D_MODEL)
+    (seen,) = calls(layer, [])
+    heads = nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
     with torch.no_grad():
-        close(theirs.out_proj(heads.transpose(0, 1).flatten(1)), output)
+        close(theirs.out_proj(heads.transpose(1, 2).flatten(2))[0], output)
 
 
 def test_mhavizs_own_parameters(path):
@@ -104,22 +103,22 @@ def test_mhavizs_own_parameters(path):
     ours.Wo.load_state_dict(theirs.out_proj.state_dict())
     layer = on_input(save(ours.state_dict(), path), {"x": X})
     output, weights = expected(theirs, X)
-    close(layer.attend([]).maps[0].weights, weights)
-    close(layer.trace([], values=True).step("O").values[0], output)
+    close(attend(layer, []).maps[0].weights, weights)
+    close(layer.trace(layer.encode([]), values=True).step("O").values[0], output)
 
 
 def test_biases_that_are_not_there_are_no_parameters(path):
     for bias, count in ((True, 4 * D_MODEL * (D_MODEL + 1)), (False, 4 * D_MODEL**2)):
         layer = on_input(save(reference(bias=bias).state_dict(), path), {"x": X})
         for values in (True, False):
-            assert sum(step.parameters for step in layer.trace([], values=values).steps) == count
+            assert sum(step.parameters for step in layer.trace(layer.encode([]), values=values).steps) == count
 
 
 def test_parameters_that_share_memory_are_two_in_the_layer(tmp_path):
     shared = torch.randn(D_MODEL, D_MODEL)
     torch.save({f"W{side}.weight": shared for side in "qkvo"}, tmp_path / "w.pt")
     layer = on_input(tmp_path / "w.pt", {"x": X})
-    assert sum(step.parameters for step in layer.trace([], values=True).steps) == 4 * D_MODEL**2
+    assert sum(step.parameters for step in layer.trace(layer.encode([]), values=True).steps) == 4 * D_MODEL**2
 
 
 MODELS = {
@@ -140,7 +139,7 @@ def transformer():
 def test_an_attention_of_a_model(path, transformer, prefix):
     layer = on_input(save(transformer.state_dict(), path), {"x": X}, prefix)
     theirs = MODELS[prefix](transformer)
-    close(layer.attend([]).maps[0].weights, expected(theirs, X)[1])
+    close(attend(layer, []).maps[0].weights, expected(theirs, X)[1])
     assert layer.saved.prefix == prefix.rstrip(".") + ".self_attn" * (prefix == "encoder.layers.0")
 
 
@@ -149,7 +148,7 @@ def test_stacks_and_checkpoints_with_more_than_a_state_dict(tmp_path, transforme
     stack = getattr(transformer, part)
     torch.save({"step": 3, "model": stack.state_dict(), "names": ["a"]}, tmp_path / "w.ckpt")
     layer = on_input(tmp_path / "w.ckpt", {"x": X}, "model.layers.1.self_attn")
-    close(layer.attend([]).maps[0].weights, expected(stack.layers[1].self_attn, X)[1])
+    close(attend(layer, []).maps[0].weights, expected(stack.layers[1].self_attn, X)[1])
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}], ids=str)
@@ -159,9 +158,9 @@ def test_sentences(path, options, target):
     if target and options:
         return
     theirs = reference()
-    layer = SavedLayer(read_attention(save(theirs.state_dict(), path)), N_HEADS, device="cpu", **options)
-    attention = layer.attend([SENTENCE], target)
-    trace = layer.trace([SENTENCE], target, values=True)
+    layer = SavedLayer(read_attention(save(theirs.state_dict(), path)), N_HEADS, device_name="cpu", **options)
+    attention = attend(layer, [SENTENCE], target)
+    trace = layer.trace(layer.encode([SENTENCE], target), values=True)
     sides = ["X target", "X source"] if target else ["X"]
     _, weights = expected(
         theirs, *(torch.from_numpy(trace.step(side).values[0]) for side in sides), causal=bool(options)
@@ -169,7 +168,7 @@ def test_sentences(path, options, target):
     close(attention.maps[0].weights, weights)
     assert attention.maps[0].keys == tuple(SENTENCE.split())
     assert attention.source.footnote == (f"weights of {path.name}; random embeddings, seed 0, d_model 16, 4 heads, cpu")
-    other = SavedLayer(layer.saved, N_HEADS, 1, "cpu", **options).attend([SENTENCE], target)
+    other = attend(SavedLayer(layer.saved, N_HEADS, 1, "cpu", **options), [SENTENCE], target)
     assert not np.allclose(other.maps[0].weights, weights), "another seed, other embeddings"
 
 
@@ -178,27 +177,22 @@ def test_a_batch_is_a_sentence_each_and_words_label_it(path):
     save(theirs.state_dict(), path)
     layer = on_input(path, {"input": torch.stack([X, X.flip(0)]), "other": X})
     for sentences in ([], ["a b c d e f", SENTENCE]):
-        for i, m in enumerate(layer.attend(sentences).maps):
+        for i, m in enumerate(attend(layer, sentences).maps):
             close(m.weights, expected(theirs, X.flip(0) if i else X)[1])
             assert (m.sentence, m.queries) == (i, tuple((sentences[i] if sentences else "0 1 2 3 4 5").split()))
     cross = on_input(path, {"query": X[:2], "key": X})
-    (m,) = cross.attend([SENTENCE], "le chat").maps
+    (m,) = attend(cross, [SENTENCE], "le chat").maps
     assert (m.queries, m.keys) == (("le", "chat"), tuple(SENTENCE.split()))
 
 
 @pytest.mark.parametrize("piece", [1, 4, 100])
 @pytest.mark.parametrize("tensors", [{"x": X}, {"query": X[:5], "key": X}], ids=len)
-def test_queries_and_keys_in_pieces(monkeypatch, path, piece, tensors):
+def test_inputs_in_pieces(monkeypatch, path, piece, tensors):
     monkeypatch.setattr(batch, "PIECE", piece)
     theirs = reference()
-    some = []
     layer = on_input(save(theirs.state_dict(), path), tensors)
-    inputs = layer.queries_and_keys([], heads=(3, 1))
-    inputs.visit(some.append)
-    assert inputs.outlines == tuple(one.outline for one in some)
-    (one,) = some
-    scores = torch.from_numpy(one.query @ one.key.transpose(0, 2, 1)) / 2
-    close(torch.softmax(scores, dim=-1), expected(theirs, *tensors.values())[1][[3, 1]])
+    (m,) = attend(layer, [], heads=(3, 1)).maps
+    close(m.weights, expected(theirs, *tensors.values())[1][[3, 1]])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -206,16 +200,16 @@ def test_other_floats_are_converted(path, dtype):
     theirs = reference().to(dtype)
     save(theirs.state_dict(), path)
     layer = on_input(path, {"x": X.to(dtype)})
-    close(layer.attend([]).maps[0].weights, expected(theirs.float(), X.to(dtype).float())[1])
+    close(attend(layer, []).maps[0].weights, expected(theirs.float(), X.to(dtype).float())[1])
 
 
 def test_footnotes_are_one_line_whatever_things_are_called(tmp_path):
     for name in HOSTILE:
         state = {f"{name}.{key}": tensor for key, tensor in reference().state_dict().items()}
         torch.save(state, tmp_path / "w.pt")
-        layer = SavedLayer(read_attention(tmp_path / "w.pt"), N_HEADS, device="cpu")
+        layer = SavedLayer(read_attention(tmp_path / "w.pt"), N_HEADS, device_name="cpu")
         assert layer.saved.prefix == name
-        assert layer.attend(["a"]).source.footnote.isprintable()
+        assert attend(layer, ["a"]).source.footnote.isprintable()
 
 
 def fails(error, *arguments, read=read_attention):
@@ -386,7 +380,7 @@ def test_which_tensor_is_the_input(tmp_path):
     path = save({"a": X, "b": X[:2]}, tmp_path / "x.safetensors")
     assert "holds 2 tensors; choose one with --input-name: a, b" in fails(ArgumentError, path, read=read_inputs)
     assert "no tensor c in" in fails(ArgumentError, path, "c", read=read_inputs)
-    assert read_inputs(path, "b").longest == 2
+    assert len(read_inputs(path, "b").query[0]) == 2
     torch.save(X, tmp_path / "x.pt")
     assert torch.equal(read_inputs(tmp_path / "x.pt").query[0], X)
 
@@ -404,9 +398,8 @@ def test_which_tensor_is_the_input(tmp_path):
 )
 def test_labels_that_cannot_be(path, tensors, sentences, target, causal, message):
     layer = on_input(save(reference().state_dict(), path), tensors, causal=causal)
-    for asked in (layer.attend, layer.head_inputs, layer.queries_and_keys, layer.trace):
-        with pytest.raises(ArgumentError, match=message):
-            asked(sentences, target)
+    with pytest.raises(ArgumentError, match=message):
+        layer.encode(sentences, target)
 
 
 def test_inputs_of_other_sizes(path):
@@ -424,10 +417,9 @@ def test_what_does_not_fit_is_refused_before_it_starts(path, monkeypatch):
     layer = on_input(save(reference().state_dict(), path), {"x": X})
     needs = []
     monkeypatch.setattr(single_layer, "require_memory", lambda needed, device, what: needs.append(needed))
-    layer.attend([])
-    layer.head_inputs([])
-    layer.queries_and_keys([])
-    assert len(needs) == 3
+    attend(layer, [])
+    layer.trace(layer.encode([]), values=True)
+    assert len(needs) == 2
     assert min(needs) > 4 * (4 * D_MODEL**2 + X.numel())
 
 
@@ -436,7 +428,7 @@ def test_the_file_is_left_alone(path):
     layer = on_input(save(reference().state_dict(), path), {"x": X})
     before = {name: tensor.clone() for name, tensor in layer.saved.parameters.items()}
     content = Path(path).read_bytes()
-    layer.trace([])
-    layer.attend([])
+    layer.trace(layer.encode([]))
+    attend(layer, [])
     assert all(torch.equal(before[name], tensor) for name, tensor in layer.saved.parameters.items())
     assert path.read_bytes() == content

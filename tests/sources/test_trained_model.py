@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from looking import attend, calls
 from torch import nn
 
 from mhaviz.errors import ArgumentError
@@ -35,7 +36,7 @@ def kinds(attention):
 
 
 def test_three_attentions_and_the_names_of_their_rows(translator):
-    attention = translator.attend([SENTENCE])
+    attention = attend(translator, [SENTENCE])
     encoder, masked, cross = attention.maps
     assert kinds(attention) == ["self", "masked", "cross"]
     assert encoder.queries == encoder.keys == SOURCE
@@ -79,12 +80,12 @@ def test_weights_are_pytorchs(translator):
         )
         x = model.decoder_self.norm(x + mixed.transpose(0, 1))
         _, weights = theirs(x, memory, memory, average_attn_weights=False)
-    (cross,) = (m for m in translator.attend([SENTENCE]).maps if m.kind == "cross")
+    (cross,) = (m for m in attend(translator, [SENTENCE]).maps if m.kind == "cross")
     np.testing.assert_allclose(cross.weights, weights[0].numpy(), atol=1e-6)
 
 
 def test_each_word_looks_at_the_word_that_it_translates(translator):
-    (cross,) = (m for m in translator.attend([SENTENCE]).maps if m.kind == "cross")
+    (cross,) = (m for m in attend(translator, [SENTENCE]).maps if m.kind == "cross")
     looked_at = dict(zip(cross.queries, (SOURCE[i] for i in cross.weights.mean(axis=0).argmax(axis=-1)), strict=True))
     expected = {"petit": "small", "chat": "cat", "noir": "black", "ne": "not", "voiture": "car", "rouge": "red"}
     assert {word: looked_at[word] for word in expected} == expected
@@ -92,51 +93,53 @@ def test_each_word_looks_at_the_word_that_it_translates(translator):
 
 def test_sentences_of_several_lengths_are_as_if_alone(translator):
     sentences = ["the cat sees a dog", SENTENCE, "some big red cows follow my new car and the horses"]
-    together = translator.attend(sentences).maps
+    together = attend(translator, sentences).maps
     assert [m.sentence for m in together] == [i for i in range(3) for _ in range(3)]
-    alone = [m for sentence in sentences for m in translator.attend([sentence]).maps]
+    alone = [m for sentence in sentences for m in attend(translator, [sentence]).maps]
     for one, other in zip(together, alone, strict=True):
         assert (one.queries, one.keys, one.kind) == (other.queries, other.keys, other.kind)
         np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    for k, seen in enumerate(calls(translator, sentences, batched=True)):
+        for i, (A, queries, keys) in enumerate(zip(seen.call.weights(), seen.queries, seen.keys, strict=True)):
+            m = together[3 * i + k]
+            assert (queries.texts, keys.texts) == (m.queries, m.keys)
+            np.testing.assert_allclose(A[:, : len(queries), : len(keys)], m.weights, atol=1e-5)
 
 
 def test_a_target_is_taken_as_it_is_given(translator):
-    attention = translator.attend(["the cat sees a dog"], "une vache rouge")
+    attention = attend(translator, ["the cat sees a dog"], "une vache rouge")
     assert attention.maps[2].queries == ("une", "vache", "rouge", "<end>")
     assert attention.source.details["target_given"] is True
 
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
-def test_head_inputs_make_the_weights(kind):
+def test_the_weights_are_those_of_the_textbook_layer(kind):
     model = TrainedModel(load_checkpoint("translation"), "cpu", kind)
-    (attention_map,) = model.attend([SENTENCE]).maps
-    (inputs,) = model.head_inputs([SENTENCE]).inputs
-    assert (inputs.kind, inputs.query_tokens, inputs.key_tokens) == (kind, attention_map.queries, attention_map.keys)
-    scores = torch.from_numpy(inputs.query @ inputs.key.transpose(0, 2, 1)) / 4
-    scores = scores.masked_fill(~torch.from_numpy(inputs.visible), -torch.inf)
-    np.testing.assert_allclose(torch.softmax(scores, dim=-1).numpy(), attention_map.weights, atol=1e-5)
+    (attention_map,) = attend(model, [SENTENCE]).maps
+    assert attention_map.kind == kind
+    textbook = model.trace(model.encode([SENTENCE]), values=True).step("A").values
+    np.testing.assert_allclose(attention_map.weights, textbook[0], atol=1e-5)
 
 
-def test_values_make_the_output(translator):
-    (inputs,) = translator.head_inputs(["a cat"], "un").inputs
-    mixed = nn.functional.scaled_dot_product_attention(
-        *(torch.from_numpy(x) for x in (inputs.query, inputs.key, inputs.value))
-    )
-    concat = translator.trace(["a cat"], "un", values=True).step("concat").values
-    np.testing.assert_allclose(mixed.transpose(0, 1).flatten(1).numpy(), concat[0], atol=1e-5)
+def test_values_make_the_output():
+    cross = TrainedModel(load_checkpoint("translation"), "cpu", "cross")
+    (seen,) = calls(cross, ["a cat"], "un")
+    mixed = nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
+    concat = cross.trace(cross.encode(["a cat"], "un"), values=True).step("concat").values
+    np.testing.assert_allclose(mixed.transpose(1, 2).flatten(2).numpy(), concat, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "first"), [("self", ["E", "X"]), ("masked", ["E", "X"]), ("cross", ["X source"])])
 def test_traces(kind, first):
     model = TrainedModel(load_checkpoint("translation"), "cpu", kind)
-    trace = model.trace([SENTENCE])
+    trace = model.trace(model.encode([SENTENCE]))
     names = [step.name for step in trace.steps]
     assert names[: len(first)] == first
     assert names[-1] == "O"
     lengths = {"self": (10, 10), "masked": (11, 11), "cross": (11, 10)}[kind]
     assert trace.step("S").shape == (1, 4, *lengths)
     assert ("S masked" in names) == (kind == "masked")
-    real = model.trace([SENTENCE], values=True)
+    real = model.trace(model.encode([SENTENCE]), values=True)
     assert [(s.name, s.shape, s.flops, s.parameters) for s in real.steps] == [
         (s.name, s.shape, s.flops, s.parameters) for s in trace.steps
     ]
@@ -147,27 +150,26 @@ def test_traces(kind, first):
 
 
 def test_a_model_still_works_after_it_was_traced(translator):
-    before = translator.attend([SENTENCE]).maps[2].weights
-    translator.trace([SENTENCE])
-    np.testing.assert_array_equal(translator.attend([SENTENCE]).maps[2].weights, before)
+    before = attend(translator, [SENTENCE]).maps[2].weights
+    translator.trace(translator.encode([SENTENCE]))
+    np.testing.assert_array_equal(attend(translator, [SENTENCE]).maps[2].weights, before)
 
 
 def test_a_language_has_masked_attention(language):
-    attention = language.attend(["The cat ran.", "dog"])
+    attention = attend(language, ["The cat ran.", "dog"])
     assert kinds(attention) == ["masked", "masked"]
     assert attention.maps[0].queries == attention.maps[0].keys == ("<start>", "the", "cat", "ran")
     assert (np.triu(attention.maps[0].weights, 1) == 0).all()
-    assert language.head_inputs(["the cat"]).inputs[0].kind == "masked"
-    assert language.trace(["the cat"]).step("S").shape == (1, 2, 3, 3)
+    assert language.trace(language.encode(["the cat"])).step("S").shape == (1, 2, 3, 3)
     with pytest.raises(ArgumentError, match="got a target as well"):
-        language.attend(["the cat"], "le chat")
+        attend(language, ["the cat"], "le chat")
     with pytest.raises(ArgumentError, match="that a language model has, masked, got cross"):
         TrainedModel(language.checkpoint, "cpu", "cross")
 
 
 def test_unknown_words_are_named_with_words_near_by(translator):
     with pytest.raises(ArgumentError) as caught:
-        translator.attend(["the smal xylophone sees a carr"])
+        attend(translator, ["the smal xylophone sees a carr"])
     message = str(caught.value)
     assert '"smal" (near: small' in message
     assert '"xylophone"' in message
@@ -176,10 +178,10 @@ def test_unknown_words_are_named_with_words_near_by(translator):
     assert "expected source words that it knows" in message
     assert "<start>" not in message
     with pytest.raises(ArgumentError, match=r'"elephant".*expected target words'):
-        translator.attend(["the cat"], "le elephant")
+        attend(translator, ["the cat"], "le elephant")
     many = " ".join(f"w{i}" for i in range(12))
     with pytest.raises(ArgumentError, match=r'"w7".* and 4 more'):
-        translator.attend([many])
+        attend(translator, [many])
 
 
 @pytest.mark.parametrize(
@@ -195,11 +197,11 @@ def test_unknown_words_are_named_with_words_near_by(translator):
 )
 def test_what_cannot_be_attended_to(translator, sentences, target, message):
     with pytest.raises(ArgumentError, match=message):
-        translator.attend(sentences, target)
+        attend(translator, sentences, target)
 
 
 def test_the_longest_sentence(translator):
-    attention = translator.attend(["the " * 200], "le " * 200)
+    attention = attend(translator, ["the " * 200], "le " * 200)
     assert attention.maps[2].weights.shape == (4, 201, 200)
 
 
@@ -222,12 +224,12 @@ def test_a_translation_that_does_not_end(monkeypatch):
     model = TrainedModel(Checkpoint.untrained(Corpus("translation", "t", (pair,), (pair,)), Sizes(8, 2, 8), Plan()))
     with torch.no_grad():
         model.checkpoint.model.output.bias[model.checkpoint.target_vocabulary.ids(["b"])] = 100.0
-    attention = model.attend(["a"])
+    attention = attend(model, ["a"])
     _, masked, cross = attention.maps
     assert cross.queries == ("b",) * most_words(1)
     assert masked.queries == ("<start>", *("b",) * (most_words(1) - 1))
     assert "did not end and was cut off" in attention.source.footnote
-    assert "cut off" not in model.attend(["a"], "b").source.footnote
+    assert "cut off" not in attend(model, ["a"], "b").source.footnote
 
 
 def test_how_long_a_translation_may_be():

@@ -3,7 +3,7 @@ import pytest
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import AttentionMap
-from mhaviz.sources.trained_model import TrainedModel
+from mhaviz.sources.trained_model import TrainedModel, source_target_maps
 from mhaviz.studies.alignment import alignment_errors
 from mhaviz.training.grammar import translation_corpus
 from mhaviz.training.loading import load_checkpoint
@@ -45,6 +45,6 @@ def test_what_cannot_be_counted():
 def test_the_shipped_translator_looks_at_the_word_that_it_translates():
     checkpoint = load_checkpoint("translation")
     pairs = translation_corpus(checkpoint.plan.seed).held_out
-    errors = alignment_errors(TrainedModel(checkpoint, "cpu").source_target_maps(pairs), [p.alignment for p in pairs])
+    errors = alignment_errors(source_target_maps(TrainedModel(checkpoint, "cpu"), pairs), [p.alignment for p in pairs])
     assert errors.mean <= 0.05
     assert len(errors.heads) == 4

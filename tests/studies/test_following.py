@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from looking import traced
 
 from mhaviz.errors import ArgumentError
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.studies.following import follow_element
 
 
@@ -34,7 +35,7 @@ def test_against_tagged_tensors(data):
 
 
 def test_the_worked_example():
-    followed = follow_element(RandomLayer(8, 4).trace(), (0, 2, 5))
+    followed = follow_element(traced(RandomLayer(8, 4), WORKED_EXAMPLE), (0, 2, 5))
     assert followed.right == (0, 2, 2, 1)
     assert followed.wrong == (0, 1, 4, 1)
     assert followed.intruder == (0, 3, 5)
@@ -55,4 +56,4 @@ def test_the_worked_example():
 )
 def test_an_element_that_is_not_there(element, message):
     with pytest.raises(ArgumentError, match=message):
-        follow_element(RandomLayer(8, 4).trace(), element)
+        follow_element(traced(RandomLayer(8, 4), WORKED_EXAMPLE), element)

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.maps.weighed_batch import Side, WeighedBatch
-from mhaviz.records import STATISTICS, Source
+from mhaviz.maps.attention_call import AttentionWeights
+from mhaviz.maps.model import SiteCall
+from mhaviz.records import STATISTICS, Site, Source, Tokens
 from mhaviz.studies import head_statistics
 from mhaviz.studies.head_statistics import HeadStudy
 
@@ -44,28 +45,23 @@ def one_by_one(weights, query_ids, key_ids, special, kind):
     return {name: (sum(values) / len(values), len(values)) for name, values in rows.items() if values}
 
 
-def side(sentences, before, after):
-    """(ids, special) of each sentence, with so much padding around the longest."""
-    length = before + max(len(ids) for ids, _ in sentences) + after
-    ids = torch.zeros((len(sentences), length), dtype=torch.int64)
-    is_token, is_special = (torch.full((len(sentences), length), value) for value in (False, True))
-    for number, (tokens, special) in enumerate(sentences):
-        place = slice(length - after - len(tokens), length - after) if before else slice(0, len(tokens))
-        ids[number, place] = torch.tensor(tokens)
-        is_token[number, place] = True
-        is_special[number, place] = torch.tensor(special)
-    return Side(ids, is_token, is_special)
+def side(sentences):
+    """(ids, special) of each sentence."""
+    return tuple(
+        Tokens(("",) * len(ids), tuple(i for i, is_special in enumerate(special) if is_special), tuple(ids))
+        for ids, special in sentences
+    )
 
 
-def batch_of(weights, queries, keys, kind="self", layer=0, before=0, after=0):
+def batch_of(weights, queries, keys, kind="self", layer=0):
     """``weights``: (n_heads, q_length, k_length) of each sentence; what is padding holds nonsense."""
-    q = side(queries, before, after)
-    k = q if keys is queries else side(keys, before, after)
-    shape = (len(queries), len(weights[0]), q.ids.shape[1], k.ids.shape[1])
-    padded = torch.empty(shape).uniform_(-50, 50)
+    q = side(queries)
+    k = q if keys is queries else side(keys)
+    n_heads = len(weights[0])
+    padded = torch.empty(len(queries), n_heads, max(map(len, q)), max(map(len, k))).uniform_(-50, 50)
     for number, a in enumerate(weights):
-        padded[number][:, q.is_token[number].nonzero(), k.is_token[number]] = torch.tensor(a)
-    return WeighedBatch(kind, layer, padded, q, k)
+        padded[number][:, : a.shape[1], : a.shape[2]] = torch.tensor(a)
+    return SiteCall(Site(kind, layer, n_heads, 1), AttentionWeights(padded), tuple(range(n_heads)), q, k)
 
 
 @st.composite
@@ -88,13 +84,13 @@ def corpora(draw):
     return kind, sentences
 
 
-def studied(kind, sentences, cuts, before=0, after=0):
+def studied(kind, sentences, cuts):
     """Count the sentences in batches that begin at these places."""
     study = HeadStudy()
     edges = sorted({0, len(sentences), *(cut % len(sentences) for cut in cuts)})
     for start, end in itertools.pairwise(edges):
         weights, queries, keys = (list(part) for part in zip(*sentences[start:end], strict=True))
-        study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind, 3, before, after))
+        study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind, 3))
     (averages,) = study.result(SOURCE).kinds
     return averages
 
@@ -102,14 +98,13 @@ def studied(kind, sentences, cuts, before=0, after=0):
 @given(
     corpus=corpora(),
     cuts=st.lists(st.integers(0, 4)),
-    padding=st.sampled_from([(0, 0), (0, 2), (1, 0), (2, 1)]),
     shuffle=st.randoms(use_true_random=False),
 )
-def test_against_plain_loops(corpus, cuts, padding, shuffle):
+def test_against_plain_loops(corpus, cuts, shuffle):
     kind, sentences = corpus
     shuffled = list(sentences)
     shuffle.shuffle(shuffled)
-    averages = studied(kind, shuffled, cuts, *padding)
+    averages = studied(kind, shuffled, cuts)
     assert (averages.kind, averages.layers, averages.sentences) == (kind, (3,), len(sentences))
     n_heads = len(sentences[0][0])
     for name in STATISTICS:
@@ -126,7 +121,7 @@ def test_against_plain_loops(corpus, cuts, padding, shuffle):
 
 @given(corpus=corpora(), cuts=st.lists(st.integers(0, 4), max_size=4))
 def test_batches_do_not_matter(corpus, cuts):
-    whole, cut = studied(*corpus, []), studied(*corpus, cuts, before=1)
+    whole, cut = studied(*corpus, []), studied(*corpus, cuts)
     for name in STATISTICS:
         for one, other in ((getattr(x.average(name), part) for x in (whole, cut)) for part in ("mean", "spread")):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
@@ -161,12 +156,11 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("before", [0, 2])
-def test_heads_of_known_behaviour_have_exactly_1(before):
+def test_heads_of_known_behaviour_have_exactly_1():
     weights = [np.stack([to_key(ids, head) for head in HEADS.values()]) for ids, _ in SENTENCES]
     study = HeadStudy()
     for _ in range(3):
-        study.add(batch_of(weights, SENTENCES, SENTENCES, before=before, after=1))
+        study.add(batch_of(weights, SENTENCES, SENTENCES))
     (averages,) = study.result(SOURCE).kinds
     for number, name in enumerate(HEADS):
         assert averages.average(name).mean[0, number] == 1.0
@@ -231,8 +225,8 @@ def test_sides_that_layers_share_are_looked_at_once(monkeypatch):
     monkeypatch.setattr(head_statistics, "_factors", lambda *x: calls.append(1) or factors(*x))
     study = HeadStudy()
     for layer in range(4):
-        study.add(replace(batch, layer=layer))
-    study.add(replace(batch, kind="masked"))
+        study.add(replace(batch, site=replace(batch.site, layer=layer)))
+    study.add(replace(batch, site=replace(batch.site, kind="masked")))
     study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]))
     assert len(calls) == 3
 

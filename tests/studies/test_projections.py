@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from looking import attend
 from torch.nn.functional import kl_div, scaled_dot_product_attention
 
 from mhaviz.errors import ArgumentError
@@ -16,7 +17,7 @@ SENTENCE = "I am going to deposit my money at the bank"
 
 @pytest.fixture(scope="module")
 def inputs():
-    return RandomLayer(64, 4, device="cpu").projection_inputs(SENTENCE)
+    return RandomLayer(64, 4, device_name="cpu").projection_inputs(SENTENCE)
 
 
 def operands(inputs):
@@ -45,7 +46,7 @@ def test_symmetry_breaks_with_the_second_projection_and_averages_with_the_third(
 
 
 def test_the_numbers_by_hand():
-    inputs = RandomLayer(2, 1, device="cpu").projection_inputs("one two")
+    inputs = RandomLayer(2, 1, device_name="cpu").projection_inputs("one two")
     one = np.array([[1, 0], [0, 1]], np.float32)
     turned = np.array([[0, 1], [-1, 0]], np.float32)
     c = compare_projections(dataclasses.replace(inputs, embedded=one, query=one, key=turned, value=3 * one))
@@ -62,7 +63,7 @@ def test_the_numbers_by_hand():
 
 def test_swapped_tokens_give_transposed_scores():
     """ "I deposit" and "deposit I": with the vectors of the two swapped, shared projections see no difference."""
-    inputs = RandomLayer(64, 4, device="cpu").projection_inputs("I deposit money")
+    inputs = RandomLayer(64, 4, device_name="cpu").projection_inputs("I deposit money")
     order = [1, 0, 2]
     swapped = dataclasses.replace(
         inputs, **{name: getattr(inputs, name)[order] for name in ("embedded", "query", "key", "value")}
@@ -78,15 +79,15 @@ def test_swapped_tokens_give_transposed_scores():
 
 @pytest.mark.parametrize("n_heads", [1, 4, 64])
 def test_the_heads_are_those_of_the_layer(n_heads):
-    layer = RandomLayer(64, n_heads, seed=3, device="cpu")
+    layer = RandomLayer(64, n_heads, seed=3, device_name="cpu")
     c = compare_projections(layer.projection_inputs(SENTENCE))
-    (attention_map,) = layer.attend([SENTENCE]).maps
+    (attention_map,) = attend(layer, [SENTENCE]).maps
     np.testing.assert_allclose(c.heads, attention_map.weights, atol=1e-6)
     assert c.tokens == attention_map.queries
 
 
 def test_stages_do_not_depend_on_the_number_of_heads():
-    one, four = (compare_projections(RandomLayer(64, n, device="cpu").projection_inputs(SENTENCE)) for n in (1, 4))
+    one, four = (compare_projections(RandomLayer(64, n, device_name="cpu").projection_inputs(SENTENCE)) for n in (1, 4))
     for a, b in zip(one.stages, four.stages, strict=True):
         assert np.array_equal(a.scores, b.scores)
     np.testing.assert_allclose(one.heads[0], one.stages[2].weights, atol=1e-6)
@@ -115,7 +116,7 @@ def test_a_query_left_out_of_its_own_sum(inputs):
 
 
 def test_one_word_that_leaves_itself_out_has_nothing():
-    c = compare_projections(RandomLayer(8, 2, device="cpu").projection_inputs("one"), exclude_self=True)
+    c = compare_projections(RandomLayer(8, 2, device_name="cpu").projection_inputs("one"), exclude_self=True)
     for stage in c.stages:
         assert (stage.weights == 0).all()
         assert (stage.outputs == 0).all()
@@ -126,7 +127,7 @@ def test_one_word_that_leaves_itself_out_has_nothing():
 
 
 def test_one_word_and_one_head():
-    c = compare_projections(RandomLayer(8, 1, device="cpu").projection_inputs("one"))
+    c = compare_projections(RandomLayer(8, 1, device_name="cpu").projection_inputs("one"))
     assert [stage.asymmetry for stage in c.stages] == [0] * 4
     assert [stage.departure > 0 for stage in c.stages] == [False, False, False, True]
     assert c.mean_divergence is None
@@ -140,4 +141,4 @@ def test_the_pair_is_the_most_unlike(inputs):
 
 def test_what_has_no_words():
     with pytest.raises(ArgumentError, match="at least one word"):
-        RandomLayer(8, 2, device="cpu").projection_inputs("?!")
+        RandomLayer(8, 2, device_name="cpu").projection_inputs("?!")

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from looking import attend, encoded, given_model
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import HeadInputs, LayerInputs, Source
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 
@@ -16,11 +16,11 @@ SENTENCE = "I wonder what will come next!"
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compare_scaling(RandomLayer(512, 8).head_inputs([SENTENCE]), range(8))[0]
+    return compare_scaling(*encoded(RandomLayer(512, 8), [SENTENCE]), range(8))
 
 
 def test_scaled_is_what_the_layer_computes(comparison):
-    (attention_map,) = RandomLayer(512, 8).attend([SENTENCE]).maps
+    (attention_map,) = attend(RandomLayer(512, 8), [SENTENCE]).maps
     np.testing.assert_allclose(comparison.scaled.weights, attention_map.weights, atol=1e-6)
     np.testing.assert_allclose(comparison.unscaled.scores, comparison.scaled.scores * 8, rtol=1e-5)
     assert comparison.d_key == 64
@@ -52,7 +52,7 @@ def test_unscaled_saturates(comparison):
 
 
 def test_hidden_keys_do_not_count():
-    (comparison,) = compare_scaling(RandomLayer(64, 2, causal=True).head_inputs([SENTENCE]), [1])
+    comparison = compare_scaling(*encoded(RandomLayer(64, 2, causal=True), [SENTENCE]), [1])
     visible = np.tri(6, dtype=bool)
     scores = comparison.unscaled.scores[0]
     assert np.isnan(scores[~visible]).all()
@@ -61,7 +61,7 @@ def test_hidden_keys_do_not_count():
 
 
 def test_one_token_has_nothing_to_choose():
-    (comparison,) = compare_scaling(RandomLayer(8, 2).head_inputs(["one"]), [0])
+    comparison = compare_scaling(*encoded(RandomLayer(8, 2), ["one"]), [0])
     assert comparison.scaled.statistics[0].entropy == 0
     assert comparison.scaled.statistics[0].jacobian == 0
 
@@ -71,8 +71,7 @@ def test_known_scores():
         np.array([[[2.0, 0, 0, 0]]], np.float32),
         np.array([[[math.log(3), 0, 0, 0], [0, 1, 0, 0]]], np.float32),
     )
-    inputs = HeadInputs(("q",), ("a", "b"), query, key, key, np.ones((1, 2), bool), "cross")
-    (comparison,) = compare_scaling(LayerInputs(Source("test"), (inputs,)), [0])
+    comparison = compare_scaling(*encoded(given_model(query, key, kind="cross"), []), [0])
     np.testing.assert_allclose(comparison.unscaled.weights, [[[0.9, 0.1]]], rtol=1e-6)  # e^(2 ln 3) = 9 against 1
     np.testing.assert_allclose(comparison.scaled.weights, [[[0.75, 0.25]]], rtol=1e-6)  # halved by √4: 3 against 1
     assert comparison.scaled.statistics[0].jacobian == pytest.approx(0.375)  # ‖[[.1875, −.1875], [−.1875, .1875]]‖
@@ -80,7 +79,7 @@ def test_known_scores():
 
 def test_a_head_that_is_not_there():
     with pytest.raises(ArgumentError, match="head from 0 to 1, got 2"):
-        compare_scaling(RandomLayer(8, 2).head_inputs(["one"]), [2])
+        compare_scaling(*encoded(RandomLayer(8, 2), ["one"]), [2])
 
 
 def test_the_sweep_follows_theory():

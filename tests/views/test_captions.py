@@ -65,7 +65,7 @@ def test_what_pooling_says(sizes, text):
     ],
 )
 def test_what_is_said_of_a_followed_element(layer, sentence, element, text):
-    trace = layer.trace([sentence])
+    trace = layer.trace(layer.encode([sentence]))
     assert text in " ".join(following_text(follow_element(trace, element), trace))
 
 

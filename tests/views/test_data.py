@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from looking import attend, traced
 from safetensors import safe_open
 from safetensors.numpy import load
 
@@ -23,7 +24,7 @@ from mhaviz.records import (
     Sink,
     Source,
 )
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 from mhaviz.views.data import document, safetensors_bytes, write_json
@@ -98,7 +99,7 @@ def test_any_token_survives(tokens):
 
 
 def test_trace_and_follow():
-    trace = RandomLayer(8, 4, device="cpu").trace(values=True)
+    trace = traced(RandomLayer(8, 4, device_name="cpu"), WORKED_EXAMPLE, values=True)
     data = as_json(trace)
     q = next(step for step in data["steps"] if step["name"] == "Q")
     assert (q["equation"], q["axes"], q["shape"]) == ("X Wq", ["batch_size", "q_length", "d_model"], [3, 6, 8])
@@ -109,8 +110,8 @@ def test_trace_and_follow():
 
 
 def test_scaling_sweep_and_report():
-    layer = RandomLayer(16, 2, causal=True, device="cpu")
-    (comparison,) = compare_scaling(layer.head_inputs(["one two"]), [1])
+    layer = RandomLayer(16, 2, causal=True, device_name="cpu")
+    comparison = compare_scaling(layer, layer.encode(["one two"]), [1])
     data = as_json(comparison)
     (head,) = data["heads"]
     assert head["head"] == 1
@@ -118,7 +119,7 @@ def test_scaling_sweep_and_report():
     assert head["unscaled"]["scores"][0][1] is None, "hidden: JSON has no NaN"
     sweep = as_json(sweep_scaling(["one", "two"], 0, (2, 4), draws=2))
     assert [size["d_key"] for size in sweep["sweep"]] == [2, 4]
-    report = as_json(Report(layer.attend(["one two"]), layer.trace(["one two"]), comparison))
+    report = as_json(Report(attend(layer, ["one two"]), layer.trace(layer.encode(["one two"])), comparison))
     assert set(report) == {"mhaviz", "source", "maps", "trace", "scaling"}
     assert report["trace"]["steps"]
 

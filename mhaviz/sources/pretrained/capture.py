@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from mhaviz.maps.attention_call import BLOCK, AttentionCall
 
@@ -36,16 +36,31 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 def listening(listener: Listener) -> Iterator[None]:
     """Let ``listener`` see each attention of models that are run within, in the order in which they run."""
     token = _listener.set(listener)
-    AttentionInterface.register(SDPA, attend)
-    AttentionInterface.register(EAGER, attend)
-    AttentionMaskInterface.register(EAGER, _visible)
+    functions, masks = AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping
+    try:
+        with (
+            _standing_in(functions, SDPA, attend),
+            _standing_in(functions, EAGER, attend),
+            _standing_in(masks, EAGER, _visible),
+        ):
+            yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def _standing_in(registry: dict[str, Any], name: str, ours: Any) -> Iterator[None]:
+    """Register ours under this name; afterwards the name stands for what it did before, or for nothing."""
+    missing = object()
+    before = registry.get(name, missing)
+    registry[name] = ours
     try:
         yield
     finally:
-        AttentionInterface.register(SDPA, sdpa_attention_forward)
-        del AttentionInterface._global_mapping[EAGER]  # each model's own function, which nobody has registered
-        AttentionMaskInterface.register(EAGER, eager_mask)
-        _listener.reset(token)
+        if before is missing:
+            registry.pop(name, None)
+        else:
+            registry[name] = before
 
 
 def _visible(*sizes: Any, **options: Any) -> Tensor | None:
@@ -87,7 +102,7 @@ def attend(
         bool(causal) and query.shape[2] > 1,
         _joined(attention_mask, position_bias),
         softcap,
-        s_aux,
+        None if s_aux is None else s_aux.detach(),
     )
     if softcap is None and s_aux is None:
         output, _ = sdpa_attention_forward(

@@ -2,32 +2,30 @@
 
 from collections.abc import Sequence
 
-from mhaviz.records import Kind, Source
+from mhaviz.records import Kind, Site, Source, Text
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.slots import Slot
-from mhaviz.sources.pretrained.texts import Text
 
 
 def describe(
-    loaded: Loaded, slots: Sequence[Slot], chosen: Sequence[Slot], texts: Sequence[Text], hide_special: bool
+    loaded: Loaded, sites: Sequence[Site], chosen: Sequence[Site], texts: Sequence[Text], hide_special: bool
 ) -> Source:
     """The model, its attentions, and what has been done to its texts.
 
     Args:
         loaded: the model.
-        slots, chosen: all of its attentions, and those that are looked at.
+        sites, chosen: all of its attentions, and those that are looked at.
         texts: what it reads.
         hide_special: whether tokens that are not of the text are left out.
     """
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     name = loaded.name.rstrip("/").rsplit("/")[-1]
-    parts = [f"{name}: {type(loaded.model).__name__}", _layers_text(slots, chosen), _heads_text(chosen)]
+    parts = [f"{name}: {type(loaded.model).__name__}", _layers_text(sites, chosen), _heads_text(chosen)]
     details: dict[str, object] = {
         "kind": "checkpoint",
         "model": loaded.name,
         "class": type(loaded.model).__name__,
-        "n_layers": len(_layers(slots, "self")) + len(_layers(slots, "masked")),
-        "n_heads": max(slot.n_heads for slot in chosen),
+        "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
+        "n_heads": max(site.n_heads for site in chosen),
         "dtype": dtype,
         "device": str(loaded.device),
     }
@@ -43,7 +41,7 @@ def describe(
     if loaded.unshown:
         details["unshown"] = list(loaded.unshown)
         remarks.append(f"{unshown_text(loaded.unshown)} not shown")
-    if any(slot.kind == "cross" for slot in chosen):
+    if any(site.kind == "cross" for site in chosen):
         remarks.append("source-target rows are named after the token that is being produced")
     return Source(", ".join([*parts, dtype, str(loaded.device)]), details, "; ".join(remarks))
 
@@ -57,25 +55,25 @@ def unshown_text(kinds: Sequence[Kind]) -> str:
 _NAMES: dict[Kind, str] = {"self": "the encoder's", "masked": "masked", "cross": "source-target"}
 
 
-def _layers(slots: Sequence[Slot], kind: Kind) -> list[int]:
-    return [slot.layer for slot in slots if slot.kind == kind]
+def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:
+    return [site.layer for site in sites if site.kind == kind]
 
 
-def _layers_text(slots: Sequence[Slot], chosen: Sequence[Slot]) -> str:
+def _layers_text(sites: Sequence[Site], chosen: Sequence[Site]) -> str:
     """ "6 layers", "3 + 3 layers" of an encoder and a decoder, "layer 5 of 0 to 5", "layer 3 of 1 and 3"."""
     kinds: tuple[Kind, ...] = ("self", "masked")
     if len(chosen) == 1:
-        there = sorted({slot.layer for slot in slots if slot.kind == chosen[0].kind})
+        there = sorted({site.layer for site in sites if site.kind == chosen[0].kind})
         gapless = there == list(range(there[0], there[-1] + 1))
         listed = f"{there[0]} to {there[-1]}" if gapless else " and ".join(map(str, there))
         return f"layer {there[0]}" if len(there) == 1 else f"layer {chosen[0].layer} of {listed}"
-    numbers = [len(_layers(slots, kind)) for kind in kinds]
+    numbers = [len(_layers(sites, kind)) for kind in kinds]
     return " + ".join(str(number) for number in numbers if number) + f" layer{'s' * (sum(numbers) != 1)}"
 
 
-def _heads_text(chosen: Sequence[Slot]) -> str:
+def _heads_text(chosen: Sequence[Site]) -> str:
     """ "12 heads each", "4 to 6 heads each"."""
-    least, most = min(slot.n_heads for slot in chosen), max(slot.n_heads for slot in chosen)
+    least, most = min(site.n_heads for site in chosen), max(site.n_heads for site in chosen)
     if least < most:
         return f"{least} to {most} heads each"
     return f"{most} head{'s' * (most != 1)}" + " each" * (len(chosen) > 1)

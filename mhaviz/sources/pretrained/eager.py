@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from mhaviz.errors import MhavizError
-from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.attention_call import AttentionWeights
 from mhaviz.records import ROUNDING, Kind
 
 
@@ -43,28 +42,20 @@ def given_attentions(outputs: object) -> Iterator[Given]:
     yield from sorted(decoder, key=lambda given: given.layer)
 
 
-def call_of_weights(weights: object, lengths: set[int]) -> AttentionCall:
-    """An attention that has these weights, (batch_size, n_heads, q_length, k_length).
-
-    A = softmax(log A). Where rows sum to less than 1, the rest r goes to a sink of score 0: A = softmax(log A − log r).
-    NaN stays NaN.
+def weights_of(given: object, lengths: set[int]) -> AttentionWeights:
+    """An attention that has these weights, (batch_size, n_heads, q_length, k_length), which may be NaN.
 
     Args:
-        weights: what a model has given.
+        given: what a model has given.
         lengths: of the texts that it has read.
 
     Raises:
         UnknownFormError: they are no weights, or their queries and keys are not the tokens that were read.
     """
-    if not isinstance(weights, Tensor) or weights.ndim != 4 or not set(weights.shape[2:]) <= lengths:
+    if not isinstance(given, Tensor) or given.ndim != 4 or not set(given.shape[2:]) <= lengths:
         raise UnknownFormError
-    batch_size, n_heads, q_length, k_length = weights.shape
-    A = weights.float()
-    sums = A.sum(dim=-1, keepdim=True)
+    A = given.float()
+    sums = A.sum(dim=-1)
     if bool((A < 0).any() | (sums > 1 + 2 * ROUNDING).any()):
         raise UnknownFormError
-    has_sink = bool(((sums < 1 - ROUNDING) & (sums > 0)).any())
-    S = A.log() - (1 - sums).clamp(min=torch.finfo(A.dtype).eps).log() * has_sink
-    nothing = A.new_zeros(batch_size, n_heads, max(q_length, k_length), 1)
-    Q, K = nothing[:, :, :q_length], nothing[:, :, :k_length]
-    return AttentionCall(Q, K, K, 1.0, mask=S, sinks=A.new_zeros(n_heads) if has_sink else None)
+    return AttentionWeights(A, bool(((sums < 1 - ROUNDING) & (sums > 0)).any()))

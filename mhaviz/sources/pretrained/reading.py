@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -10,33 +9,14 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.records import Tokens
 from mhaviz.sources.pretrained.silence import silence
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The tokens of a text.
-
-    Attributes:
-        ids: their numbers in the model's vocabulary.
-        tokens: what stands in the text, with the blank before a word: "The", " token", "izer". Of a character that is
-            spread over several tokens: "😀 1/3". Of what the model does not know: "😀 [UNK]". Tokens that are not of
-            the text by their names: "[CLS]".
-        special: the positions of those that are not of the text.
-    """
-
-    ids: tuple[int, ...]
-    tokens: tuple[str, ...]
-    special: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-_NOTHING = Reading((), (), ())
+_NOTHING = Tokens(())
 
 _BLANKS = "\N{LOWER ONE EIGHTH BLOCK}Ġ"
 """How pieces of SentencePiece and of byte-level BPE write a blank."""
@@ -63,8 +43,12 @@ def _asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @_asks_the_tokenizer
-def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False) -> Reading:
+def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False) -> Tokens:
     """A text, with the special tokens that the model expects around it. Raises ArgumentError if there is nothing.
+
+    Each token is called what stands in the text, with the blank before a word: "The", " token", "izer". Of a character
+    that is spread over several tokens: "😀 1/3". Of what the model does not know: "😀 [UNK]". Tokens that are not of
+    the text by their names: "[CLS]".
 
     ``as_target``: as what a decoder should make, which some models mark by another language's token.
     """
@@ -81,24 +65,22 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     if not tokenizer.is_fast:
         return name_tokens(tokenizer, ids, special)
     shown = _shown(tokenizer, text, ids, encoded["offset_mapping"], special)
-    return Reading(tuple(ids), tuple(shown), tuple(special))
+    return Tokens(tuple(shown), tuple(special), tuple(ids))
 
 
 @_asks_the_tokenizer
-def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Reading]:
+def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
     """Many texts, whose tokens nobody will look at; nothing of one that has none."""
     encoded = tokenizer([_encodable(text) for text in texts], return_special_tokens_mask=True)
     readings = []
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
         special = tuple(i for i, is_special in enumerate(mask) if is_special)
-        readings.append(Reading(tuple(ids), ("",) * len(ids), special) if len(special) < len(ids) else _NOTHING)
+        readings.append(Tokens(("",) * len(ids), special, tuple(ids)) if len(special) < len(ids) else _NOTHING)
     return readings
 
 
 @_asks_the_tokenizer
-def name_tokens(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None
-) -> Reading:
+def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None) -> Tokens:
     """Tokens whose text is not known, such as those that a model has written; ``special``: None for all that can be."""
     ids = list(ids)
     names = _named(tokenizer, ids)
@@ -107,7 +89,7 @@ def name_tokens(
         names = [
             f" {name}" if _is_word(name) and not inner else name for name, inner in zip(names, is_inside, strict=True)
         ]
-    return Reading(tuple(ids), tuple(names), special_of(tokenizer, ids) if special is None else tuple(special))
+    return Tokens(tuple(names), special_of(tokenizer, ids) if special is None else tuple(special), tuple(ids))
 
 
 @_asks_the_tokenizer

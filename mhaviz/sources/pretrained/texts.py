@@ -1,7 +1,7 @@
 """Sentences as a model reads them: with their targets, given or written by the model, and as padded batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.maps.weighed_batch import Side
-from mhaviz.records import Kind
+from mhaviz.records import Text, Tokens
 from mhaviz.sources.pretrained.loading import Loaded
 from mhaviz.sources.pretrained.reading import (
-    Reading,
     id_of,
     name_tokens,
     read,
@@ -21,7 +19,7 @@ from mhaviz.sources.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.sources.pretrained.slots import field_of, run
+from mhaviz.sources.pretrained.sites import field_of, run
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""
@@ -34,26 +32,6 @@ _MOST_IDS = 2**31
 
 _SAME = 1e-2
 """Of the largest hidden number: half precision differs by less, and what sees padding by more."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """What a model reads for one sentence: ``source``, and for a decoder beside an encoder ``target`` and ``produced``.
-
-    ``produced`` is what the decoder should make of ``target``: the same, a token later. Where a decoder has gone on
-    writing, ``prompt`` is how many tokens it was given.
-    """
-
-    source: Reading
-    target: Reading | None = None
-    produced: Reading | None = None
-    prompt: int = 0
-
-    def sides(self, kind: Kind) -> tuple[Reading, Reading]:
-        """The rows and columns of an attention; those of cross attention are named after what is being produced."""
-        if self.target is None or self.produced is None or kind == "self":
-            return self.source, self.source
-        return (self.target, self.target) if kind == "masked" else (self.produced, self.source)
 
 
 @dataclass(frozen=True)
@@ -124,7 +102,7 @@ class Texts:
         usual = usual_ids(self.loaded.tokenizer, self._embeddings or 1000)
         length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
         short, long = (
-            Reading(tuple(usual[i % len(usual)] for i in range(n)), ("",) * n, ()) for n in (length, 2 * length)
+            Tokens(("",) * n, (), tuple(usual[i % len(usual)] for i in range(n))) for n in (length, 2 * length)
         )
         texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
         alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
@@ -153,29 +131,17 @@ class Texts:
         first = name_tokens(tokenizer, [self._start])
         self._require_embeddings((*first.ids, *produced.ids[:-1]))
         self._require_target_positions(len(produced))
-        shifted = Reading(
-            (*first.ids, *produced.ids[:-1]),
-            (*first.tokens, *produced.tokens[:-1]),
-            (0, *(i + 1 for i in produced.special if i + 1 < len(produced))),
-        )
-        return Text(source, shifted, produced)
+        return Text(source, replace(first, special=(0,)) + produced[:-1], produced)
 
-    def _continued(self, prompt: Reading) -> Text:
+    def _continued(self, prompt: Tokens) -> Text:
         """The prompt and what the model writes after it. A text's last special token, such as </s>, would end it."""
-        ids = list(prompt.ids)
-        while len(ids) > 1 and len(ids) - 1 in prompt.special:
-            ids.pop()
-        kept = Reading(tuple(ids), prompt.tokens[: len(ids)], tuple(i for i in prompt.special if i < len(ids)))
-        (continued,) = self._written([kept], self.generate)
-        written = name_tokens(self.loaded.tokenizer, continued[len(ids) :])
-        whole = Reading(
-            (*kept.ids, *written.ids),
-            (*kept.tokens, *written.tokens),
-            (*kept.special, *(i + len(ids) for i in written.special)),
-        )
-        return Text(whole, prompt=len(ids))
+        while len(prompt) > 1 and len(prompt) - 1 in prompt.special:
+            prompt = prompt[:-1]
+        (continued,) = self._written([prompt], self.generate)
+        written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])
+        return Text(prompt + written, prompt=len(prompt))
 
-    def _written(self, readings: Sequence[Reading], most: int) -> list[list[int]]:
+    def _written(self, readings: Sequence[Tokens], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
         if not model.can_generate():
@@ -198,8 +164,8 @@ class Texts:
         begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
         return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
 
-    def _unnamed(self, ids: Sequence[int]) -> Reading:
-        return Reading(tuple(ids), ("",) * len(ids), special_of(self.loaded.tokenizer, ids))
+    def _unnamed(self, ids: Sequence[int]) -> Tokens:
+        return Tokens(("",) * len(ids), special_of(self.loaded.tokenizer, ids), tuple(ids))
 
     @cached_property
     def _start(self) -> int:
@@ -270,7 +236,7 @@ class Texts:
             )
 
 
-def _padded(readings: Sequence[Reading], padding: int | None = None) -> tuple[Tensor, Tensor]:
+def _padded(readings: Sequence[Tokens], padding: int | None = None) -> tuple[Tensor, Tensor]:
     """(batch_size, length): ids, and which are tokens.
 
     Attention never sees what the others are; convolutions over tokens do, and expect the model's own ``padding``. None:
@@ -285,15 +251,6 @@ def _padded(readings: Sequence[Reading], padding: int | None = None) -> tuple[Te
     )
     lengths = torch.tensor([len(reading) for reading in readings])
     return ids, torch.arange(longest) < lengths[:, None]
-
-
-def side_of(readings: Sequence[Reading]) -> Side:
-    """The queries or the keys of a batch."""
-    ids, is_token = _padded(readings)
-    is_special = ~is_token
-    for row, reading in zip(is_special, readings, strict=True):
-        row[list(reading.special)] = True
-    return Side(ids, is_token, is_special)
 
 
 def _until(ids: list[int], start: int, ends: set[int | None]) -> list[int]:

@@ -11,7 +11,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.maps.attention_call import AttentionCall
 from mhaviz.records import Kind
 from mhaviz.sources.pretrained.loading import Loaded
-from mhaviz.sources.pretrained.slots import hear
+from mhaviz.sources.pretrained.sites import Call, hear
 from mhaviz.sources.recorder import StepRecorder
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
@@ -59,8 +59,8 @@ def trace_attention(
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
 
-    def heard(i: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
-        if i == number and output is not None and module is not None:
+    def heard(i: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
+        if i == number and isinstance(call, AttentionCall) and output is not None and module is not None:
             found.append((call, output, module))
 
     hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], heard)

@@ -7,13 +7,13 @@ def pretrained(model_folder):
     """A family's small model as a source, loaded once."""
     from mhaviz.sources.pretrained.loading import load_pretrained
     from mhaviz.sources.pretrained.model import PretrainedModel
-    from mhaviz.sources.pretrained.slots import find_slots
+    from mhaviz.sources.pretrained.sites import find_sites
 
     loaded = {}
 
     def load(name, **wanted):
         if name not in loaded:
-            loaded[name] = find_slots(load_pretrained(str(model_folder(name)), torch.device("cpu")))
+            loaded[name] = find_sites(load_pretrained(str(model_folder(name)), torch.device("cpu")))
         return PretrainedModel(*loaded[name], **wanted)
 
     return load

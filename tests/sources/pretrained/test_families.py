@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 from families import EAGER, FAMILIES
+from looking import attend, calls, encoded
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import MapInputs, QueriesAndKeys
+from mhaviz.maps.attention_call import AttentionCall
+from mhaviz.maps.model import SiteCall
+from mhaviz.records import Site, Tokens
 from mhaviz.studies.pooled_maps import Pooling, pooled_maps
 from mhaviz.studies.rollout import rollout
 from mhaviz.studies.verification import require_alike, verify
@@ -40,7 +43,7 @@ def test_the_weights_of_every_head(pretrained, eager, name):
     assert model.loaded.captured == (name in FAMILIES)
     target = TARGET if name in WITH_ENCODER else None
     for text in TEXTS if target is None else TEXTS[:1]:
-        attention = model.attend([text], target)
+        attention = attend(model, [text], target)
         expected = eager(name, *[ids_of(model, text, target)[0], None, ids_of(model, text, target)[1]])
         assert len(attention.maps) == len(expected)
         for m in attention.maps:
@@ -61,50 +64,48 @@ def test_a_padded_batch(pretrained, eager, name):
     mask = torch.ones_like(ids)
     mask[1, short:] = 0
     expected = eager(name, ids, mask)
-    seen = []
-    model.weigh(TEXTS, seen.append)
+    seen = calls(model, TEXTS, batched=True)
     assert len(seen) == len(expected)
     for batch in seen:
-        of_layer = of_map(expected, batch.kind, batch.layer, name)
-        np.testing.assert_allclose(batch.weights[0], of_layer[0], atol=5e-6)
-        np.testing.assert_allclose(batch.weights[1, :, :short], of_layer[1, :, :short], atol=5e-6)
-        assert float(batch.weights[1, :, :short, short:].max()) == 0
-        assert batch.queries.is_token.tolist() == mask.bool().tolist()
+        of_layer, weights = of_map(expected, batch.site.kind, batch.site.layer, name), batch.call.weights()
+        np.testing.assert_allclose(weights[0], of_layer[0], atol=5e-6)
+        np.testing.assert_allclose(weights[1, :, :short], of_layer[1, :, :short], atol=5e-6)
+        assert float(weights[1, :, :short, short:].max()) == 0
+        assert list(map(len, batch.queries)) == mask.sum(dim=1).tolist()
 
 
 @pytest.mark.parametrize("name", WITH_ENCODER)
 def test_a_padded_batch_writes_its_targets(pretrained, name):
     model = pretrained(name)
-    seen = []
-    model.weigh(TEXTS, seen.append)
-    alone = [model.attend([text]).maps for text in TEXTS]
+    seen = calls(model, TEXTS, batched=True)
+    alone = [attend(model, [text]).maps for text in TEXTS]
     for i, batch in enumerate(seen):
         for j, maps in enumerate(alone):
             q_length, k_length = maps[i].weights.shape[1:]
-            np.testing.assert_allclose(batch.weights[j, :, :q_length, :k_length], maps[i].weights, atol=1e-5)
-            assert int(batch.queries.is_token[j].sum()) == q_length
+            np.testing.assert_allclose(batch.call.weights()[j, :, :q_length, :k_length], maps[i].weights, atol=1e-5)
+            assert len(batch.queries[j]) == q_length
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_outputs_of_the_model_itself(pretrained, name):
     target = TARGET if name in WITH_ENCODER else None
-    deviations = verify(pretrained(name).queries_and_keys(TEXTS[:1], target, with_outputs=True))
-    assert len(deviations) == pretrained(name).attentions
+    deviations = verify(*encoded(pretrained(name), TEXTS[:1], target))
+    assert len(deviations) == len(pretrained(name).sites())
     assert all(deviation.size > 0 for deviation in deviations)
     assert max(deviation.difference / deviation.size for deviation in deviations) < 2e-6
 
 
-def test_wrong_weights_give_other_outputs(pretrained):
-    inputs = pretrained("llama").queries_and_keys(TEXTS[:1], with_outputs=True)
-    seen = []
-    inputs.visit(seen.append)
-    wrong = [replace(one, key=one.key[::-1].copy()) for one in seen]  # groups of heads with one another's keys
-    deviations = verify(MapInputs.of(inputs.source, wrong))
+def test_wrong_weights_give_other_outputs(pretrained, monkeypatch):
+    model, inputs = encoded(pretrained("llama"), TEXTS[:1])
+    right = verify(model, inputs)
+    assert require_alike(right, torch.float32) in right
+    select = AttentionCall.select
+    flipped = lambda call, heads: select(replace(call, key=call.key.flip(1)), heads)  # noqa: E731
+    monkeypatch.setattr(AttentionCall, "select", flipped)  # groups of heads with one another's keys
+    deviations = verify(model, inputs, range(4))
     assert all(d.difference > 1e-3 for d in deviations)
     with pytest.raises(MhavizError, match="not verified: the weights do not give the model's own outputs"):
         require_alike(deviations, torch.float32)
-    right = verify(MapInputs.of(inputs.source, seen))
-    assert require_alike(right, torch.float32) in right
 
 
 @pytest.mark.parametrize(("name", "length"), [*((name, 2304) for name in FAMILIES), ("llama", 4096), ("bart", 4096)])
@@ -119,9 +120,9 @@ def test_many_tokens(pretrained, eager, name, length):
         text = text[: len(text) * length // len(words)]
         words = tokenizer(text)["input_ids"]
     target = TARGET if name in WITH_ENCODER else None
-    one = type(model)(model.loaded, model.slots, layers=(1,), kind="self" if target else None)
+    one = model.select((1,), "self" if target else None)
     ids, target_ids = ids_of(model, text, target)
-    (pooled,) = pooled_maps(one.queries_and_keys([text], target), Pooling(cells, summary=False)).maps
+    (pooled,) = pooled_maps(*encoded(one, [text], target), Pooling(cells, summary=False)).maps
     expected = of_map(eager(name, ids, None, target_ids), pooled.kind, 1, name)[0]
     edges = [torch.from_numpy(side) for side in (pooled.cells.query_edges, pooled.cells.key_edges)]
     rows = torch.stack([expected[:, a:b].mean(dim=1) for a, b in zip(edges[0][:-1], edges[0][1:], strict=True)], dim=1)
@@ -133,8 +134,8 @@ def test_many_tokens(pretrained, eager, name, length):
 @pytest.mark.parametrize("name", ["llama", "gpt_oss", "t5", "gptj"])
 def test_chosen_heads_have_the_keys_of_their_group(pretrained, name, heads):
     model, target = pretrained(name), TARGET if name in WITH_ENCODER else None
-    whole = model.attend(TEXTS[1:], target)
-    chosen = pooled_maps(model.queries_and_keys(TEXTS[1:], target, heads), Pooling(summary=False))
+    whole = attend(model, TEXTS[1:], target)
+    chosen = pooled_maps(*encoded(model, TEXTS[1:], target), Pooling(summary=False), heads)
     for m, all_heads in zip(chosen.maps, whole.maps, strict=True):
         assert m.heads == heads
         np.testing.assert_allclose(m.weights, all_heads.weights[list(heads)], atol=1e-6)
@@ -142,7 +143,7 @@ def test_chosen_heads_have_the_keys_of_their_group(pretrained, name, heads):
 
 @pytest.mark.parametrize(("name", "reach"), SLIDING.items())
 def test_a_window_is_told(pretrained, name, reach):
-    maps = pretrained(name).attend(TEXTS[:1]).maps
+    maps = attend(pretrained(name), TEXTS[:1]).maps
     assert reach in {m.reach for m in maps}
     for m in maps:
         if m.reach is not None:
@@ -151,17 +152,17 @@ def test_a_window_is_told(pretrained, name, reach):
 
 
 def test_a_sink_is_told(pretrained):
-    for m in pretrained("gpt_oss").attend(TEXTS[:1]).maps:
+    for m in attend(pretrained("gpt_oss"), TEXTS[:1]).maps:
         assert m.sink
         assert float(m.weights.sum(axis=2).min()) < 0.9
-    assert not any(m.sink for m in pretrained("gemma2").attend(TEXTS[:1]).maps)
+    assert not any(m.sink for m in attend(pretrained("gemma2"), TEXTS[:1]).maps)
 
 
 def test_layers_have_the_numbers_of_the_model(pretrained):
     model = pretrained("jamba")
-    assert [m.layer for m in model.attend(TEXTS[:1]).maps] == [1, 3]
-    one = type(model)(model.loaded, model.slots, layers=(3,))
-    assert "layer 3 of 1 and 3" in one.attend(TEXTS[:1]).source.footnote
+    assert [m.layer for m in attend(model, TEXTS[:1]).maps] == [1, 3]
+    one = model.select((3,))
+    assert "layer 3 of 1 and 3" in attend(one, TEXTS[:1]).source.footnote
 
 
 def test_nothing_runs_after_the_last_attention_that_is_looked_at(pretrained):
@@ -171,9 +172,9 @@ def test_nothing_runs_after_the_last_attention_that_is_looked_at(pretrained):
         layer.mlp.register_forward_hook(lambda *_: ran.append(1)) for layer in model.loaded.model.base_model.layers
     ]
     try:
-        type(model)(model.loaded, model.slots, layers=(0,)).attend(TEXTS[:1])
+        attend(model.select((0,)), TEXTS[:1])
         assert ran == []
-        model.attend(TEXTS[:1])
+        attend(model, TEXTS[:1])
         assert ran == [1]
     finally:
         for hook in hooks:
@@ -184,7 +185,7 @@ def test_nothing_runs_after_the_last_attention_that_is_looked_at(pretrained):
 def test_rollout_of_several_sentences(pretrained, eager, name):
     """Each has its own, in float64; rows that a sink has taken part of are shares of the keys again."""
     model = pretrained(name)
-    maps = rollout(model.queries_and_keys(TEXTS)).maps
+    maps = rollout(*encoded(model, TEXTS)).maps
     assert [(m.sentence, m.layer) for m in maps] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     for i, text in enumerate(TEXTS):
         layers = eager(name, ids_of(model, text)[0]).values()
@@ -198,19 +199,22 @@ def test_rollout_of_several_sentences(pretrained, eager, name):
 
 def test_special_tokens_in_the_middle_leave_no_window(pretrained):
     """What is cut out between two tokens brings them nearer, so that a window is no band any more."""
-    seen = []
-    pretrained("mistral").queries_and_keys(TEXTS[:1]).visit(seen.append)
-    banded = next(one for one in seen if one.reach is not None)
-    middle = replace(banded, special_queries=(3,), special_keys=(3,)).without_special()
-    ends = replace(banded, special_queries=(0,), special_keys=(0,)).without_special()
-    assert (middle.reach, ends.reach) == (None, banded.reach)
+    banded = next(one for one in calls(pretrained("mistral"), TEXTS[:1]) if one.reach is not None)
+
+    def without(position):
+        side = (replace(banded.queries[0], special=(position,)),)
+        return replace(banded, queries=side, keys=side).without_special()
+
+    assert (without(3).reach, without(0).reach) == (None, banded.reach)
 
 
 def test_nothing_but_special_tokens():
-    one = QueriesAndKeys(("<s>",), ("a", "b"), np.zeros((1, 1, 2), np.float32), np.zeros((1, 2, 2), np.float32), (0,))
+    Q, K = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 2, 2)
+    queries, keys = Tokens(("<s>",)), Tokens(("a", "b"), (0,))
+    one = SiteCall(Site("cross", 0, 1, 2), AttentionCall(Q, K, K, 1.0), (0,), (queries,), (keys,))
     with pytest.raises(ArgumentError, match="got special ones alone"):
-        replace(one, special_queries=(0,)).without_special()
-    assert replace(one, special_keys=(0,)).without_special().key_tokens == ("b",)
+        replace(one, queries=(replace(queries, special=(0,)),)).without_special()
+    assert one.without_special().keys[0].texts == ("b",)
 
 
 def test_models_that_ask_for_sdpa_run_on_it(pretrained):
@@ -223,10 +227,11 @@ def test_transformers_is_left_as_it_was(pretrained):
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-    pretrained("llama").attend(TEXTS)
+    model = pretrained("llama")
+    attend(model, TEXTS)
     with pytest.raises(ZeroDivisionError):
-        pretrained("llama").queries_and_keys(TEXTS).visit(lambda one: 1 / 0)
-    pretrained("gemma2").attend(TEXTS)
+        model.run(model.encode(TEXTS), lambda seen: 1 / 0)
+    attend(pretrained("gemma2"), TEXTS)
     assert AttentionInterface()["sdpa"] is sdpa_attention_forward
     assert "eager" not in AttentionInterface()
     assert AttentionMaskInterface()["eager"] is eager_mask

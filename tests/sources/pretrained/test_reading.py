@@ -25,7 +25,7 @@ TOKENIZERS = {
 def joined(reading):
     """The text, with each character that is spread over several tokens once, and what is unknown as it stands."""
     text = ""
-    for i, token in enumerate(reading.tokens):
+    for i, token in enumerate(reading.texts):
         token = token.removesuffix(" [UNK]").removesuffix(" <unk>")
         piece, _, part = token.rpartition(" ")
         if part and "/" in part and part.split("/")[0].isdigit() and piece:
@@ -44,10 +44,10 @@ def test_joined_they_are_the_text(name, text):
 
 
 def test_words_begin_with_their_blank():
-    assert read(TOKENIZERS["words"], "the cat playing").tokens == ("[CLS]", "the", " cat", " play", "ing", "[SEP]")
+    assert read(TOKENIZERS["words"], "the cat playing").texts == ("[CLS]", "the", " cat", " play", "ing", "[SEP]")
     assert read(TOKENIZERS["words"], "the cat").special == (0, 3)
-    assert read(TOKENIZERS["sentences"], "the cat").tokens == ("the", " cat", "</s>")
-    assert read(TOKENIZERS["bytes"], "a the cat").tokens == ("a", " the", " cat")
+    assert read(TOKENIZERS["sentences"], "the cat").texts == ("the", " cat", "</s>")
+    assert read(TOKENIZERS["bytes"], "a the cat").texts == ("a", " the", " cat")
 
 
 CAT = ("猫 1/3", "猫 2/3", "猫 3/3")
@@ -94,7 +94,7 @@ EXACTLY = [
 
 @pytest.mark.parametrize(("name", "text", "tokens"), EXACTLY)
 def test_each_token_is_shown_as_what_it_is(name, text, tokens):
-    assert read(TOKENIZERS[name], text).tokens == tokens
+    assert read(TOKENIZERS[name], text).texts == tokens
 
 
 def test_what_is_unknown_is_of_the_text():
@@ -107,31 +107,31 @@ def test_what_is_unknown_is_of_the_text():
 
 
 def test_tokens_that_the_tokenizer_does_not_have():
-    assert name_tokens(TOKENIZERS["bytes"], [9999, 5]).tokens[0] == "#9999"
-    assert name_tokens(TOKENIZERS["words"], [9999]).tokens == ("#9999",)
+    assert name_tokens(TOKENIZERS["bytes"], [9999, 5]).texts[0] == "#9999"
+    assert name_tokens(TOKENIZERS["words"], [9999]).texts == ("#9999",)
 
 
 def test_written_ideographs_have_no_blank(monkeypatch):
     monkeypatch.setattr(families, "WORDS", ("猫", "кот"))
     words = word_pieces()
-    assert name_tokens(words, words.convert_tokens_to_ids(["猫", "猫", "кот"])).tokens == ("猫", "猫", " кот")
+    assert name_tokens(words, words.convert_tokens_to_ids(["猫", "猫", "кот"])).texts == ("猫", "猫", " кот")
 
 
 def test_hashes_mark_pieces_of_words_alone():
     headings = bytes_and_words()
     headings.add_tokens(["###"])
-    assert name_tokens(headings, headings("### a")["input_ids"]).tokens == ("###", " ", "a")
+    assert name_tokens(headings, headings("### a")["input_ids"]).texts == ("###", " ", "a")
 
 
 def test_bytes_that_are_no_character():
     first = TOKENIZERS["fallback"].convert_tokens_to_ids("<0xF0>")
-    assert name_tokens(TOKENIZERS["fallback"], [first, first]).tokens == ("<0xF0>", "<0xF0>")
+    assert name_tokens(TOKENIZERS["fallback"], [first, first]).texts == ("<0xF0>", "<0xF0>")
 
 
 def test_written_words_begin_with_a_blank():
     words = TOKENIZERS["words"]
     ids = words.convert_tokens_to_ids(["[CLS]", "on", "on", "##ing", "'", "s", ".", "cat", "[UNK]", "[SEP]"])
-    assert name_tokens(words, ids).tokens == (
+    assert name_tokens(words, ids).texts == (
         "[CLS]", " on", " on", "ing", "'", " s", ".", " cat", "[UNK]", "[SEP]",
     )  # fmt: skip
 
@@ -147,15 +147,15 @@ def test_hostile_texts(name, text):
         return
     reading = read(tokenizer, text)
     assert (reading.ids, reading.special) == (unnamed.ids, unnamed.special)
-    assert len(reading.tokens) == len(reading.ids)
-    assert all(reading.tokens)
+    assert len(reading.texts) == len(reading.ids)
+    assert all(reading.texts)
 
 
 def test_lone_surrogates_are_read_as_what_cannot_be_read():
     bytes_ = TOKENIZERS["bytes"]
     assert read(bytes_, "a \udcff") == read(bytes_, "a \ufffd")
     assert read_without_names(bytes_, ["a", "\udcff"])[1].ids == read(bytes_, "\ufffd").ids
-    assert read(bytes_, "\ud83d\ude00").tokens == SMILE
+    assert read(bytes_, "\ud83d\ude00").texts == SMILE
 
 
 def test_a_target_is_read_as_one():
@@ -167,13 +167,13 @@ def test_a_target_is_read_as_one():
             self.backend_tokenizer.post_processor = processors.TemplateProcessing("$A </s>", None, [("</s>", 1)])
 
     tokenizer = Languages(tokenizer_object=sentence_pieces().backend_tokenizer, unk_token="<unk>")
-    assert read(tokenizer, "the cat").tokens == ("the", " cat", "</s>")
-    assert read(tokenizer, "the cat", as_target=True).tokens == ("</s>", "the", " cat")
+    assert read(tokenizer, "the cat").texts == ("the", " cat", "</s>")
+    assert read(tokenizer, "the cat", as_target=True).texts == ("</s>", "the", " cat")
 
 
 def test_bytes_of_one_character():
-    assert read(TOKENIZERS["bytes"], "a 😀").tokens == ("a", " ", "😀 1/4", "😀 2/4", "😀 3/4", "😀 4/4")
-    assert read(TOKENIZERS["bytes"], "ï").tokens == ("ï 1/2", "ï 2/2")
+    assert read(TOKENIZERS["bytes"], "a 😀").texts == ("a", " ", "😀 1/4", "😀 2/4", "😀 3/4", "😀 4/4")
+    assert read(TOKENIZERS["bytes"], "ï").texts == ("ï 1/2", "ï 2/2")
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -184,7 +184,7 @@ def test_what_a_model_has_written(name):
     assert "".join(joined(named).split()) == "thecatsat"
     assert set(reading.special) <= set(named.special)
     half = name_tokens(TOKENIZERS["bytes"], read(TOKENIZERS["bytes"], "😀").ids[:2])
-    assert len(half.tokens) == 2
+    assert len(half.texts) == 2
 
 
 @given(st.text(min_size=1, max_size=30), st.sampled_from(sorted(TOKENIZERS)))
@@ -195,5 +195,5 @@ def test_any_text(text, name):
             read(tokenizer, text)
         return
     reading = read(tokenizer, text)
-    assert len(reading.tokens) == len(reading.ids) == len(tokenizer(text)["input_ids"])
-    assert all(token for token in reading.tokens)
+    assert len(reading.texts) == len(reading.ids) == len(tokenizer(text)["input_ids"])
+    assert all(token for token in reading.texts)

@@ -11,9 +11,11 @@ import torch
 import transformers as hf
 from families import V, bytes_and_words
 from hostile import HOSTILE
+from looking import attend, calls
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources.pretrained.texts import WRITTEN, Texts, side_of
+from mhaviz.records import Text, Tokens
+from mhaviz.sources.pretrained.texts import WRITTEN, Texts
 
 TEXTS = ["the cat sat on the mat playing hello", "hello cat", "the mat ran"]
 
@@ -51,12 +53,11 @@ def languages():
 
 def weights_of_padded(model, texts):
     """Of every text in a padded batch and alone."""
-    seen = []
-    model.weigh(texts, seen.append)
+    seen = calls(model, texts, batched=True)
     for i, text in enumerate(texts):
-        for batch, alone in zip(seen, model.attend([text]).maps, strict=True):
+        for batch, alone in zip(seen, attend(model, [text]).maps, strict=True):
             _, q_length, k_length = alone.weights.shape
-            yield batch.weights[i, :, :q_length, :k_length].numpy(), alone.weights
+            yield batch.call.weights()[i, :, :q_length, :k_length].numpy(), alone.weights
 
 
 @pytest.mark.parametrize("name", ["mobilebert", "bert", "gpt2", "bart"])
@@ -86,10 +87,7 @@ def test_padding_is_the_tokenizers_or_the_models(changed):
 
 
 def texts_of(*rows):
-    from mhaviz.sources.pretrained.reading import Reading
-    from mhaviz.sources.pretrained.texts import Text
-
-    return [Text(Reading(tuple(ids), ("",) * len(ids), ())) for ids in rows]
+    return [Text(Tokens(("",) * len(ids), (), tuple(ids))) for ids in rows]
 
 
 def test_a_batch_of_different_lengths(changed):
@@ -101,15 +99,13 @@ def test_a_batch_of_different_lengths(changed):
     for row, source, target_row, target in zip(ids.tolist(), sources, target_ids.tolist(), targets, strict=True):
         assert row == [*source, *[0] * (len(row) - len(source))]
         assert target_row[: len(target)] == list(target)
-    side = side_of([text.source for text in batch])
-    assert side.is_token.tolist() == mask.bool().tolist()
     assert texts.batch(batch[:1])[1] is None
 
 
 def test_a_target_is_in_its_own_language(changed, languages):
     (text,) = changed("bart", tokenizer=languages).read(["the cat"], "the cat")
-    assert text.source.tokens[0] == "eng_Latn"
-    assert text.produced.tokens == ("fra_Latn", " ", "t", "h", "e", " ", "c", "a", "t", "</s>")
+    assert text.source.texts[0] == "eng_Latn"
+    assert text.produced.texts == ("fra_Latn", " ", "t", "h", "e", " ", "c", "a", "t", "</s>")
     assert text.produced.special == (0, 9)
     assert text.target.ids == (2, *text.produced.ids[:-1])
 
@@ -161,7 +157,7 @@ def test_hostile_texts(changed, text):
         return
     (same,) = texts.read_without_names([text[:200]])
     assert one.source.ids == same.source.ids
-    assert len(one.source.tokens) == len(one.source.ids)
+    assert len(one.source.texts) == len(one.source.ids)
 
 
 def test_lengths_of_lone_surrogates(pretrained):
@@ -217,9 +213,9 @@ def test_positions_of_roberta_begin_after_its_padding(pretrained):
     table = model.loaded.model.embeddings.position_embeddings
     assert model.max_length == table.num_embeddings - table.padding_idx - 1 == 4198
     most = "the " * (4198 - 2)
-    assert model.longest([most]) == 4198
+    assert model.encode([most]).longest == 4198
     with pytest.raises(ArgumentError, match=r"at most 4,198 tokens, .*got 4,199"):
-        model.longest([most + "cat"])
+        model.encode([most + "cat"])
     ids = torch.full((1, 4198), 5)
     with torch.no_grad():
         assert model.loaded.model.embeddings(ids).shape[1] == 4198

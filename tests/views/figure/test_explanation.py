@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from drawn import texts
 from hostile import HOSTILE
+from looking import encoded
 
 from mhaviz.sources.random_layer import RandomLayer
 from mhaviz.studies.explanation import explain
@@ -15,7 +16,7 @@ from mhaviz.views.look import Look
 
 
 def explanation(sentence="one two three two", position=2, d_model=16, n_heads=2, **options):
-    return explain(RandomLayer(d_model, n_heads, device="cpu", **options).head_inputs([sentence]), position, 0)
+    return explain(*encoded(RandomLayer(d_model, n_heads, device_name="cpu", **options), [sentence]), position, 0)
 
 
 def strips(sheet):

@@ -2,19 +2,20 @@ import io
 import itertools
 
 import pytest
+from looking import traced
 
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
 
 TRACES = {
-    "worked example": RandomLayer(8, 4).trace(),
-    "causal": RandomLayer(8, 4, causal=True).trace(),
-    "cross": RandomLayer(8, 4).trace(["one two three"], "un deux"),
+    "worked example": traced(RandomLayer(8, 4), WORKED_EXAMPLE),
+    "causal": traced(RandomLayer(8, 4, causal=True), WORKED_EXAMPLE),
+    "cross": traced(RandomLayer(8, 4), ["one two three"], "un deux"),
     "sizes": RandomLayer(512, 32).trace_sizes(32, 100_000),
-    "one token": RandomLayer(1, 1).trace(["one"]),
+    "one token": traced(RandomLayer(1, 1), ["one"]),
 }
 
 

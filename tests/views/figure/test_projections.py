@@ -14,7 +14,7 @@ from mhaviz.views.look import Look
 
 
 def comparison(sentence="one two three", n_heads=2, exclude_self=False):
-    return compare_projections(RandomLayer(16, n_heads, device="cpu").projection_inputs(sentence), exclude_self)
+    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), exclude_self)
 
 
 def test_scores_and_weights_of_each_stage_on_one_scale_each():
@@ -46,7 +46,7 @@ def test_heads_and_their_divergence():
 def test_numbers_in_the_divergence_up_to_12_heads():
     drawn = []
     for n_heads in (12, 16):
-        inputs = RandomLayer(48, n_heads, device="cpu").projection_inputs(" ".join(f"w{i}" for i in range(20)))
+        inputs = RandomLayer(48, n_heads, device_name="cpu").projection_inputs(" ".join(f"w{i}" for i in range(20)))
         sheet = projections_figure(compare_projections(inputs))
         drawn.append(any(artist.get_label() == "numbers 0.00" for artist in sheet.page.collections))
     assert drawn == [True, False]

@@ -7,6 +7,7 @@ import pytest
 from drawn import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import attend, encoded
 
 from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
 from mhaviz.sources.random_layer import RandomLayer
@@ -23,7 +24,7 @@ from mhaviz.views.terminal.trace import TraceView
 
 
 def comparison(sentence="one two three", heads=(0,), **options):
-    return compare_scaling(RandomLayer(64, 4, **options).head_inputs([sentence]), heads)[0]
+    return compare_scaling(*encoded(RandomLayer(64, 4, **options), [sentence]), heads)
 
 
 def images(sheet, prefix=""):
@@ -118,10 +119,10 @@ def test_the_sweep_draws_measures_and_theory():
     ],
 )
 def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
-    layer = RandomLayer(64, n_heads, device="cpu")
-    (c,) = compare_scaling(layer.head_inputs([sentence], target), [0])
-    attention = layer.attend([sentence], target)
-    sheet = report_figure(Report(attention, layer.trace([sentence], target), c))
+    layer = RandomLayer(64, n_heads, device_name="cpu")
+    c = compare_scaling(layer, layer.encode([sentence], target), [0])
+    attention = attend(layer, [sentence], target)
+    sheet = report_figure(Report(attention, layer.trace(layer.encode([sentence], target)), c))
     assert (sheet.width, sheet.height) == (WIDTH, HEIGHT)
     shown = texts(sheet)
     for part in ("What each head attends to", "The shapes on the way", "Why the scores are scaled: head 0", "concat"):
@@ -145,9 +146,9 @@ def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
     ],
 )
 def test_the_flow_stays_on_the_page(sentence, target, causal):
-    layer = RandomLayer(64, 16, device="cpu", causal=causal)
-    (c,) = compare_scaling(layer.head_inputs([sentence], target), [0])
-    sheet = report_figure(Report(layer.attend([sentence], target), layer.trace([sentence], target), c))
+    layer = RandomLayer(64, 16, device_name="cpu", causal=causal)
+    c = compare_scaling(layer, layer.encode([sentence], target), [0])
+    sheet = report_figure(Report(attend(layer, [sentence], target), layer.trace(layer.encode([sentence], target)), c))
     lowest = max(patch.get_y() + patch.get_height() for patch in sheet.page.patches if hasattr(patch, "get_height"))
     (footnote,) = (t for t in sheet.page.texts if t.get_text() == c.source.footnote)
     assert lowest < footnote.get_position()[1] - 0.1
@@ -171,12 +172,12 @@ def test_a_picture_with_fewer_pixels_keeps_its_spikes():
 @settings(max_examples=8)
 @given(st.lists(st.text(st.characters(), min_size=1, max_size=12), min_size=1, max_size=3))
 def test_any_token_in_every_figure_and_view(show, tokens):
-    layer = RandomLayer(8, 2, device="cpu")
+    layer = RandomLayer(8, 2, device_name="cpu")
     sentence = " ".join(f"w{i}" for i in range(len(tokens)))
-    trace = dataclasses.replace(layer.trace([sentence]), tokens=(tuple(tokens),))
-    (c,) = compare_scaling(layer.head_inputs([sentence]), [0])
+    trace = dataclasses.replace(layer.trace(layer.encode([sentence])), tokens=(tuple(tokens),))
+    c = compare_scaling(layer, layer.encode([sentence]), [0])
     c = dataclasses.replace(c, queries=tuple(tokens), keys=tuple(tokens))
-    (m,) = layer.attend([sentence]).maps
+    (m,) = attend(layer, [sentence]).maps
     attention = Attention(c.source, (dataclasses.replace(m, queries=tuple(tokens), keys=tuple(tokens)),))
     followed = follow_element(trace, (0, 0, 5))
     report = Report(attention, trace, c)

@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pytest
 from hostile import HOSTILE
+from looking import encoded
 from rich.cells import cell_len
 
 from mhaviz.sources.random_layer import RandomLayer
@@ -15,7 +16,7 @@ from mhaviz.views.terminal.explanation import ExplanationView
 
 def explanation(sentence="one two three two", position=2, n_heads=2, **options):
     d_model = options.pop("d_model", 16)
-    return explain(RandomLayer(d_model, n_heads, device="cpu", **options).head_inputs([sentence]), position, 0)
+    return explain(*encoded(RandomLayer(d_model, n_heads, device_name="cpu", **options), [sentence]), position, 0)
 
 
 def plain(text):

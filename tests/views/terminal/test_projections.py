@@ -12,7 +12,7 @@ from mhaviz.views.terminal.projections import ProjectionsView
 
 
 def comparison(sentence="one two three", n_heads=2, exclude_self=False):
-    return compare_projections(RandomLayer(16, n_heads, device="cpu").projection_inputs(sentence), exclude_self)
+    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), exclude_self)
 
 
 def plain(text):

@@ -6,10 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 from hostile import HOSTILE
+from looking import attend, encoded, traced
 from rich.cells import cell_len
 
 from mhaviz.records import Attention, AttentionMap, Report, Source
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.studies.following import follow_element
 from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 from mhaviz.views.look import Look
@@ -24,7 +25,7 @@ FOOTNOTE = "random weights, seed 0, d_model 16, 2 heads, cpu"
 
 @pytest.fixture(scope="module")
 def layer():
-    return RandomLayer(16, 2, device="cpu")
+    return RandomLayer(16, 2, device_name="cpu")
 
 
 @pytest.fixture
@@ -46,20 +47,22 @@ def test_heatmap_in_ascii(show, golden, known_attention):
 
 @pytest.mark.parametrize("width", [60, 160])
 def test_trace(show, golden, width):
-    trace = RandomLayer(8, 4).trace()
+    trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
     golden(f"trace-{width}.txt", show(TraceView(trace, follow_element(trace, (0, 2, 5))), width))
 
 
 def test_trace_in_ascii(show, golden):
-    golden("trace-ascii.txt", show(TraceView(RandomLayer(8, 4, causal=True).trace()), 80, encoding="ascii"))
+    golden(
+        "trace-ascii.txt", show(TraceView(traced(RandomLayer(8, 4, causal=True), WORKED_EXAMPLE)), 80, encoding="ascii")
+    )
 
 
 def test_trace_shows_small_values_and_not_large_ones(show):
-    trace = RandomLayer(8, 4, device="cpu").trace(["one two"], values=True)
+    trace = traced(RandomLayer(8, 4, device_name="cpu"), ["one two"], values=True)
     shown = show(TraceView(trace), 100)
     for number in trace.step("S").values.ravel():
         assert f"{number:.2f}" in shown
-    large = RandomLayer(64, 4, device="cpu").trace([" ".join("abcdefghij")], values=True)
+    large = traced(RandomLayer(64, 4, device_name="cpu"), [" ".join("abcdefghij")], values=True)
     assert large.step("Q").values is None
     assert large.step("A").values.shape == (1, 4, 10, 10)
 
@@ -67,7 +70,7 @@ def test_trace_shows_small_values_and_not_large_ones(show):
 @pytest.mark.parametrize("width", [60, 100, 160])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_scaling(show, layer, width, encoding):
-    (comparison,) = compare_scaling(layer.head_inputs(["one two three"]), [0, 1])
+    comparison = compare_scaling(layer, layer.encode(["one two three"]), [0, 1])
     shown = re.sub(r"\x1b\[[0-9;]*m", "", show(ScalingView(comparison), width, encoding=encoding))
     assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert FOOTNOTE in shown
@@ -91,19 +94,19 @@ def test_sweep(show, width):
 
 def test_report_shows_all_parts(show, layer):
     sentence = ["one two three"]
-    (comparison,) = compare_scaling(layer.head_inputs(sentence), [1])
-    shown = show(ReportView(Report(layer.attend(sentence), layer.trace(sentence), comparison)), 100)
+    comparison = compare_scaling(layer, layer.encode(sentence), [1])
+    shown = show(ReportView(Report(attend(layer, sentence), layer.trace(layer.encode(sentence)), comparison)), 100)
     for part in ("self-attention: one two three", "head 0", "concat", "standard deviation of the scores", FOOTNOTE):
         assert part in shown
 
 
 def test_several_sentences_stand_below_each_other(show, layer):
-    shown = show(HeatmapView(layer.attend(["one two", "three"])), 80)
+    shown = show(HeatmapView(attend(layer, ["one two", "three"])), 80)
     assert shown.index("self-attention: one two") < shown.index("self-attention: three")
 
 
 def test_scaled_stands_in_the_column_of_scaled(show, layer):
-    (comparison,) = compare_scaling(layer.head_inputs(["one two three"]), [0])
+    comparison = compare_scaling(layer, layer.encode(["one two three"]), [0])
     (line,) = (line for line in show(ScalingView(comparison), 100).splitlines() if "standard deviation" in line)
     unscaled, scaled = comparison.unscaled.statistics[0], comparison.scaled.statistics[0]
     assert line.split()[-2:] == [f"{unscaled.score_std:.2f}", f"{scaled.score_std:.2f}"]
@@ -143,7 +146,7 @@ def test_the_cells_of_long_maps_that_are_hidden(show):
 
 
 def test_hidden_keys_are_a_dash(show):
-    (comparison,) = compare_scaling(RandomLayer(16, 2, causal=True).head_inputs(["one two three"]), [0])
+    comparison = compare_scaling(*encoded(RandomLayer(16, 2, causal=True), ["one two three"]), [0])
     shown = show(ScalingView(comparison), 120)
     assert len(re.findall(r"\s-\s", shown)) >= 6
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.errors import MhavizError
-from mhaviz.maps.attention_call import AttentionCall
-from mhaviz.records import Kind
+from mhaviz.maps.attention_call import AttentionCall, AttentionWeights
+from mhaviz.records import Kind, Site
 from mhaviz.sources.pretrained.capture import listening
 from mhaviz.sources.pretrained.config_fields import wrong_field
-from mhaviz.sources.pretrained.eager import UnknownFormError, call_of_weights, given_attentions
+from mhaviz.sources.pretrained.eager import UnknownFormError, given_attentions, weights_of
 from mhaviz.sources.pretrained.loading import Loaded, run_eagerly
 from mhaviz.sources.pretrained.reading import usual_ids
 from mhaviz.sources.pretrained.running_layers import RunningLayer, running_layers
@@ -24,6 +24,9 @@ SOURCE_LENGTH, TARGET_LENGTH = 4, 3
 
 _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
+
+
+Call = AttentionCall | AttentionWeights
 
 
 class _HeardEnoughError(MhavizError):
@@ -39,35 +42,18 @@ class _OursError(MhavizError):
 
 
 @dataclass(frozen=True)
-class Slot:
-    """One of a model's attentions, in the order in which they run.
-
-    Attributes:
-        number: its place among all attentions, also those that cannot be shown.
-        kind, layer: as in ``AttentionMap``; encoder, decoder and cross attention are each counted from 0.
-        n_heads, d_key: its sizes.
-    """
-
-    number: int
-    kind: Kind
-    layer: int
-    n_heads: int
-    d_key: int
-
-
-@dataclass(frozen=True)
 class _Found:
     """An attention that has run; ``call``: None if it is of a form that cannot be shown.
 
     Attributes:
-        number: as in ``Slot``.
+        number: as in ``Site``.
         kind: likewise, if the model tells.
         layer: its number, if the model tells.
         running, module: the layer and the attention, where they can be seen.
     """
 
     number: int
-    call: AttentionCall | None
+    call: Call | None
     kind: Kind | None = None
     layer: int | None = None
     running: RunningLayer | None = None
@@ -99,7 +85,7 @@ def hear(
     ids: Tensor,
     mask: Tensor | None,
     target_ids: Tensor | None,
-    heard: Callable[[int, AttentionCall, Tensor | None, nn.Module | None], None],
+    heard: Callable[[int, Call, Tensor | None, nn.Module | None], None],
     last: int | None = None,
     only: Iterable[int] | None = None,
 ) -> None:
@@ -119,7 +105,7 @@ def hear(
             if shown is not None and number not in shown:
                 continue
             try:
-                call = call_of_weights(given.weights, lengths)
+                call = weights_of(given.weights, lengths)
             except UnknownFormError:
                 raise _form_of_its_own(loaded) from None
             heard(number, call, None, None)
@@ -143,21 +129,21 @@ def hear(
         raise error.raised from None
 
 
-def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
+def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     """The attentions of a model; the model may have to run eagerly to show them.
 
     Raises:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
-    slots, unshown = _probe(loaded)
-    if loaded.captured and slots and not loaded.model._supports_sdpa and not _follows_eager(loaded, slots):
-        slots = []
-    if loaded.captured and (unshown or not slots):
+    sites, unshown = _probe(loaded)
+    if loaded.captured and sites and not loaded.model._supports_sdpa and not _follows_eager(loaded, sites):
+        sites = []
+    if loaded.captured and (unshown or not sites):
         with _eagerly(loaded) as eager:
             given, not_given = _probe(eager)
-        if len(given) > len(slots):
-            loaded, slots, unshown = run_eagerly(loaded), given, not_given
-    if not slots:
+        if len(given) > len(sites):
+            loaded, sites, unshown = run_eagerly(loaded), given, not_given
+    if not sites:
         if _attention_class(loaded):
             raise _form_of_its_own(loaded)
         config = loaded.config.get_text_config()
@@ -165,7 +151,7 @@ def find_slots(loaded: Loaded) -> tuple[Loaded, tuple[Slot, ...]]:
             field = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
             raise wrong_field(loaded.name, field, "at least 1", 0)
         raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
-    return replace(loaded, unshown=tuple(unshown)), tuple(slots)
+    return replace(loaded, unshown=tuple(unshown)), tuple(sites)
 
 
 def field_of(config: Any, name: str) -> Any:
@@ -192,7 +178,7 @@ def _attention_class(loaded: Loaded) -> str:
     return names[max(attentions, key=lambda name: name.count("."))] if attentions else ""
 
 
-def _probe(loaded: Loaded) -> tuple[list[Slot], list[Kind]]:
+def _probe(loaded: Loaded) -> tuple[list[Site], list[Kind]]:
     """The attentions that run for a few tokens, and the kinds of those that cannot be shown."""
     found = _listened(loaded) if loaded.captured else _given(loaded)
     unshown = {one.kind for one in found if one.call is None}
@@ -207,8 +193,8 @@ def _probe(loaded: Loaded) -> tuple[list[Slot], list[Kind]]:
 def _listened(loaded: Loaded) -> list[_Found]:
     found: list[_Found] = []
 
-    def heard(number: int, call: AttentionCall, output: Tensor | None, module: nn.Module | None) -> None:
-        known = {call.query.shape[2], call.key.shape[2]} <= {SOURCE_LENGTH, TARGET_LENGTH}
+    def heard(number: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
+        known = set(call.shape[2:]) <= {SOURCE_LENGTH, TARGET_LENGTH}
         found.append(
             _Found(number, call, _kind(call), None, layers.outermost, module) if known else _Found(number, None)
         )
@@ -223,7 +209,7 @@ def _given(loaded: Loaded) -> list[_Found]:
     outputs = run(loaded, *_few_tokens(loaded), output_attentions=True)
     for number, given in enumerate(given_attentions(outputs)):
         try:
-            call = call_of_weights(given.weights, {SOURCE_LENGTH, TARGET_LENGTH})
+            call = weights_of(given.weights, {SOURCE_LENGTH, TARGET_LENGTH})
         except UnknownFormError:
             found.append(_Found(number, None, given.kind, given.layer))
         else:
@@ -237,35 +223,35 @@ def _has_parts(found: Sequence[_Found]) -> bool:
     return len(set(runs)) < len(runs)
 
 
-def _numbered(found: Sequence[_Found]) -> list[Slot]:
+def _numbered(found: Sequence[_Found]) -> list[Site]:
     """With the numbers of their layers: in some models not every layer has an attention.
 
     Counted where a number is not known, or stands for several: of a layer that runs again and again, as ALBERT's, or of
     lists one after the other.
     """
-    slots: list[Slot] = []
+    sites: list[Site] = []
     for one in found:
         numbers = [_layer_of(other) for other in found if other.kind == one.kind]
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
-        layer = _layer_of(one) if is_own else sum(slot.kind == one.kind for slot in slots)
+        layer = _layer_of(one) if is_own else sum(site.kind == one.kind for site in sites)
         assert one.call is not None
         assert one.kind is not None
         assert layer is not None
-        _, n_heads, _, d_key = one.call.query.shape
-        slots.append(Slot(one.number, one.kind, layer, n_heads, d_key))
-    return slots
+        d_key = one.call.query.shape[3] if isinstance(one.call, AttentionCall) else 1
+        sites.append(Site(one.kind, layer, one.call.shape[1], d_key, one.number))
+    return sites
 
 
 def _layer_of(one: _Found) -> int | None:
     return one.running.number if one.running is not None else one.layer
 
 
-def _kind(call: AttentionCall) -> Kind:
-    q_length, k_length = call.query.shape[2], call.key.shape[2]
+def _kind(call: Call) -> Kind:
+    _, _, q_length, k_length = call.shape
     if q_length != k_length:
         return "cross"
     visible = call.visible()
-    later = torch.ones(q_length, k_length, dtype=torch.bool, device=call.query.device).triu(1)
+    later = torch.ones(q_length, k_length, dtype=torch.bool, device=call.device).triu(1)
     return "masked" if visible is not None and not bool((visible & later).any()) else "self"
 
 
@@ -285,9 +271,9 @@ def _eagerly(loaded: Loaded) -> Iterator[Loaded]:
         loaded.model.set_attn_implementation(implementation)
 
 
-def _follows_eager(loaded: Loaded, slots: Sequence[Slot]) -> bool:
+def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
     """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
-    seen = _weights(loaded, slots)
+    seen = _weights(loaded, sites)
     with _eagerly(loaded) as eager:
         given, _ = _probe(eager)
         expected = _weights(eager, given)
@@ -296,12 +282,12 @@ def _follows_eager(loaded: Loaded, slots: Sequence[Slot]) -> bool:
     )
 
 
-def _weights(loaded: Loaded, slots: Sequence[Slot]) -> dict[tuple[Kind, int], Tensor]:
+def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
     weights: dict[int, Tensor] = {}
-    numbers = [slot.number for slot in slots]
+    numbers = [site.number for site in sites]
     hear(loaded, *_few_tokens(loaded), lambda number, call, *_: weights.update({number: call.weights()}), only=numbers)
     placed: dict[tuple[Kind, int], Tensor] = {}
-    for slot in slots:
-        placed[slot.kind, sum(kind == slot.kind for kind, _ in placed)] = weights[slot.number]
+    for site in sites:
+        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = weights[site.number]
     return placed
