@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mhaviz.cli import heads as module
-from mhaviz.cli.sentence_stream import stream_sentences
+from mhaviz.cli.sentences import stream_sentences
 from mhaviz.maps.weighed_batch import Side, WeighedBatch
 from mhaviz.records import Source
 from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
