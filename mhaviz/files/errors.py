@@ -38,11 +38,13 @@ def require_file(path: Path, suffixes: Sequence[str]) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path, suffix: str = "") -> Iterator[None]:
     """Raise MhavizError, one line that names the file, for whatever a library or the operating system raises about it.
 
-    A lack of memory stays what it is, and so does what is a MhavizError already.
+    A lack of memory stays what it is, and so does what is a MhavizError already. ``suffix``: of the format that the
+    file should have, if its name need not tell.
     """
+    suffix = suffix or path.suffix.lower()
     try:
         yield
     except (MhavizError, MemoryError):
@@ -53,12 +55,11 @@ def reading(path: Path) -> Iterator[None]:
         is_from_system = isinstance(error, OSError) and error.errno != errno.EINVAL  # EINVAL: sizes in a broken file
         if is_from_system or "null byte" in str(error):  # a path with NUL
             raise MhavizError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-        raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, str(error))}") from error
+        raise MhavizError(f"cannot read {path}: {_what_is_wrong(path, suffix, str(error))}") from error
 
 
-def _what_is_wrong(path: Path, message: str) -> str:
+def _what_is_wrong(path: Path, suffix: str, message: str) -> str:
     """In words for somebody who does not know the library whose error this ``message`` is."""
-    suffix = path.suffix.lower()
     with path.open("rb") as stream:
         start = stream.read(8)
     if suffix not in _STARTS:

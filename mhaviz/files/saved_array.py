@@ -26,7 +26,7 @@ class SavedArray:
         shape: its sizes.
         dtype: the name of its type, as in numpy; of other things than numbers what they are, and what to save instead.
         numbers: what it holds.
-        load: reads them from the file, in any type that numpy converts to float32.
+        load: the numbers in the file, in any type that numpy converts to float32.
     """
 
     path: Path
@@ -37,9 +37,10 @@ class SavedArray:
     load: Callable[[], NDArray[Any]]
 
     def read(self) -> NDArray[np.float32]:
-        """The numbers, contiguous; too large ones become infinity. Raises MhavizError if they cannot be read."""
+        """A copy of the numbers; too large ones become infinity. Raises MhavizError if they cannot be read."""
         with reading(self.path), np.errstate(over="ignore"):
-            return np.ascontiguousarray(self.load(), np.float32)
+            numbers = np.asarray(self.load(), np.float32, order="C")
+            return numbers if numbers.flags.writeable else numbers.copy()  # not writeable: it is the file itself
 
     def read_finite(self) -> NDArray[np.float32]:
         """The same, of an array of floats that fits into memory and has nothing but finite numbers.
@@ -80,4 +81,4 @@ def require_room(arrays: Iterable[SavedArray]) -> None:
     needed = float32 * copies * sum(math.prod(array.shape) for array in arrays)
     if short := shortage(needed, free_main_memory()):
         with reading(arrays[0].path):
-            raise ContentError(f"its numbers need {short}; save fewer heads or layers, or a pooled map")
+            raise ContentError(f"its numbers need {short}; save fewer heads or layers, a shorter input or a pooled map")

@@ -91,8 +91,8 @@ def as_type(dtype, factor):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (as_type("F4", 8), "model.output.bias: expected numbers of type F32, got F4"),
-        (as_type("F8_E8M0", 4), "model.output.bias: expected numbers of type F32, got F8_E8M0"),
+        (as_type("F4", 8), "model.output.bias: expected numbers of type float32, got F4"),
+        (as_type("F8_E8M0", 4), "model.output.bias: expected numbers of type float32, got F8_E8M0"),
         (
             lambda about, _: about["sizes"].update(wings=2),
             "sizes: expected d_model, n_heads, d_ff, dropout, got 'wings'",
