@@ -4,7 +4,7 @@ Nothing in here needs torch, but for .pt files, which nobody else can read.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,42 +107,42 @@ def _own_maps(path: Path) -> Attention | None:
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     """The maps of a document, each with the weights that ``weights_of`` has of its name and description."""
     if isinstance(document, dict) and "checkpoint" in document:
-        raise MhavizError(f"{path} is a checkpoint, not maps; draw it with mhaviz heatmap --checkpoint")
+        raise MhavizError(f"{path} is a checkpoint, not maps; mhaviz heatmap draws the maps of a checkpoint")
     if not isinstance(document, dict) or "mhaviz" not in document:
         raise MhavizError(f"{path} was not saved by mhaviz; of other tools .npy, .npz, .safetensors or .pt can be read")
     described = document.get("maps")
     if not isinstance(described, list) or not described:
-        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap -o {path.name}")
-    if len(described) > _MOST_MAPS:
-        raise MhavizError(f"{path} is not understood: expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
+        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
     try:
-        source = restore_source(document)
+        return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
     except ValueError as error:
         raise MhavizError(f"{path} is not understood: {error}") from error
+
+
+def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:
+    """One by one. Raises ValueError that says of which map."""
+    if len(described) > _MOST_MAPS:
+        raise ValueError(f"expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
     for one in described:
         if not isinstance(one, dict):
-            raise MhavizError(f"{path} is not understood: maps: expected objects, got {one!r:.40}")
-    names = tensor_names(described)
-    maps: list[AttentionMap] = []
+            raise ValueError(f"maps: expected objects, got {one!r:.40}")
     seen: set[str] = set()
-    for number, (name, one) in enumerate(zip(names, described, strict=True)):
+    for number, (name, one) in enumerate(zip(tensor_names(described), described, strict=True)):
         try:
             if name in seen:
                 raise ValueError(f"there are two maps {name:.80}")
-            seen.add(name)
-            maps.append(restore(one, weights_of(name, one)))
-            one.clear()  # of the weights in JSON one copy is enough
+            yield restore(one, weights_of(name, one))
         except ValueError as error:
-            raise MhavizError(f"{path} is not understood: map {number}: {error}") from error
-    return Attention(source, tuple(maps))
+            raise ValueError(f"map {number}: {error}") from error
+        seen.add(name)
+        one.clear()  # of the weights in JSON one copy is enough
 
 
 def _stacked(heads: Any) -> NDArray[np.float32]:
     """Lists of lists of numbers as one array, (n_heads, rows, columns), made row by row."""
     expected = "weights: expected n_heads × q_length × k_length numbers"
-    if not (isinstance(heads, list) and heads and all(isinstance(head, list) and head for head in heads)):
-        raise ValueError(expected)
-    if not all(isinstance(row, list) for head in heads for row in head):
+    is_list = isinstance(heads, list) and heads and all(isinstance(head, list) and head for head in heads)
+    if not is_list or not all(isinstance(row, list) for head in heads for row in head):
         raise ValueError(expected)
     shapes = {(len(head), len(row)) for head in heads for row in head}
     if len(shapes) > 1:
@@ -158,10 +158,10 @@ def _stacked(heads: Any) -> NDArray[np.float32]:
     return weights
 
 
-def _labelled(bare: Layers, path: Path, about: About) -> Attention:
-    details = {"kind": "array", "file": path.name} | ({"array": bare.name} if bare.name is not None else {})
-    footnote = path.name if bare.name is None else f"{path.name}, {bare.name}"
-    maps = tuple(_labelled_map(weights, layer, about) for layer, weights in enumerate(bare.layers))
+def _labelled(saved: Layers, path: Path, about: About) -> Attention:
+    details = {"kind": "array", "file": path.name} | ({} if saved.name is None else {"array": saved.name})
+    footnote = path.name if saved.name is None else f"{path.name}, {saved.name}"
+    maps = tuple(_labelled_map(weights, layer, about) for layer, weights in enumerate(saved.layers))
     return Attention(Source(footnote, details), maps)
 
 

@@ -45,18 +45,14 @@ def read_layers(path: Path, name: str | None = None) -> Layers:
 def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str | None]:
     """The array, or the list, and its name if the file holds others."""
     held = read_arrays(path)
-    if list(held) == [""]:
-        unnamed = held[""]
-        if isinstance(unnamed, SavedArray):
-            if wanted is not None:
-                raise ArgumentError(f"name: {path} holds a single array without a name; leave it out")
-            return unnamed, None
-        if wanted is None and _alike(unnamed):
-            return unnamed, None
+    unnamed = held.get("")
+    if isinstance(unnamed, tuple) and (wanted is not None or not _alike(unnamed)):
         held = {str(number): array for number, array in enumerate(unnamed)}
     if not held:
         raise MhavizError(f"{path} holds no array")
     if wanted is not None:
+        if list(held) == [""]:
+            raise ArgumentError(f"name: {path} holds a single array without a name; leave it out")
         if wanted not in held:
             raise ArgumentError(f"name: there is no array {wanted[:60]} in {path}; it has {_listed(held)}")
         return held[wanted], wanted
@@ -67,9 +63,8 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
     if not fitting:
         raise ContentError(f"none of its arrays could be weights; it has {_listed(held)}")
     if len(fitting) > 1:
-        raise ArgumentError(
-            f"name: {path} holds {len(fitting)} arrays that could be weights; choose one of {_listed(fitting)}"
-        )
+        there = _listed(fitting)
+        raise ArgumentError(f"name: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}")
     ((chosen, arrays),) = fitting.items()
     return arrays, chosen
 
