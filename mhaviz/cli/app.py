@@ -143,6 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads us has seen enough
         _silence_output()
         return DONE
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # which typer makes an exit of, while it prints help
+            raise
+        _silence_output()
+        return DONE
     except OSError as error:
         _silence_output()
         return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)

@@ -21,9 +21,9 @@ def require_weights(m: AttentionMap, path: Path) -> None:
         else:
             continue
         query, key = (int(i) for i in np.argwhere(place)[0])
+        got = f"{weights[query, key]:g}" + (", or what float32 cannot hold," if np.isinf(weights[query, key]) else "")
         raise MhavizError(
-            f"{path}: {m.name}: expected a weight that is {what}, got {weights[query, key]:g} in head {head}, "
-            f"row {query}, column {key}"
+            f"{path}: {m.name}: expected a weight that is {what}, got {got} in head {head}, row {query}, column {key}"
         )
     if (hidden := seen_hidden(m)) is not None:
         keys = "later keys" if m.reach is None else "hidden keys"

@@ -40,6 +40,8 @@ def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequen
             raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
         if path.is_dir():
             raise MhavizError(f"cannot write {shown}: it is a folder; give the name of a file in it")
+        if path.exists() and not path.is_file():
+            raise MhavizError(f"cannot write {shown}: it is a device or a pipe; give the name of a file")
         if not os.access(folder, os.W_OK):
             raise MhavizError(f"cannot write {shown}: no permission to write in {visible(str(folder))}")
 

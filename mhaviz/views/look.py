@@ -19,6 +19,7 @@ _AT_ONCE = 2**22  # weights that are copied together
 _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
+_LEAST_VMAX = 1e-30  # weights divided by it are still numbers of float32
 _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
 
 
@@ -37,7 +38,7 @@ class Look:
             those of long maps and of rollouts do.
 
     Raises:
-        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not above 0 and at most 1.
+        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1.
     """
 
     cmap: str = BONE
@@ -53,8 +54,8 @@ class Look:
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
                 raise ArgumentError(f"{name}: expected at least {least}, got {number}")
-        if self.vmax is not None and not 0 < self.vmax <= 1:
-            raise ArgumentError(f"vmax: expected a weight above 0 and at most 1, or auto, got {self.vmax}")
+        if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
+            raise ArgumentError(f"vmax: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""

@@ -170,8 +170,9 @@ BAD = [
     (["heatmap", "a", "--seed", "-1"], 2, "seed: expected a number from 0"),
     (["heatmap", "a", "--mask", "some"], 2, "--mask"),
     (["heatmap", "a", "--cmap", "virdis"], 2, "try viridis"),
-    (["heatmap", "a", "--vmax", "2"], 2, "vmax: expected a weight above 0 and at most 1, or auto, got 2"),
-    (["heatmap", "a", "--vmax", "nan"], 2, "vmax: expected a weight above 0"),
+    (["heatmap", "a", "--vmax", "2"], 2, "vmax: expected a weight from 1e-30 to 1, or auto, got 2"),
+    (["heatmap", "a", "--vmax", "1e-320"], 2, "vmax: expected a weight from 1e-30 to 1, or auto, got 1e-320"),
+    (["heatmap", "a", "--vmax", "nan"], 2, "vmax: expected a weight from 1e-30 to 1"),
     (["heatmap", "a", "--vmax", "much"], 2, "--vmax: expected a weight such as 0.5, or auto"),
     (["heatmap", "a", "-o", "a.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
     (["trace-shapes", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
@@ -436,6 +437,12 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "self-attention: 0 1\n"
+
+
+def test_a_reader_that_has_seen_enough_of_the_help():
+    command = f"{sys.executable} -m mhaviz --help | head -c 0; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110

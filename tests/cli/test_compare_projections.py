@@ -76,7 +76,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
         (["I", "deposit"], 2, "takes one sentence, got 2; put it in quotes"),
         (["?!"], 2, 'at least one word, got "?!"'),
         (["a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
-        (["a", "--vmax", "2"], 2, "vmax: expected a weight above 0"),
+        (["a", "--vmax", "2"], 2, "vmax: expected a weight from 1e-30 to 1"),
         (["a", "--mask", "causal"], 2, "--mask"),
         (["a", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
         (["a", "--d-model", "16777216", "--device", "cpu"], 1, "PiB of memory on cpu, where"),

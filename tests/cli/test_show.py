@@ -197,7 +197,7 @@ BAD = [
     (["w.npy", "--kind", "both"], 2, "--kind"),
     (["w.npy", "--head", "1"], 2, "there is no head 1"),
     (["w.npy", "--layer", "1"], 2, "there is no layer 1; the maps have layer 0 only"),
-    (["w.npy", "--vmax", "2"], 2, "mhaviz: --vmax: expected a weight above 0"),
+    (["w.npy", "--vmax", "2"], 2, "mhaviz: --vmax: expected a weight from 1e-30 to 1"),
     (["w.npy", "--cmap", "nothing"], 2, "mhaviz: --cmap: expected a matplotlib colormap"),
     (["w.npy", "--dpi", "3"], 2, "mhaviz: --dpi: expected at least 20, got 3"),
     (["w.npy", "--columns", "0"], 2, "mhaviz: --columns: expected at least 1, got 0"),

@@ -119,6 +119,22 @@ def test_a_link_stays_a_link_and_permissions_stay(random_attention, tmp_path):
     assert real.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_device_is_never_replaced_by_a_file(random_attention, tmp_path, is_link):
+    """Renamed over, it would be gone for the whole machine."""
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    path = tmp_path / "link.json" if is_link else pipe
+    if is_link:
+        path.symlink_to(pipe)
+    with pytest.raises(MhavizError, match="it is a device or a pipe"):
+        check_outputs([path], ALL)
+    with pytest.raises(MhavizError, match="expected a file, got a folder, a device or a pipe"):
+        save_all([path], random_attention(), lambda: None)
+    assert pipe.is_fifo()
+    assert list(tmp_path.glob(".*")) == []
+
+
 def test_one_file_under_two_names(tmp_path):
     (tmp_path / "sub").mkdir()
     with pytest.raises(ArgumentError, match="named twice"):
