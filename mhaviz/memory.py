@@ -8,7 +8,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
 
 _PIECE = 2**24  # bytes
-_OF_TEXT = 8  # copies: text takes up to four times as much as its bytes, and is cut into words
+OF_TEXT = 8  # copies: text takes up to four times as much as its bytes, and is cut into words
 
 
 def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
@@ -18,7 +18,7 @@ def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
     return f"about {readable_bytes(needed)} of memory on {place}, where {readable_bytes(free)} are free"
 
 
-def read_all(stream: BinaryIO, name: str, copies: int = _OF_TEXT) -> bytes:
+def read_all(stream: BinaryIO, name: str, copies: int = OF_TEXT) -> bytes:
     """What a file or a pipe holds, which may have no end.
 
     Args:

@@ -41,6 +41,8 @@ def loaded_after(code):
             {"torch"},
         ),
         ("from mhaviz.cli import main; main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
+        ("import mhaviz.files.arrays, mhaviz.files.maps, mhaviz.files.texts, mhaviz.files.writing", {"torch"}),
+        ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "numpy"}),
         (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
         (
             f"{SAVED}; main(['show', 'w.json', '-o', 'w.png']); main(['show', 'w.safetensors', '-o', 'x.json'])\n"

@@ -12,14 +12,14 @@ from mhaviz.cli import options
 from mhaviz.cli.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.drawn_maps import MOST_MAPS, require_drawable, tell_shown
-from mhaviz.cli.saved_maps import about_arrays, choose_maps, find_heads, require_use
+from mhaviz.cli.saved_maps import about_arrays, choose_maps, find_heads, read_saved, require_use
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from mhaviz.files.maps import SavedMaps
     from mhaviz.records import Attention
-    from mhaviz.sources.saved_maps import SavedMaps
     from mhaviz.views.figure.sheet import Sheet
 
 _T = TypeVar("_T")
@@ -82,17 +82,13 @@ def diff(
         if most is not None and not 0 <= most <= math.log(2):
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
-    from mhaviz.sources.saved_maps import read_maps
     from mhaviz.studies.difference import compare
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     paths, layers = (before, after), _of_each("--layer", layer)
     sides = (before, layers[0]), (after, layers[1])
     abouts = [about_arrays(one, queries, keys, kind) for one in _of_each("--name", name)]
-    files = [
-        read_maps(path, about, lambda notice: delivery.tell([notice]))
-        for path, about in zip(paths, abouts, strict=True)
-    ]
+    files = [read_saved(path, about, delivery) for path, about in zip(paths, abouts, strict=True)]
     require_use(abouts[0], dict(zip(paths, files, strict=True)))
     for saved in files:
         delivery.tell(saved.notices)

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mhaviz.whole_files import write_whole
+from mhaviz.files.writing import write_whole
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention

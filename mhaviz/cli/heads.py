@@ -10,8 +10,7 @@ from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.layers import choose_corpus_source, pretrained_notices
 from mhaviz.cli.progress import progress
-from mhaviz.cli.sentence_stream import stream_sentences
-from mhaviz.cli.sentences import quotes_notice
+from mhaviz.cli.sentences import quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.units import parse_whole
 

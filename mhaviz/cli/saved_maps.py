@@ -6,20 +6,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mhaviz.cli import options
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.delivery import Delivery
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.texts import read_labels
 
 if TYPE_CHECKING:
+    from mhaviz.files.maps import About, SavedMaps
     from mhaviz.records import Attention
-    from mhaviz.sources.saved_maps import About, SavedMaps
 
 
 def about_arrays(
     name: str | None, queries: Path | None, keys: Path | None, kind: options.AttentionKind | None
 ) -> "About":
-    """What the options say of arrays that say nothing of themselves."""
-    from mhaviz.sources.saved_maps import About
+    """What the options say of arrays that say nothing of themselves. Raises MhavizError if labels cannot be read."""
+    from mhaviz.files.maps import About
 
-    return About(name, queries, keys, kind.value if kind else None)
+    labels = (_labels("--queries", queries), _labels("--keys", keys))
+    return About(name, *labels, kind.value if kind else None)
+
+
+def _labels(option: str, path: Path | None) -> tuple[str, ...] | None:
+    try:
+        return None if path is None else read_labels(path)
+    except MhavizError as error:
+        raise MhavizError(f"{option}: {error}") from error
+
+
+def read_saved(path: Path, about: "About", delivery: Delivery) -> "SavedMaps":
+    """The maps of a file; ``delivery`` tells that a large one is unpacked. Raises as ``read_maps`` does."""
+    from mhaviz.files.maps import read_maps
+
+    try:
+        return read_maps(path, about, lambda notice: delivery.tell([notice]))
+    except ArgumentError as error:  # its message begins with the name of a part of ``about``
+        raise ArgumentError(f"--{error}") from error
 
 
 def require_use(about: "About", files: Mapping[Path, "SavedMaps"]) -> None:

@@ -1,12 +1,13 @@
 """Where sentences come from: arguments, a file, standard input."""
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
-from mhaviz.memory import read_all
+from mhaviz.sources.corpus_batches import Sentence
 from mhaviz.views.labels import cut, visible
 
 _MANY = 20  # sentences; few people want a picture of each
@@ -23,31 +24,58 @@ def read_sentences(
         ArgumentError: an argument without words, or ``whole`` without a file or standard input.
         MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
     """
-    sentences: list[str] = []
     if whole and file is None and "-" not in (arguments or ()):
         raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
-    for argument in arguments or ():
-        if argument == "-":
-            if sys.stdin is None:
-                raise MhavizError("cannot read standard input: it is closed")
-            sentences += _sentences(read_all(sys.stdin.buffer, "standard input"), "standard input", whole, any_text)
-        elif not (argument.strip() if any_text else tokenize(argument)):
-            raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(argument)}")
+    sentences: list[str] = []
+    for given in _given(arguments, file):
+        if isinstance(given, str):
+            if not (given.strip() if any_text else tokenize(given)):
+                raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(given)}")
+            sentences.append(given)
+        elif whole:
+            text, name = texts.read_text(given), texts.name_of(given)
+            if not text.strip():
+                raise MhavizError(f"{name} is empty: expected text")
+            if not any_text and not any(map(tokenize, text.split())):
+                raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
+            sentences.append(text)
         else:
-            sentences.append(argument)
-    if file is not None:
-        try:
-            with file.open("rb") as stream:
-                content = read_all(stream, str(file))
-        except OSError as error:
-            raise MhavizError(f"cannot read {visible(str(file))}: {error.strerror or error}") from error
-        sentences += _sentences(content, visible(str(file)), whole, any_text)
+            for line in texts.read_lines(given):
+                if not any_text and not tokenize(line.text):
+                    where = f"{texts.name_of(given)}, line {line.number}"
+                    raise MhavizError(f"{where}: expected at least one word, got {_quoted(line.text)}")
+                sentences.append(line.text)
     return sentences
 
 
-def require_some(sentences: Iterable[str]) -> None:
+def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator[Sentence]:
+    """All sentences, in the same order, one by one, as the file may be larger than memory.
+
+    Raises:
+        ArgumentError: there are none, or a blank argument.
+        MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
+    """
+    parts: list[Iterable[Sentence]] = []
+    for given in _given(arguments, file):
+        if isinstance(given, Path):
+            parts.append(Sentence(line.text, line.done) for line in texts.stream_lines(given))
+        elif given.strip():
+            parts.append([Sentence(given, 0.0)])
+        else:
+            raise ArgumentError("expected a sentence with at least one word, got an empty one")
+    require_some(parts)
+    return chain.from_iterable(parts)
+
+
+def _given(arguments: Sequence[str] | None, file: Path | None) -> list[str | Path]:
+    """Sentences, and files to read them from."""
+    given: list[str | Path] = [texts.STANDARD_INPUT if argument == "-" else argument for argument in arguments or ()]
+    return given if file is None else [*given, file]
+
+
+def require_some(sentences: Sequence[object]) -> None:
     """Raise ArgumentError if there is no sentence."""
-    if not list(sentences):
+    if not sentences:
         raise ArgumentError("no sentence: give one in quotes, or use --file, or - for standard input")
 
 
@@ -105,30 +133,6 @@ def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
         raise ArgumentError(
             f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
         )
-
-
-def _sentences(content: bytes, name: str, whole: bool, any_text: bool) -> list[str]:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise MhavizError(
-            f"{name} is not UTF-8: byte 0x{content[error.start]:02x} in line {number}; convert it first, "
-            f"for example with iconv"
-        ) from error
-    if whole:
-        if not text.strip():
-            raise MhavizError(f"{name} is empty: expected text")
-        if not any_text and not any(tokenize(part) for part in text.split()):
-            raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
-        return [text]
-    numbered = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if not numbered:
-        raise MhavizError(f"{name} is empty: expected sentences, one a line")
-    for number, line in numbered:
-        if not any_text and not tokenize(line):
-            raise MhavizError(f"{name}, line {number}: expected at least one word, got {_quoted(line)}")
-    return [line for _, line in numbered]
 
 
 def _quoted(sentence: str) -> str:

@@ -8,7 +8,7 @@ import typer
 from mhaviz.cli import options
 from mhaviz.cli.delivery import Delivery
 from mhaviz.cli.drawn_maps import deliver_maps
-from mhaviz.cli.saved_maps import about_arrays, choose_maps, require_use
+from mhaviz.cli.saved_maps import about_arrays, choose_maps, read_saved, require_use
 from mhaviz.views.files import FIGURE_SUFFIXES
 
 
@@ -48,11 +48,9 @@ def show(
     suffixes = (*FIGURE_SUFFIXES, ".json", ".safetensors")
     delivery = Delivery(output or (), quiet, json, suffixes, options.files_read(context))
 
-    from mhaviz.sources.saved_maps import read_maps
-
     look = options.choose_map_look(context)
     about = about_arrays(name, queries, keys, kind)
-    saved = read_maps(file, about, lambda notice: delivery.tell([notice]))
+    saved = read_saved(file, about, delivery)
     require_use(about, {file: saved})
     delivery.tell(saved.notices)
     attention = choose_maps(saved.attention, layer, head)

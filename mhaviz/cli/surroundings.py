@@ -8,7 +8,7 @@ import os
 import signal
 from pathlib import Path
 
-from mhaviz.whole_files import clean_up_on
+from mhaviz.files.writing import clean_up_on
 
 
 def settle_surroundings() -> None:

@@ -1,6 +1,6 @@
 """How attention maps are saved: all but their weights as plain JSON values, and back.
 
-Both directions stand here, so that what is written can be read: ``views.data`` writes, ``sources.saved_maps`` reads.
+Both directions stand here, so that what is written can be read: ``views.data`` writes, ``files.maps`` reads.
 """
 
 from collections.abc import Mapping, Sequence

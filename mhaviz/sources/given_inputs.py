@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.arrays import read_named_arrays
+from mhaviz.files.errors import listed
+from mhaviz.files.saved_array import SavedArray
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import tokenize
 from mhaviz.records import Kind, Text, Tokens
 from mhaviz.sources import batch
 from mhaviz.sources.batch import Encoder, LayerInputs, Side, require_no_mask
-from mhaviz.sources.reading import listed
-from mhaviz.sources.saved_tensors import SavedTensor, open_tensors
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
         ArgumentError: there are several tensors and no name, or none of this name.
         MhavizError: the file cannot be read, or a tensor is no X.
     """
-    tensors = open_tensors(path)
+    tensors = read_named_arrays(path)
     if name is None and "input" not in tensors and "query" in tensors and "key" in tensors:
         query, key = _features(tensors["query"]), _features(tensors["key"])
         value = _features(tensors["value"]) if "value" in tensors else key
@@ -66,7 +67,7 @@ def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
     return GivenInputs(path, X, X, X, chosen)
 
 
-def _choose(path: Path, tensors: Mapping[str, SavedTensor], name: str | None) -> str:
+def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> str:
     there = listed(sorted(tensors)) or "none"
     if name is not None:
         if name not in tensors:
@@ -81,8 +82,9 @@ def _choose(path: Path, tensors: Mapping[str, SavedTensor], name: str | None) ->
     return next(iter(tensors))
 
 
-def _features(tensor: SavedTensor) -> Tensor:
+def _features(tensor: SavedArray) -> Tensor:
     """(batch_size, length, features)"""
+    tensor.require_floats()
     if len(tensor.shape) not in (2, 3):
         raise MhavizError(
             f"{tensor.path}: {tensor.name:.80}: expected (length, d_model) or (batch_size, length, d_model), got "
@@ -92,7 +94,7 @@ def _features(tensor: SavedTensor) -> Tensor:
         raise MhavizError(
             f"{tensor.path}: {tensor.name:.80}: expected at least one token, got ({', '.join(map(str, tensor.shape))})"
         )
-    X = tensor.numbers()
+    X = torch.from_numpy(tensor.read_finite())
     return X if X.ndim == 3 else X[None]
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.arrays import read_named_arrays
+from mhaviz.files.errors import listed
+from mhaviz.files.saved_array import SavedArray, require_room
 from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.sources.reading import listed
-from mhaviz.sources.saved_tensors import SavedTensor, open_tensors, read_all
 
 _PACKED, _SEPARATE, _OWN = "in_proj_weight", "q_proj_weight", "Wq.weight"
 """The parameters by which an attention is known: of torch.nn.MultiheadAttention, of it with kdim or vdim, of mhaviz."""
@@ -66,7 +67,7 @@ def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
         ArgumentError: there is no attention at this prefix, or there are several.
         MhavizError: the file cannot be read, holds no attention, or one that mhaviz cannot run.
     """
-    tensors = open_tensors(path)
+    tensors = read_named_arrays(path)
     chosen = _choose(path, tensors, prefix)
     there = {name.removeprefix(chosen): tensor for name, tensor in tensors.items() if name.startswith(chosen)}
     return SavedAttention(path, chosen.removesuffix("."), _converted(there, f"{path}: {chosen}"))
@@ -123,7 +124,7 @@ def _summed_up(prefixes: Iterable[str]) -> str:
     return listed(shown)
 
 
-def _converted(there: Mapping[str, SavedTensor], where: str) -> dict[str, Tensor]:
+def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]:
     """The parameters by mhaviz's names."""
     for unheard in ("bias_k", "bias_v"):
         if unheard in there:
@@ -132,6 +133,7 @@ def _converted(there: Mapping[str, SavedTensor], where: str) -> dict[str, Tensor
                 f"does not have; take an attention without"
             )
     first = next(name for name in (_PACKED, _SEPARATE, _OWN) if name in there)
+    there[first].require_floats()
     d = there[first].shape[1] if len(there[first].shape) == 2 else 0
     if first == _OWN:
         found = _read(there, where, {f"W{side}.weight": (d, d) for side in "qkvo"})
@@ -154,18 +156,20 @@ def _converted(there: Mapping[str, SavedTensor], where: str) -> dict[str, Tensor
 
 
 def _read(
-    there: Mapping[str, SavedTensor], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
+    there: Mapping[str, SavedArray], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
 ) -> dict[str, Tensor]:
     """Those of these names, which must have these shapes."""
-    found: dict[str, SavedTensor] = {}
+    found: dict[str, SavedArray] = {}
     for name, shape in shapes.items():
         if name not in there:
             if optional:
                 continue
             raise MhavizError(f"{where}{name} is missing; expected {', '.join(shapes)}, got {listed(sorted(there))}")
+        there[name].require_floats()
         got = there[name].shape
         if len(got) != len(shape) or 0 in got or any(n not in (m, _ANY) for m, n in zip(got, shape, strict=True)):
             expected = ", ".join("any" if n == _ANY else str(n) if n else "d_model" for n in shape)
             raise MhavizError(f"{where}{name}: expected ({expected}), got ({', '.join(map(str, got))})")
         found[name] = there[name]
-    return read_all(found)
+    require_room(found.values())
+    return {name: torch.from_numpy(array.read_finite()) for name, array in found.items()}

@@ -20,12 +20,12 @@ from torch import Tensor
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, quoted
+from mhaviz.files.writing import write_whole
 from mhaviz.layer.attention import check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import LanguageModel, Translator
 from mhaviz.training.corpus import Corpus, Task
-from mhaviz.whole_files import write_whole
 
 FORMAT = 1
 

@@ -10,8 +10,8 @@ from random import Random
 from typing import Literal
 
 from mhaviz.errors import MhavizError
+from mhaviz.files import texts
 from mhaviz.layer.tokens import END, START, tokenize
-from mhaviz.memory import read_all
 
 Task = Literal["translation", "language"]
 
@@ -84,7 +84,7 @@ def read_pairs(path: Path, seed: int = 0) -> Corpus:
     """
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
     repeated = 0
-    for number, line in enumerate(_read(path).split("\n"), start=1):
+    for number, line in enumerate(texts.read_text(path).split("\n"), start=1):
         if line.strip() or "\t" in line:
             pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
             repeated += (pair.source, pair.target) in pairs
@@ -102,27 +102,13 @@ def read_text(path: Path, seed: int = 0) -> Corpus:
     """
     sentences: dict[tuple[str, ...], None] = {}
     repeated = 0
-    for sentence in _SENTENCE_END.split(_read(path)):
+    for sentence in _SENTENCE_END.split(texts.read_text(path)):
         words = tokenize(sentence)
         for start in range(0, len(words), MOST_WORDS):
             piece = tuple(words[start : start + MOST_WORDS])
             repeated += piece in sentences
             sentences[piece] = None
     return _hold_out("language", path, tuple(Pair((), words) for words in sentences), seed, repeated)
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return read_all(stream, str(path)).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise MhavizError(
-            f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} in line {line}; convert it first, for "
-            f"example with iconv"
-        ) from error
-    except OSError as error:
-        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _parse_pair(line: str, where: str) -> Pair:

@@ -2,30 +2,27 @@
 
 import json
 import operator
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from safetensors import deserialize
-from safetensors.torch import load
+import torch
 from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
+from mhaviz.files.safetensors_files import read_safetensors
+from mhaviz.files.saved_array import require_room
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.memory import read_all
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
 from mhaviz.training.corpus import Task
 
 SHIPPED = ("translation",)
 """The checkpoints that come with mhaviz."""
 
-_FLOAT32 = "F32"  # as safetensors calls it
-_COPIES = 3  # of a file: its bytes, its tensors, the model
 _T = TypeVar("_T")
 
 
@@ -37,12 +34,19 @@ def load_checkpoint(name: str) -> Checkpoint:
     """
     path = _find(name)
     try:
-        with path.open("rb") as stream:
-            content = read_all(stream, str(path), _COPIES)
-    except OSError as error:
-        raise MhavizError(f"cannot read {path}: {error.strerror or error}") from error
-    tensors = _tensors(path, content)
-    about = _parse(path, _metadata(content))
+        arrays, metadata = read_safetensors(path)
+    except MhavizError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise MhavizError(
+            f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file; make one with mhaviz train"
+        ) from error
+    about = _parse(path, metadata.get("mhaviz"))
+    for array in arrays.values():
+        if array.dtype != "float32":
+            raise MhavizError(f"{path}: {array.name:.80}: expected numbers of type float32, got {array.dtype}")
+    require_room(arrays.values())
+    tensors = {name: torch.from_numpy(array.read()) for name, array in arrays.items()}
     if about.pop("sha256", None) != checksum(about, tensors):
         raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
     with as_one_line(f"{path} is not understood: its parts do not fit together", "take another copy of it"):
@@ -50,27 +54,6 @@ def load_checkpoint(name: str) -> Checkpoint:
             return _restore(about, tensors)
         except ArgumentError as error:
             raise ValueError(str(error)) from error  # it is the file that is wrong, not the command line
-
-
-def _tensors(path: Path, content: bytes) -> dict[str, Tensor]:
-    """All tensors of a file, which must be such as mhaviz writes."""
-    no_checkpoint = f"{path} is no checkpoint, or is cut off: expected a whole .safetensors file"
-    with as_one_line(no_checkpoint, "make one with mhaviz train"):
-        types = {name: about["dtype"] for name, about in deserialize(content)}  # type: ignore[no-untyped-call]
-    for name, dtype in types.items():
-        if dtype != _FLOAT32:
-            raise MhavizError(
-                f"{path} is no checkpoint: {name:.80}: expected numbers of type {_FLOAT32}, got {dtype}; make one with "
-                f"mhaviz train"
-            )
-    return load(content)
-
-
-def _metadata(content: bytes) -> str | None:
-    """What the header of a whole .safetensors file says under the key ``mhaviz``."""
-    (length,) = struct.unpack("<Q", content[:8])
-    metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    return metadata.get("mhaviz")
 
 
 def _find(name: str) -> Path:

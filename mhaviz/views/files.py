@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.writing import write_whole
 from mhaviz.views.labels import visible
-from mhaviz.whole_files import write_whole
 
 if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet

@@ -93,8 +93,9 @@ def test_sentences_from_a_file_and_from_standard_input(mhaviz, tmp_path):
     (tmp_path / "s.txt").write_bytes("\ufeffone two\r\n\r\nthree\n".encode())
     result = mhaviz("heatmap", "zero", "--file", str(tmp_path / "s.txt"), "--json", *SMALL)
     assert [m["keys"] for m in json.loads(result.out)["maps"]] == [["zero"], ["one", "two"], ["three"]]
-    result = mhaviz("heatmap", "-", "--json", *SMALL, stdin=b"one two\nthree")
-    assert [m["sentence"] for m in json.loads(result.out)["maps"]] == [0, 1]
+    for place in (["-"], ["--file", "-"]):
+        result = mhaviz("heatmap", *place, "--json", *SMALL, stdin=b"one two\nthree")
+        assert [m["sentence"] for m in json.loads(result.out)["maps"]] == [0, 1]
 
 
 def test_target_and_mask(mhaviz):

@@ -244,7 +244,7 @@ def test_a_name_and_a_layer_for_each_file(mhaviz, folder):
     first, second = np.full((2, 2), 0.5), np.eye(2)
     np.savez("x.npz", first=first, second=second)
     np.save("layers.npy", np.stack([first, second])[:, None])
-    assert "choose one with --name" in mhaviz("diff", "x.npz", "x.npz").err
+    assert "--name: x.npz holds 2 arrays that could be weights" in mhaviz("diff", "x.npz", "x.npz").err
     named = mhaviz("diff", "x.npz", "x.npz", "--name", "first", "--name", "second", "--json")
     layers = mhaviz("diff", "layers.npy", "layers.npy", "--layer", "0", "--layer", "1", "--json")
     for result in (named, layers):

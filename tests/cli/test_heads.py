@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mhaviz.cli import heads as module
-from mhaviz.cli.sentence_stream import stream_sentences
+from mhaviz.cli.sentences import stream_sentences
 from mhaviz.maps.attention_call import AttentionWeights
 from mhaviz.maps.model import SiteCall
 from mhaviz.records import Site, Source, Tokens

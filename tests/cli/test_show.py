@@ -126,7 +126,8 @@ def test_an_array_of_another_tool(mhaviz, folder):
 @pytest.mark.parametrize("suffix", ["json", "safetensors"])
 def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
     mhaviz("heatmap", "one two", *SMALL, "-q", "-o", f"a.{suffix}")
-    result = mhaviz("show", f"a.{suffix}", "--queries", "nothing.txt", "--kind", "self")
+    Path("labels.txt").write_text("one\ntwo")
+    result = mhaviz("show", f"a.{suffix}", "--queries", "labels.txt", "--kind", "self")
     assert result.status == 2
     assert f"a.{suffix} brings its own tokens and kinds; leave out --queries, --kind" in result.err
 
@@ -188,9 +189,11 @@ BAD = [
     (["cut.safetensors"], 1, "cannot read cut.safetensors: it is no .safetensors file, or is cut off"),
     (["sweep.json"], 1, "sweep.json holds no attention maps"),
     (["other.json"], 1, "other.json was not saved by mhaviz"),
-    (["two.npz"], 2, "two.npz holds 2 arrays that could be weights; choose one with --name: a (2, 2), b (2, 2)"),
-    (["two.npz", "--name", "c"], 2, "there is no array c in two.npz; it has a (2, 2), b (2, 2)"),
-    (["w.npy", "--queries", "l.txt"], 1, "--queries: expected 2 labels, one a line, got 3 in l.txt"),
+    (["two.npz"], 2, "--name: two.npz holds 2 arrays that could be weights; choose one of a (2, 2), b (2, 2)"),
+    (["two.npz", "--name", "c"], 2, "--name: there is no array c in two.npz; it has a (2, 2), b (2, 2)"),
+    (["w.npy", "--queries", "l.txt"], 2, "--queries: expected 2 labels, one a line, got 3"),
+    (["w.npy", "--keys", "nothing.txt"], 1, "--keys: cannot read nothing.txt: No such file"),
+    (["w.npy", "--queries", "latin.txt"], 1, "--queries: latin.txt is not UTF-8: byte 0xff in line 2; convert it"),
     (["w.npy", "--kind", "both"], 2, "--kind"),
     (["w.npy", "--head", "1"], 2, "there is no head 1"),
     (["w.npy", "--layer", "1"], 2, "there is no layer 1; the maps have layer 0 only"),
@@ -213,6 +216,7 @@ BAD = [
 def test_bad_input_is_one_line_and_the_right_status(mhaviz, folder, arguments, status, message):
     (folder / "folder.npy").mkdir()
     (folder / "l.txt").write_text("a\nb\nc\n")
+    (folder / "latin.txt").write_bytes(b"a\nb\xff")
     (folder / "cut.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00{")
     (folder / "sweep.json").write_text('{"mhaviz": "0", "source": {"footnote": ""}, "sweep": []}')
     (folder / "other.json").write_text('{"a": [1, 2]}')

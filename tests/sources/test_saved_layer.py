@@ -10,8 +10,8 @@ from looking import attend, calls
 from safetensors.torch import save_file
 from torch import nn
 
-from mhaviz import devices
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files import saved_array
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.sources import batch
 from mhaviz.sources.given_inputs import read_inputs
@@ -294,7 +294,7 @@ def test_nothing_is_run(tmp_path):
     for name, held in (("a.pt", {"x": Evil()}), ("b.pt", reference())):
         torch.save(held, tmp_path / name)
         text = fails(MhavizError, tmp_path / name)
-        assert "it holds Python objects, which mhaviz never runs; of a model save the parameters alone" in text
+        assert "it holds Python objects, which mhaviz never runs; save the numbers alone" in text
         assert "safetensors.torch.save_file(model.state_dict(), …)" in text
 
 
@@ -329,14 +329,14 @@ def test_files_that_are_none(tmp_path):
 def test_parameters_that_do_not_fit_into_memory(tmp_path):
     huge = torch.zeros(1).expand(3 * 2**22, 2**22)
     torch.save({"in_proj_weight": huge}, tmp_path / "w.pt")
-    assert "needs about" in fails(MhavizError, tmp_path / "w.pt")
+    assert "its numbers need about" in fails(MhavizError, tmp_path / "w.pt")
 
 
 def test_parameters_that_fit_one_by_one_only(tmp_path, monkeypatch):
     layer = MultiHeadAttention(16, 4)
     path = save(layer.state_dict(), tmp_path / "w.safetensors")
-    monkeypatch.setattr(devices, "free_memory", lambda device: 2 * 4 * 16 * 16 * 3)
-    assert f"{path} needs about 8.0 KiB" in fails(MhavizError, path)
+    monkeypatch.setattr(saved_array, "free_main_memory", lambda: 2 * 4 * 16 * 16 * 3)
+    assert f"{path}: its numbers need about 8.0 KiB" in fails(MhavizError, path)
 
 
 NO_NUMBERS = {

@@ -14,7 +14,6 @@ from math import prod
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
@@ -22,7 +21,8 @@ from torch.nn.modules.module import (
 )
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from mhaviz.errors import MhavizError, as_one_line, counted, quoted, reason
+from mhaviz.errors import MhavizError, counted, quoted
+from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.sources.pretrained.config_fields import LAYERS, Field, read_by_model
 from mhaviz.units import readable_count
 
@@ -73,14 +73,10 @@ def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
     shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         try:
-            with as_one_line(f"{name}: its weight file {path.name} cannot be read"), safe_open(path, "pt") as tensors:
-                shapes |= {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+            arrays, _ = read_safetensors(path)
         except MhavizError as error:
-            if not isinstance(error.__cause__, SafetensorError):
-                raise
-            raise MhavizError(
-                f"{name}: a weight file is broken or cut off ({reason(error.__cause__)}); take another copy of it"
-            ) from error
+            raise MhavizError(f"{name}: {error}; take another copy of it") from error
+        shapes |= {key: array.shape for key, array in arrays.items()}
     return FileSizes(shapes)
 
 

@@ -11,9 +11,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files import saved_array
+from mhaviz.files.maps import read_maps
 from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
-from mhaviz.sources import array_files
-from mhaviz.sources.saved_maps import read_maps
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 
@@ -248,7 +248,7 @@ def test_weights_that_are_none(tmp_path, weights, message):
         (b"[1, 2]", "was not saved by mhaviz"),
         (b'"' + b'\\"' * 100_000, "is no JSON"),
         (b"[" * 100_000, "is no JSON"),
-        ("{}".encode("utf-16"), "was not saved by mhaviz"),
+        ("{}".encode("utf-16"), "is not UTF-8: byte 0xff in line 1; convert it first"),
         (b'{"a": 01}', "is no JSON"),
         (b"[01]", "is no JSON"),
         (b"[" + b"1" * 5000 + b"]", "is no JSON"),
@@ -272,18 +272,9 @@ def test_a_file_that_is_cut_off(path, random_attention):
 def test_maps_that_do_not_fit_into_memory(tmp_path, random_attention, monkeypatch):
     path = tmp_path / "x.safetensors"
     path.write_bytes(safetensors_bytes(random_attention()))
-    monkeypatch.setattr(array_files, "free_main_memory", lambda: 100)
-    with pytest.raises(MhavizError, match=r"x\.safetensors: its weights need about 144 B of memory on cpu, where 100"):
+    monkeypatch.setattr(saved_array, "free_main_memory", lambda: 100)
+    with pytest.raises(MhavizError, match=r"x\.safetensors: its numbers need about 144 B of memory on cpu, where 100"):
         read_maps(path)
-
-
-def test_too_much_that_is_no_row_of_numbers(tmp_path, monkeypatch):
-    from mhaviz.sources import json_rows
-
-    monkeypatch.setattr(json_rows, "_MOST_REST", 1000)
-    (tmp_path / "x.json").write_text(json.dumps(["x" * 2000]))
-    with pytest.raises(MhavizError, match="at most 1,000 bytes that are not rows of numbers"):
-        read_maps(tmp_path / "x.json")
 
 
 def test_nothing_said_of_special_tokens(path, random_map):

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources import array_files
-from mhaviz.sources.saved_maps import About, read_maps
+from mhaviz.files import numpy_files, saved_array
+from mhaviz.files.maps import About, read_maps
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # 2 heads, 4 × 3
 
@@ -82,7 +82,7 @@ def test_transposed_big_endian_and_trained_arrays(tmp_path):
 @pytest.mark.parametrize("dtype", ["<f8", ">f2", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_archive_is_read_piece_by_piece(tmp_path, monkeypatch, dtype, order):
-    monkeypatch.setattr(array_files, "_AT_ONCE", 7)
+    monkeypatch.setattr(numpy_files, "_AT_ONCE", 7)
     weights = np.eye(5, 5)[[0, 2, 1, 4, 3]] * np.ones((2, 3, 1, 1)) / (1 if dtype == "?" else 2)
     np.savez_compressed(tmp_path / "w.npz", w=np.asarray(weights, dtype, order=order))
     found = read_maps(tmp_path / "w.npz").attention
@@ -90,7 +90,7 @@ def test_an_archive_is_read_piece_by_piece(tmp_path, monkeypatch, dtype, order):
 
 
 def test_an_archive_that_is_shorter_than_it_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "_AT_ONCE", 16)
+    monkeypatch.setattr(numpy_files, "_AT_ONCE", 16)
     whole, cut = io.BytesIO(), tmp_path / "w.npz"
     np.save(whole, np.eye(20, dtype=np.float32))
     with zipfile.ZipFile(cut, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -104,7 +104,7 @@ def test_an_archive_that_is_shorter_than_it_says(tmp_path, monkeypatch):
 
 
 def test_a_packed_archive_takes_the_memory_of_its_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "_AT_ONCE", 2**12)
+    monkeypatch.setattr(numpy_files, "_AT_ONCE", 2**12)
     weights = np.full((1, 1500, 1500), 1 / 1500)
     np.savez_compressed(tmp_path / "w.npz", w=weights)
     tracemalloc.start()
@@ -166,7 +166,7 @@ def test_several_arrays_need_a_name(tmp_path, suffix):
     else:
         tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
         torch.save(tensors, path) if suffix == "pt" else save_file(tensors, path)
-    assert "holds 2 arrays that could be weights; choose one with --name: a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(
+    assert "holds 2 arrays that could be weights; choose one of a\x1b[1m (1, 4, 3), b (2, 4, 3)" in fails(
         path, error=ArgumentError
     )
     assert "there is no array c in" in fails(path, About("c"), ArgumentError)
@@ -236,29 +236,22 @@ def test_sizes_are_not_believed(tmp_path):
 def test_labels(tmp_path):
     square = np.full((3, 3), 1 / 3, np.float32)
     np.save(tmp_path / "x.npy", square)
-    (tmp_path / "q.txt").write_bytes("\ufeffone\r\n\r\ntwo \u2028\r\n".encode())
-    (tmp_path / "k.txt").write_text("a\nb\nc")
+    queries, keys = ("one", "", "two \u2028"), ("a", "b", "c")
     (m,) = read_maps(tmp_path / "x.npy").attention.maps
     assert (m.queries, m.keys, m.kind) == (tuple("012"), tuple("012"), "self")
-    (m,) = read_maps(tmp_path / "x.npy", About(queries=tmp_path / "q.txt")).attention.maps
-    assert (m.queries, m.keys, m.kind) == (("one", "", "two \u2028"), ("one", "", "two \u2028"), "self")
-    (m,) = read_maps(tmp_path / "x.npy", About(None, tmp_path / "q.txt", tmp_path / "k.txt")).attention.maps
+    (m,) = read_maps(tmp_path / "x.npy", About(queries=queries)).attention.maps
+    assert (m.queries, m.keys, m.kind) == (queries, queries, "self")
+    (m,) = read_maps(tmp_path / "x.npy", About(None, queries, keys)).attention.maps
     assert (m.keys, m.kind) == (("a", "b", "c"), "cross")
-    (m,) = read_maps(tmp_path / "x.npy", About(keys=tmp_path / "k.txt", kind="self")).attention.maps
+    (m,) = read_maps(tmp_path / "x.npy", About(keys=keys, kind="self")).attention.maps
     assert (m.queries, m.keys, m.kind) == (tuple("012"), ("a", "b", "c"), "self")
 
 
 def test_labels_that_do_not_fit(tmp_path):
     np.save(tmp_path / "x.npy", WEIGHTS)
-    (tmp_path / "l.txt").write_text("a\nb\n")
-    labels = About(queries=tmp_path / "l.txt")
-    with pytest.raises(MhavizError, match=r"--queries: expected 4 labels, one a line, got 2 in .*l\.txt"):
-        read_maps(tmp_path / "x.npy", labels)
-    (tmp_path / "l.txt").write_bytes(b"a\xffb")
-    with pytest.raises(MhavizError, match="is not UTF-8: byte 0xff at 1; convert it first"):
-        read_maps(tmp_path / "x.npy", labels)
-    with pytest.raises(MhavizError, match="--keys: cannot read"):
-        read_maps(tmp_path / "x.npy", About(keys=tmp_path / "nothing.txt"))
+    for side in ("queries", "keys"):
+        with pytest.raises(ArgumentError, match=f"^{side}: expected . labels, one a line, got 2$"):
+            read_maps(tmp_path / "x.npy", About(**{side: ("a", "b")}))
 
 
 def test_kinds_that_cannot_be(tmp_path):
@@ -312,9 +305,7 @@ def test_a_batch_is_no_layer_of_a_list(tmp_path):
 def test_several_lists_need_a_name(tmp_path):
     lists = {"encoder": [torch.from_numpy(WEIGHTS)] * 2, "decoder": [torch.from_numpy(WEIGHTS)] * 3}
     torch.save(lists, tmp_path / "x.pt")
-    assert "choose one with --name: decoder 3 × (2, 4, 3), encoder 2 × (2, 4, 3)" in fails(
-        tmp_path / "x.pt", error=ArgumentError
-    )
+    assert "choose one of decoder 3 × (2, 4, 3), encoder 2 × (2, 4, 3)" in fails(tmp_path / "x.pt", error=ArgumentError)
     saved = read_maps(tmp_path / "x.pt", About("decoder"))
     assert len(saved.attention.maps) == 3
     assert saved.attention.source.footnote == "x.pt, decoder"
@@ -390,17 +381,17 @@ def test_a_dict_within_a_dict(tmp_path):
 def test_weights_that_do_not_fit_into_memory(path, monkeypatch):
     save(path, WEIGHTS)
     needed = 2 * WEIGHTS.nbytes
-    monkeypatch.setattr(array_files, "free_main_memory", lambda: needed)
+    monkeypatch.setattr(saved_array, "free_main_memory", lambda: needed)
     read_maps(path)
-    monkeypatch.setattr(array_files, "free_main_memory", lambda: needed - 1)
-    expected = f"its weights need about {needed} B of memory on cpu, where {needed - 1} B are free; save fewer heads"
+    monkeypatch.setattr(saved_array, "free_main_memory", lambda: needed - 1)
+    expected = f"its numbers need about {needed} B of memory on cpu, where {needed - 1} B are free; save fewer heads"
     assert expected in fails(path)
 
 
 def test_layers_that_fit_one_by_one_only(tmp_path, monkeypatch):
     torch.save([torch.from_numpy(WEIGHTS)] * 3, tmp_path / "x.pt")
-    monkeypatch.setattr(array_files, "free_main_memory", lambda: 2 * WEIGHTS.nbytes)
-    assert "its weights need about 576 B" in fails(tmp_path / "x.pt")
+    monkeypatch.setattr(saved_array, "free_main_memory", lambda: 2 * WEIGHTS.nbytes)
+    assert "its numbers need about 576 B" in fails(tmp_path / "x.pt")
 
 
 def test_what_is_wrong_with_a_file_in_plain_words(path):

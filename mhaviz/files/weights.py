@@ -1,4 +1,4 @@
-"""Weights that another tool has saved: which array of a file they are, and what its axes are."""
+"""Attention weights that another tool has saved: which array of a file they are, and what its axes are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,21 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.sources.array_files import Array, Arrays, arrays_in, require_room
-from mhaviz.sources.reading import NoWeightsError, listed, never_run, told
+from mhaviz.files.arrays import read_arrays
+from mhaviz.files.errors import ContentError, listed, reading
+from mhaviz.files.saved_array import ArrayList, Numbers, SavedArray, require_room
 
 _EXPECTED = "expected floating-point weights, or zeros and ones"
 
 
 @dataclass(frozen=True)
-class BareLayers:
+class Layers:
     """The weights of each layer, float32, (n_heads, q_length, k_length), and the array's name, if there are several."""
 
     layers: tuple[NDArray[np.float32], ...]
     name: str | None = None
 
 
-def read_layers(path: Path, name: str | None = None) -> BareLayers:
+def read_layers(path: Path, name: str | None = None) -> Layers:
     """The weights in a file, or those of this name.
 
     An array is (q_length, k_length), (n_heads, q_length, k_length), (n_layers, n_heads, q_length, k_length), or
@@ -35,104 +36,96 @@ def read_layers(path: Path, name: str | None = None) -> BareLayers:
         ArgumentError: several arrays could be meant and there is no name, or there is none of this name.
         MhavizError: the file cannot be read, or holds no weights.
     """
-    with told(path):
+    with reading(path):
         arrays, chosen = _choose(path, name)
         layers = _layers_of_list(arrays) if isinstance(arrays, tuple) else _layers(arrays)
-    return BareLayers(tuple(layers), chosen)
+    return Layers(tuple(layers), chosen)
 
 
-def _choose(path: Path, wanted: str | None) -> tuple[Array | Arrays, str | None]:
+def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str | None]:
     """The array, or the list, and its name if the file holds others."""
-    held = arrays_in(path)
-    if isinstance(held, Array):
-        if wanted is not None:
-            raise ArgumentError(f"--name: {path} holds a single array without a name; leave it out")
-        return held, None
-    if isinstance(held, tuple):
-        if wanted is None and _alike(held):
-            return held, None
-        held = {str(number): array for number, array in enumerate(held)}
+    held = read_arrays(path)
+    unnamed = held.get("")
+    if isinstance(unnamed, tuple) and (wanted is not None or not _alike(unnamed)):
+        held = {str(number): array for number, array in enumerate(unnamed)}
     if not held:
         raise MhavizError(f"{path} holds no array")
     if wanted is not None:
+        if list(held) == [""]:
+            raise ArgumentError(f"name: {path} holds a single array without a name; leave it out")
         if wanted not in held:
-            raise ArgumentError(f"--name: there is no array {wanted[:60]} in {path}; it has {_listed(held)}")
+            raise ArgumentError(f"name: there is no array {wanted[:60]} in {path}; it has {_listed(held)}")
         return held[wanted], wanted
     if len(held) == 1:
         return next(iter(held.values())), None
     fitting = {n: arrays for n, arrays in held.items() if _could_be_weights(arrays, "float")}
     fitting = fitting or {n: arrays for n, arrays in held.items() if _could_be_weights(arrays, "whole")}
     if not fitting:
-        raise NoWeightsError(f"none of its arrays could be weights; it has {_listed(held)}")
+        raise ContentError(f"none of its arrays could be weights; it has {_listed(held)}")
     if len(fitting) > 1:
-        raise ArgumentError(
-            f"{path} holds {len(fitting)} arrays that could be weights; choose one with --name: {_listed(fitting)}"
-        )
+        there = _listed(fitting)
+        raise ArgumentError(f"name: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}")
     ((chosen, arrays),) = fitting.items()
     return arrays, chosen
 
 
-def _could_be_weights(arrays: Array | Arrays, numbers: str) -> bool:
+def _could_be_weights(arrays: SavedArray | ArrayList, numbers: Numbers) -> bool:
     if isinstance(arrays, tuple):
         return _alike(arrays) and all(_could_be_weights(array, numbers) for array in arrays)
     return arrays.numbers == numbers and len(arrays.shape) in range(2, 6) and 0 not in arrays.shape
 
 
-def _alike(arrays: Arrays) -> bool:
+def _alike(arrays: ArrayList) -> bool:
     """Whether they could be layers of one model: heads may have been pruned."""
     return len({(len(array.shape), array.shape[-2:]) for array in arrays}) == 1
 
 
-def _listed(held: Mapping[str, Array | Arrays]) -> str:
+def _listed(held: Mapping[str, SavedArray | ArrayList]) -> str:
     return listed(sorted(held), lambda name: f" {_shape(held[name])}")
 
 
-def _shape(arrays: Array | Arrays) -> str:
+def _shape(arrays: SavedArray | ArrayList) -> str:
     """ "(8, 10, 10)"; "6 × (1, 8, 10, 10)" of a list."""
     if isinstance(arrays, tuple):
         return f"{len(arrays)} × {_shape(arrays[0])}"
     return f"({', '.join(map(str, arrays.shape))})"
 
 
-def _layers(array: Array) -> list[NDArray[np.float32]]:
-    """An array as its layers. Raises NoWeightsError by its type and its shape, before its numbers are read."""
+def _layers(array: SavedArray) -> list[NDArray[np.float32]]:
+    """An array as its layers. Raises ContentError by its type and its shape, before its numbers are read."""
     _check_type(array)
     axes = len(array.shape)
     if axes not in range(2, 6):
-        raise NoWeightsError(
+        raise ContentError(
             "expected weights (q_length, k_length), (n_heads, q_length, k_length) or "
             f"(n_layers, n_heads, q_length, k_length), got {axes} axes: {_shape(array)}"
         )
     if axes == 5 and 1 not in array.shape[:2]:
-        raise NoWeightsError(
+        raise ContentError(
             f"expected (n_layers, 1, n_heads, q_length, k_length), got {_shape(array)}; save one sequence of the "
             "batch, such as the first: array[:, :1]"
         )
     if 0 in array.shape:
-        raise NoWeightsError(f"expected at least one weight, got none: {_shape(array)}")
-    require_room([array.shape])
+        raise ContentError(f"expected at least one weight, got none: {_shape(array)}")
+    require_room([array])
     weights = array.read()
     if array.numbers == "whole" and (others := weights[(weights != 0) & (weights != 1)]).size:
-        raise NoWeightsError(f"{_EXPECTED}, got {others[0]:g} in an array of {array.dtype}")
+        raise ContentError(f"{_EXPECTED}, got {others[0]:g} in an array of {array.dtype}")
     return list(weights.reshape(-1, *((1, *weights.shape)[-3:])))
 
 
-def _layers_of_list(arrays: Arrays) -> list[NDArray[np.float32]]:
+def _layers_of_list(arrays: ArrayList) -> list[NDArray[np.float32]]:
     for number, array in enumerate(arrays):
         _check_type(array)
         if len(array.shape) not in (2, 3, 4) or (len(array.shape) == 4 and array.shape[0] != 1):
-            raise NoWeightsError(
+            raise ContentError(
                 f"item {number}: expected (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length), got "
-                f"{_shape(array)}"
-                + "; save one sequence of the batch, such as the first: tensor[:1]"
-                * (len(array.shape) == 4)
+                f"{_shape(array)}{'; save one sequence of the batch: tensor[:1]' if len(array.shape) == 4 else ''}"
             )
-    require_room(array.shape for array in arrays)
+    require_room(arrays)
     return [layer for array in arrays for layer in _layers(array)]
 
 
-def _check_type(array: Array) -> None:
-    if array.numbers == "objects":
-        raise NoWeightsError(never_run())
+def _check_type(array: SavedArray) -> None:
     if array.numbers == "other":
-        raise NoWeightsError(f"{_EXPECTED}, got {array.dtype}")
+        raise ContentError(f"{_EXPECTED}, got {array.dtype}")

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from mhaviz.errors import MhavizError
-from mhaviz.whole_files import write_whole
+from mhaviz.files.writing import write_whole
 
 WRITER = """
 import signal, sys, time
 from pathlib import Path
-from mhaviz.whole_files import clean_up_on, write_whole
+from mhaviz.files.writing import clean_up_on, write_whole
 if sys.argv[2] == "program":
     clean_up_on([signal.SIGTERM, signal.SIGHUP])
 def slow(stream):
@@ -26,7 +26,7 @@ write_whole([(Path(sys.argv[1]), slow)])
 FAILING_RENAME = """
 import os, signal, sys
 from pathlib import Path
-from mhaviz.whole_files import clean_up_on, write_whole
+from mhaviz.files.writing import clean_up_on, write_whole
 clean_up_on([signal.SIGTERM])
 def fail(part, target):
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,186 @@
+"""Attention that has been saved: by mhaviz, with all that a picture needs, or by another tool, as bare weights.
+
+Nothing in here needs torch, but for .pt files, which nobody else can read.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.arrays import SUFFIXES
+from mhaviz.files.errors import reading, require_file
+from mhaviz.files.json_files import read_json
+from mhaviz.files.map_checks import require_weights, seen_hidden, sum_notices
+from mhaviz.files.safetensors_files import read_safetensors
+from mhaviz.files.saved_array import require_room
+from mhaviz.files.torch_files import unpacked_bytes
+from mhaviz.files.weights import Layers, read_layers
+from mhaviz.records import Attention, AttentionMap, Kind, Source
+from mhaviz.records.saved_form import restore, restore_source, tensor_names
+from mhaviz.units import readable_bytes
+
+_LARGE = 2**28  # bytes
+_MOST_MAPS = 1_000_000  # each takes a tenth of a millisecond to be read
+_WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class About:
+    """What a user says of an array that says nothing of itself.
+
+    Attributes:
+        name: of the array, where a file holds several.
+        queries, keys: a label for each row and column; ``queries`` alone: of both sides of a square map.
+        kind: None: "cross" if the two sides have different labels, else "self".
+    """
+
+    name: str | None = None
+    queries: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True)
+class SavedMaps:
+    """What a file holds, and what should be told of it; ``is_own``: whether mhaviz has saved it."""
+
+    attention: Attention
+    notices: tuple[str, ...] = ()
+    is_own: bool = True
+
+
+def read_maps(
+    path: Path, about: About | None = None, on_notice: Callable[[str], None] = lambda notice: None
+) -> SavedMaps:
+    """Read attention maps that mhaviz has saved, or an array of weights.
+
+    Args:
+        path: a .safetensors or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of shape
+            (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
+        about: for an array; what mhaviz has saved says itself what it is.
+        on_notice: is told what a large file unpacks to, before it is read.
+
+    Raises:
+        ArgumentError: ``about`` does not suit the array.
+        MhavizError: the file cannot be read, or is not understood, or its weights are none.
+    """
+    about = about or About()
+    require_file(path, (".json", *SUFFIXES))
+    with reading(path):
+        if (unpacked := unpacked_bytes(path)) >= _LARGE:
+            on_notice(f"{path} unpacks to {readable_bytes(unpacked)}")
+        attention = _own_maps(path)
+    is_own = attention is not None
+    if attention is None:
+        attention = _labelled(read_layers(path, about.name), path, about)
+    for m in attention.maps:
+        require_weights(m, path)
+    return SavedMaps(attention, tuple(sum_notices(attention.maps, path)), is_own)
+
+
+def _own_maps(path: Path) -> Attention | None:
+    """What mhaviz has saved; None if it is an array of another tool's."""
+    if path.suffix.lower() == ".json":
+        return _restored(read_json(path), path, lambda name, described: _stacked(described.get("weights")))
+    if path.suffix.lower() != ".safetensors":
+        return None
+    arrays, metadata = read_safetensors(path)
+    if "mhaviz" not in metadata:
+        return None
+    require_room(arrays.values())
+
+    def weights_of(name: str, described: dict[str, Any]) -> NDArray[np.float32]:
+        if name not in arrays:
+            raise ValueError(f"there is no tensor {name:.80}")
+        arrays[name].require_floats()
+        return arrays[name].read()
+
+    return _restored(json.loads(metadata["mhaviz"]), path, weights_of)
+
+
+def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
+    """The maps of a document, each with the weights that ``weights_of`` has of its name and description."""
+    if isinstance(document, dict) and "checkpoint" in document:
+        raise MhavizError(f"{path} is a checkpoint, not maps; mhaviz heatmap draws the maps of a checkpoint")
+    if not isinstance(document, dict) or "mhaviz" not in document:
+        raise MhavizError(f"{path} was not saved by mhaviz; of other tools .npy, .npz, .safetensors or .pt can be read")
+    described = document.get("maps")
+    if not isinstance(described, list) or not described:
+        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
+    try:
+        return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
+    except ValueError as error:
+        raise MhavizError(f"{path} is not understood: {error}") from error
+
+
+def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:
+    """One by one. Raises ValueError that says of which map."""
+    if len(described) > _MOST_MAPS:
+        raise ValueError(f"expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
+    for one in described:
+        if not isinstance(one, dict):
+            raise ValueError(f"maps: expected objects, got {one!r:.40}")
+    seen: set[str] = set()
+    for number, (name, one) in enumerate(zip(tensor_names(described), described, strict=True)):
+        try:
+            if name in seen:
+                raise ValueError(f"there are two maps {name:.80}")
+            yield restore(one, weights_of(name, one))
+        except ValueError as error:
+            raise ValueError(f"map {number}: {error}") from error
+        seen.add(name)
+        one.clear()  # of the weights in JSON one copy is enough
+
+
+def _stacked(heads: Any) -> NDArray[np.float32]:
+    """Lists of lists of numbers as one array, (n_heads, rows, columns), made row by row."""
+    expected = "weights: expected n_heads × q_length × k_length numbers"
+    is_list = isinstance(heads, list) and heads and all(isinstance(head, list) and head for head in heads)
+    if not is_list or not all(isinstance(row, list) for head in heads for row in head):
+        raise ValueError(expected)
+    shapes = {(len(head), len(row)) for head in heads for row in head}
+    if len(shapes) > 1:
+        raise ValueError(f"{expected}, got heads of {' and '.join(f'{q} × {k}' for q, k in sorted(shapes)[:2])}")
+    weights = np.empty((len(heads), *shapes.pop()), np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinity, which is no weight
+        for i, head in enumerate(heads):
+            for j, row in enumerate(head):
+                numbers = np.array(row)  # raises ValueError for lists of several lengths
+                if numbers.ndim != 1 or numbers.dtype.kind not in "if":
+                    raise ValueError(expected)
+                weights[i, j] = numbers
+    return weights
+
+
+def _labelled(saved: Layers, path: Path, about: About) -> Attention:
+    details = {"kind": "array", "file": path.name} | ({} if saved.name is None else {"array": saved.name})
+    footnote = path.name if saved.name is None else f"{path.name}, {saved.name}"
+    maps = tuple(_labelled_map(weights, layer, about) for layer, weights in enumerate(saved.layers))
+    return Attention(Source(footnote, details), maps)
+
+
+def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> AttentionMap:
+    _, q_length, k_length = weights.shape
+    queries = _labels("queries", about.queries, q_length)
+    alone = about.keys is None and about.queries is not None and q_length == k_length
+    keys = queries if alone else _labels("keys", about.keys, k_length)
+    kind: Kind = about.kind or ("self" if queries == keys else "cross")
+    if kind != "cross" and q_length != k_length:
+        raise ArgumentError(f"kind {kind}: expected as many queries as keys, got {q_length} × {k_length}")
+    m = AttentionMap(queries, keys, weights, kind, layer)
+    if (hidden := seen_hidden(m)) is not None:
+        raise ArgumentError(f"kind masked: expected no weight on later keys, got {hidden} of layer {layer}")
+    return m
+
+
+def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str, ...]:
+    """Those that are given, or the positions."""
+    if given is not None and len(given) != length:
+        raise ArgumentError(f"{side}: expected {length} labels, one a line, got {len(given)}")
+    return tuple(map(str, range(length))) if given is None else given

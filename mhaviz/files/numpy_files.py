@@ -1,0 +1,69 @@
+""".npy and .npz files, without the pickles that they may hold."""
+
+import io
+import math
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.files.errors import PYTHON_OBJECTS, ContentError
+from mhaviz.files.saved_array import SavedArray, numbers_of
+
+_MAGIC = b"\x93NUMPY"  # what a .npy file begins with
+_AT_ONCE = 2**20  # numbers that are unpacked together
+_MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
+
+
+def read_npy(path: Path) -> dict[str, SavedArray]:
+    """The array of a .npy file, by the name ""."""
+    with path.open("rb") as stream:
+        shape, _, dtype = _header(io.BytesIO(stream.read(_MOST_HEADER)))
+    load = partial(np.lib.format.open_memmap, path, mode="r")
+    return {"": SavedArray(path, "", shape, _name(dtype), numbers_of(dtype), load)}
+
+
+def read_npz(path: Path) -> dict[str, SavedArray]:
+    """The arrays of a .npz file by their names. Raises ContentError if one is shorter than its header says."""
+    arrays: dict[str, SavedArray] = {}
+    with path.open("rb") as opened, zipfile.ZipFile(opened) as archive:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            with archive.open(member) as stream:
+                start = stream.read(_MOST_HEADER)
+            if not start.startswith(_MAGIC):
+                continue  # it is no array
+            shape, _, dtype = _header(io.BytesIO(start))
+            if math.prod(shape) * dtype.itemsize > member.file_size:
+                raise ContentError(f"{name[:60]} is cut off")
+            load = partial(_unpacked, path, member.filename)
+            arrays[name] = SavedArray(path, name, shape, _name(dtype), numbers_of(dtype), load)
+    return arrays
+
+
+def _unpacked(path: Path, member: str) -> NDArray[np.float32]:
+    """A piece at a time: whole arrays of float64 would take twice the memory of the weights beside them."""
+    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        shape, by_columns, dtype = _header(stream)
+        numbers = np.empty(math.prod(shape), np.float32)
+        for start in range(0, len(numbers), _AT_ONCE):
+            piece = numbers[start : start + _AT_ONCE]
+            content = stream.read(len(piece) * dtype.itemsize)
+            if len(content) < len(piece) * dtype.itemsize:  # shorter than the archive's list of its files says
+                raise ContentError(f"{member.removesuffix('.npy')[:60]} is cut off")
+            piece[:] = np.frombuffer(content, dtype)
+    return numbers.reshape(shape, order="F" if by_columns else "C")
+
+
+def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether the numbers are in the order of the columns, and their type."""
+    version = np.lib.format.read_magic(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(start)
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return PYTHON_OBJECTS if dtype.hasobject else str(dtype)

@@ -1,0 +1,62 @@
+""".safetensors files, read without torch, which is needed for float8 alone."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.files.errors import reading
+from mhaviz.files.saved_array import SavedArray, numbers_of
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "?"} | {
+    f"{sign}{8 * size}": f"<{sign.lower()}{size}" for sign in "IU" for size in (1, 2, 4, 8)
+}
+"""The types that numpy has, by their names in the header."""
+
+_FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+"""Their names in torch."""
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, str]]:
+    """The arrays of a file by their names, and its metadata. Raises MhavizError if it is broken or cut off."""
+    from safetensors import safe_open
+
+    with reading(path, ".safetensors"):
+        content = np.memmap(path, np.uint8, "r")  # the file stays open: another may be put in its place
+        with safe_open(path, "numpy"):  # checks the header, and that all numbers are there
+            pass
+        begin = 8 + int(content[:8].view("<u8")[0])
+        header = json.loads(content[8:begin].tobytes())
+    metadata = header.pop("__metadata__", None) or {}
+    return {name: _described(path, name, entry, content[begin:]) for name, entry in header.items()}, metadata
+
+
+def _described(path: Path, name: str, entry: Mapping[str, Any], numbers: NDArray[np.uint8]) -> SavedArray:
+    """The array of an entry of the header; ``numbers``: the bytes of all numbers of the file."""
+    shape, code, (start, end) = tuple(entry["shape"]), entry["dtype"], entry["data_offsets"]
+    bits = numbers[start:end]
+    if code in _TYPES:
+        dtype = np.dtype(_TYPES[code])
+        return SavedArray(path, name, shape, dtype.name, numbers_of(dtype), lambda: bits.view(dtype).reshape(shape))
+    if code == "BF16":  # the upper half of a float32
+        return SavedArray(
+            path,
+            name,
+            shape,
+            "bfloat16",
+            "float",
+            lambda: (bits.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape),
+        )
+    if code in _FLOAT8:
+        return SavedArray(path, name, shape, _FLOAT8[code], "float", lambda: _float8(bits, _FLOAT8[code], shape))
+    # The numbers of other types, such as F4, do not fill a byte, or are factors of other numbers.
+    return SavedArray(path, name, shape, f"{code}; save them as float32", "other", lambda: bits)
+
+
+def _float8(bits: NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    import torch
+
+    return torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).float().numpy().reshape(shape)

@@ -1,0 +1,139 @@
+"""Texts in UTF-8, from files and from standard input: as a whole, or line by line where they are larger than memory."""
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from errno import EACCES, EISDIR
+from pathlib import Path
+from typing import BinaryIO
+
+from mhaviz.errors import MhavizError
+from mhaviz.memory import OF_TEXT, read_all
+
+STANDARD_INPUT = Path("-")
+
+_BLOCK = 2**20  # bytes that are read at a time
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that is not blank, without the blanks around it.
+
+    Attributes:
+        number: from 1 on, blank lines counted.
+        done: the share of the file that has been read with it, from 0 to 1; 0 of a pipe, whose end nobody knows.
+    """
+
+    text: str
+    number: int
+    done: float
+
+
+def name_of(path: Path) -> str:
+    """What an error calls the file."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def read_text(path: Path, copies: int = OF_TEXT) -> str:
+    """All of a text.
+
+    Args:
+        path: a file; "-" is standard input.
+        copies: how many times as much memory as its bytes take is needed to make use of it.
+
+    Raises:
+        MhavizError: it cannot be read, is not UTF-8 or does not fit into memory.
+    """
+    with _opened(path) as stream:
+        return _decoded(read_all(stream, name_of(path), copies), path)
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """Every line, as it is, blank or not. Raises MhavizError as ``read_text`` does."""
+    text = read_text(path)
+    return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")) if text else ()
+
+
+def read_lines(path: Path) -> list[Line]:
+    """All lines that are not blank. Raises MhavizError as ``read_text`` does, and if there is none."""
+    with _opened(path) as stream:
+        content = io.BytesIO(read_all(stream, name_of(path)))
+    return list(_lines(content, path))
+
+
+def stream_lines(path: Path) -> Iterator[Line]:
+    """The same, one by one. What cannot be opened is found out at once, all else when it comes to it.
+
+    The file is opened once, when the first line is asked for: a pipe cannot be opened again.
+    """
+    if path != STANDARD_INPUT:
+        with _unreadable(path):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+            if not os.access(path, os.R_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+
+    def lines() -> Iterator[Line]:
+        with _opened(path) as stream:
+            yield from _lines(stream, path)
+
+    return lines()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise MhavizError("cannot read standard input: it is closed")
+    with _unreadable(path):
+        opened = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb", buffering=_BLOCK)
+        with opened as stream:
+            yield stream
+
+
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    """Raise MhavizError for what the operating system raises."""
+    try:
+        yield
+    except MhavizError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with NUL
+        why = getattr(error, "strerror", None) or error
+        raise MhavizError(f"cannot read {name_of(path)}: {why}") from error
+
+
+def _lines(stream: BinaryIO, path: Path) -> Iterator[Line]:
+    size, read, found = _size(stream), 0, False
+    for number, content in enumerate(stream, start=1):
+        read += len(content)
+        if text := _decoded(content, path, number).strip():
+            found = True
+            yield Line(text, number, min(read / size, 1.0) if size else 0.0)
+    if not found:
+        raise MhavizError(f"{name_of(path)} is empty: expected sentences, one a line")
+
+
+def _decoded(content: bytes, path: Path, number: int = 1) -> str:
+    """A text, without the byte order mark, which begins with this line of a file."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = number + content.count(b"\n", 0, error.start)
+        raise MhavizError(
+            f"{name_of(path)} is not UTF-8: byte 0x{content[error.start]:02x} in line {line}; convert it first, for "
+            f"example with iconv"
+        ) from error
+    return text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _size(stream: BinaryIO) -> int:
+    """In bytes, of a regular file; 0 of a pipe, which nobody knows the end of."""
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -1,0 +1,81 @@
+"""What torch.save has written: tensors, and containers of them. Nothing else that is in such a file is ever run."""
+
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mhaviz.files.errors import ContentError
+from mhaviz.files.saved_array import ArrayList, Numbers, SavedArray
+from mhaviz.memory import free_main_memory, shortage
+from mhaviz.units import readable_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_DEEPEST = 4  # containers within containers
+
+
+def unpacked_bytes(path: Path) -> int:
+    """What a zip archive, as .npz and .pt files are, unpacks to; 0 if nothing in it is packed."""
+    if not zipfile.is_zipfile(path):
+        return 0
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    is_packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    return sum(member.file_size for member in members) if is_packed else 0
+
+
+def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
+    """Tensors and lists of tensors by their names: "state_dict.encoder.weight" in a dict of a dict.
+
+    A single tensor, or a list of nothing but tensors, has the name "".
+
+    Raises:
+        ContentError: the file holds nothing that could be tensors. PyTorch raises whatever it likes of a broken file.
+    """
+    import torch
+
+    unpacked = unpacked_bytes(path)
+    if short := shortage(2 * unpacked, free_main_memory()):
+        raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
+    is_mapped = zipfile.is_zipfile(path) and not unpacked  # what is packed would be taken for numbers as it is
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about old formats
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
+    found: dict[str, SavedArray | ArrayList] = {}
+
+    def collect(name: str, item: Any, deep: int) -> None:
+        if isinstance(item, torch.Tensor):
+            found[name] = _described(path, name, item)
+        elif isinstance(item, (list, tuple)) and item and all(isinstance(one, torch.Tensor) for one in item):
+            found[name] = tuple(_described(path, f"{name} {i}".strip(), one) for i, one in enumerate(item))
+        elif deep < _DEEPEST and isinstance(item, (Mapping, list, tuple)):
+            for key, within in item.items() if isinstance(item, Mapping) else enumerate(item):
+                collect(f"{name}.{key}" if deep else str(key), within, deep + 1)
+
+    if not isinstance(held, (torch.Tensor, Mapping, list, tuple)):
+        raise ContentError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
+    collect("", held, 0)
+    return found
+
+
+def _described(path: Path, name: str, tensor: "Tensor") -> SavedArray:
+    import torch
+
+    numbers: Numbers = "float" if tensor.is_floating_point() else "other" if tensor.is_complex() else "whole"
+    shape, dtype = () if tensor.is_nested else tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_nested:
+        numbers, dtype = "other", "a nested tensor; save one of its unbind()"
+    elif tensor.is_meta:
+        what = "a meta tensor, which has a shape but no numbers"
+        numbers, dtype = "other", f"{what}; save the model after its weights are loaded"
+    elif tensor.layout is not torch.strided:
+        numbers, dtype = "other", "a sparse tensor; save its to_dense()"
+    elif tensor.is_quantized:
+        numbers = "other"
+    # A copy, as the file may be changed while the tensor still looks into it.
+    return SavedArray(
+        path, name, shape, dtype, numbers, lambda: tensor.detach().to(torch.float32, copy=True).contiguous().numpy()
+    )
