@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mhaviz._version import __version__
 
 if TYPE_CHECKING:
+    from mhaviz.attention.map import attention_map
     from mhaviz.errors import ArgumentError, MhavizError
     from mhaviz.layer.attention import MultiHeadAttention
     from mhaviz.layer.embedding import Embeddings, PositionalEncoding
     from mhaviz.layer.tokens import tokenize
-    from mhaviz.maps.attention_map import attention_map
     from mhaviz.views.figure.display import display_attention
 
 __all__ = [
@@ -34,7 +34,7 @@ _HOMES = {
     "MhavizError": "mhaviz.errors",
     "MultiHeadAttention": "mhaviz.layer.attention",
     "PositionalEncoding": "mhaviz.layer.embedding",
-    "attention_map": "mhaviz.maps.attention_map",
+    "attention_map": "mhaviz.attention.map",
     "display_attention": "mhaviz.views.figure.display",
     "tokenize": "mhaviz.layer.tokens",
 }

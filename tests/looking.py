@@ -2,10 +2,10 @@
 
 import torch
 
-from mhaviz.maps.attention_call import AttentionCall
-from mhaviz.maps.model import Inputs, Model, SiteCall, heads_of, show
+from mhaviz.analyses.weights import attention_weights
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of, show
 from mhaviz.records import Site, Source, Text, Tokens
-from mhaviz.studies.weights import attention_weights
 
 
 def attend(model, sentences, target=None, heads=None, hide_special=False):

@@ -11,12 +11,12 @@ from looking import attend, traced
 from matplotlib.figure import Figure
 from rich.cells import cell_len
 
+from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.cli import delivery as delivery_module
 from mhaviz.cli import progress as progress_module
 from mhaviz.cli.progress import working
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Report
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.scaling import compare_scaling
 from mhaviz.views import labels
 from mhaviz.views.figure import sheet as sheet_module
 from mhaviz.views.figure.lettering import Lettering

@@ -33,10 +33,10 @@ def compare_implementations(
     delivery = Delivery(output or (), quiet, json)
     chosen = options.parse_lengths(lengths)
 
+    from mhaviz.analyses import implementations
+    from mhaviz.analyses.bench import Bench
+    from mhaviz.analyses.timing import Laboratory
     from mhaviz.devices import resolve_device
-    from mhaviz.studies import implementations
-    from mhaviz.studies.bench import Bench
-    from mhaviz.studies.timing import Laboratory
 
     look, where = options.choose_look(dpi=dpi), resolve_device(device)
     bench = Bench(d_model, heads, seed, where)

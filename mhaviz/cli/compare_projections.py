@@ -46,8 +46,8 @@ def compare_projections(
     texts = read_sentences(sentence, file)
     require_one("compare-projections", texts)
 
-    from mhaviz.sources.random_layer import RandomLayer
-    from mhaviz.studies import projections
+    from mhaviz.analyses import projections
+    from mhaviz.models.random_layer import RandomLayer
 
     look = options.choose_look(cmap, dpi, vmax=options.parse_vmax(vmax))
     layer = RandomLayer(d_model, heads, seed, device)

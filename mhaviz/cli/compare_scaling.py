@@ -65,9 +65,9 @@ def compare_scaling(
     elif checkpoint or model or (weights and input is None):
         require_some(texts)
 
+    from mhaviz.analyses import scaling
     from mhaviz.layer.tokens import tokenize
-    from mhaviz.sources.random_layer import WORKED_EXAMPLE
-    from mhaviz.studies import scaling
+    from mhaviz.models.random_layer import WORKED_EXAMPLE
 
     look = options.choose_look(cmap, dpi)
     text = texts[0] if texts else WORKED_EXAMPLE[0]

@@ -36,10 +36,10 @@ def complexity(
 
     import torch
 
+    from mhaviz.analyses.bench import Bench
+    from mhaviz.analyses.complexity import measure_complexity
+    from mhaviz.analyses.timing import Laboratory
     from mhaviz.devices import free_memory, resolve_device
-    from mhaviz.studies.bench import Bench
-    from mhaviz.studies.complexity import measure_complexity
-    from mhaviz.studies.timing import Laboratory
 
     look, where = options.choose_look(dpi=dpi), resolve_device(device)
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), where)}

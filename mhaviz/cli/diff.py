@@ -82,7 +82,7 @@ def diff(
         if most is not None and not 0 <= most <= math.log(2):
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
-    from mhaviz.studies.difference import compare
+    from mhaviz.analyses.difference import compare
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     paths, layers = (before, after), _of_each("--layer", layer)

@@ -26,10 +26,10 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
         ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
         MhavizError: a file that cannot be read.
     """
+    from mhaviz.analyses.alignment import alignment_errors
     from mhaviz.devices import resolve_device
-    from mhaviz.sources.learning import evaluate
-    from mhaviz.sources.trained_model import TrainedModel, source_target_maps
-    from mhaviz.studies.alignment import alignment_errors
+    from mhaviz.models.learning import evaluate
+    from mhaviz.models.trained_model import TrainedModel, source_target_maps
     from mhaviz.training.loading import load_checkpoint
 
     look = options.choose_look(dpi=dpi)

@@ -74,7 +74,7 @@ def explain(
     if not (checkpoint or model or input):  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
 
-    from mhaviz.studies import explanation
+    from mhaviz.analyses import explanation
 
     look = options.choose_look(dpi=dpi)
     source = choose_layer(context, delivery)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mhaviz.files.writing import write_whole
 
 if TYPE_CHECKING:
+    from mhaviz.models.trained_model import TrainedModel
     from mhaviz.records import Attention
-    from mhaviz.sources.trained_model import TrainedModel
     from mhaviz.training.corpus import Corpus, Pair
 
 _WORDS = 10  # what a class can read on a wall
@@ -25,7 +25,7 @@ class Film:
 
     def expose(self) -> None:
         """Add a frame."""
-        from mhaviz.studies.weights import attention_weights
+        from mhaviz.analyses.weights import attention_weights
 
         self._frames.append(attention_weights(self._model, self._model.inputs_of([self._pair], target_given=True)))
 

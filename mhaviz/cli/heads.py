@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+    from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.records import HeadStatistics, Kind
-    from mhaviz.sources.corpus_batches import CorpusBatches, Sentence
-    from mhaviz.sources.pretrained.model import PretrainedModel
     from mhaviz.views.figure.sheet import Sheet
 
 
@@ -120,8 +120,8 @@ def _read(
         ArgumentError: the model has no attention of this kind.
         MhavizError: it can read none of them.
     """
-    from mhaviz.sources.corpus_batches import CorpusBatches
-    from mhaviz.studies.head_statistics import HeadStudy
+    from mhaviz.analyses.head_statistics import HeadStudy
+    from mhaviz.models.corpus_batches import CorpusBatches
 
     study = HeadStudy(kind)
     batches = CorpusBatches(sentences, source.lengths, source.max_length)

@@ -107,7 +107,7 @@ def heatmap(
     if rollout:
         attention = rolled_out(context, source, inputs)
     elif pooling is None:
-        from mhaviz.studies.weights import attention_weights
+        from mhaviz.analyses.weights import attention_weights
 
         attention = attention_weights(source, inputs, chosen, hide_special)
     else:

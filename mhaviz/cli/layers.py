@@ -11,8 +11,8 @@ from mhaviz.cli.saved_weights import choose_saved_layer, require_weights
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.maps.model import Model
-    from mhaviz.sources.pretrained.model import PretrainedModel
+    from mhaviz.attention.model import Model
+    from mhaviz.models.pretrained.model import PretrainedModel
 
 _OF_PRETRAINED = ("revision", "dtype", "layer", "hide_special", "generate", "verify", "rollout")
 _OF_ALL_LAYERS = ("heatmap", "heads")
@@ -48,14 +48,14 @@ def choose_layer(
     if asked["checkpoint"] is None:
         if asked["kind"] is not None:
             raise ArgumentError("--kind chooses among the attentions of a trained model; add --checkpoint or --model")
-        from mhaviz.sources.random_layer import RandomLayer
+        from mhaviz.models.random_layer import RandomLayer
 
         is_causal = asked["mask"] is options.Mask.causal
         sizes = d_model or asked["d_model"], n_heads or asked["heads"]
         return RandomLayer(*sizes, asked["seed"], asked["device"], is_causal)
 
     _refuse_settled(context, "--checkpoint")
-    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 
     kind = asked["kind"].value if asked["kind"] else None
@@ -77,17 +77,17 @@ def choose_pretrained(context: typer.Context, delivery: Delivery) -> "Pretrained
     _refuse_settled(context, "--model")
     if find_spec("transformers") is None:
         raise MhavizError('--model needs transformers; install it with pip install "mhaviz[hf]"')
-    from mhaviz.sources.pretrained.folder import find_folder
+    from mhaviz.models.pretrained.folder import find_folder
 
     folder = find_folder(asked["model"], asked["revision"])  # before all that takes seconds to load
     from mhaviz.devices import resolve_device
 
     device = resolve_device(asked["device"])
     generate = asked.get("generate", 0)
-    from mhaviz.sources.pretrained.loading import load_pretrained
-    from mhaviz.sources.pretrained.model import PretrainedModel
-    from mhaviz.sources.pretrained.silence import silence
-    from mhaviz.sources.pretrained.sites import find_sites
+    from mhaviz.models.pretrained.loading import load_pretrained
+    from mhaviz.models.pretrained.model import PretrainedModel
+    from mhaviz.models.pretrained.silence import silence
+    from mhaviz.models.pretrained.sites import find_sites
 
     with silence(1, 2):
         loaded = load_pretrained(
@@ -121,7 +121,7 @@ def pretrained_notices(layer: "Model") -> list[str]:
             f"its layers are in memory at once"
         )
     if loaded is not None and loaded.unshown:
-        from mhaviz.sources.pretrained.description import unshown_text
+        from mhaviz.models.pretrained.description import unshown_text
 
         notices.append(
             f"{unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "

@@ -15,9 +15,9 @@ from mhaviz.units import readable_bytes, readable_seconds
 if TYPE_CHECKING:
     import torch
 
-    from mhaviz.maps.model import Inputs, Model
+    from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, Pooling
+    from mhaviz.attention.model import Inputs, Model
     from mhaviz.records import Attention, Cells
-    from mhaviz.studies.pooled_maps import MapSize, OpenWindow, Pooling
 
 MAX_TOKENS = 2**18
 """Longer inputs take longer than most people would wait; they can be had by asking for them."""
@@ -56,8 +56,8 @@ class LongInputs:
         Raises:
             MhavizError: the cells that were asked for do not fit into memory.
         """
+        from mhaviz.analyses.pooled_maps import Pooling
         from mhaviz.devices import free_memory
-        from mhaviz.studies.pooled_maps import Pooling
 
         size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
         allowed = self.memory or (free_memory(device) or 2**32) // 4
@@ -87,7 +87,7 @@ class LongInputs:
         pooling: "Pooling",
     ) -> "Attention":
         """The pooled maps, announced if they take a while. Raises as ``pooled_maps`` does."""
-        from mhaviz.studies.pooled_maps import map_sizes, pooled_maps
+        from mhaviz.analyses.pooled_maps import map_sizes, pooled_maps
 
         self._announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device)
         with progress(self.delivery.quiet, time_left=True) as told:
@@ -95,8 +95,8 @@ class LongInputs:
 
     def _announce(self, sizes: "Sequence[MapSize]", pooling: "Pooling", device: "torch.device") -> None:
         """Say what will become of the weights, what it takes, and how long."""
+        from mhaviz.analyses.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
         from mhaviz.devices import require_memory
-        from mhaviz.studies.pooled_maps import bytes_needed, cells_of, scores_needed, seconds_needed
 
         said = [_becoming(cells) for size in sizes if (cells := cells_of(size, pooling))]
         self.delivery.tell(dict.fromkeys(said))

@@ -10,7 +10,7 @@ from mhaviz.cli import options
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.maps.model import Inputs, Model
+    from mhaviz.attention.model import Inputs, Model
     from mhaviz.records import Attention
 
 
@@ -23,7 +23,7 @@ def rolled_out(context: typer.Context, model: "Model", inputs: "Inputs") -> "Att
     unheeded = options.given(context, ("head", "pool", "size", "window", "summary", "memory", "verify"))
     if unheeded:
         raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
-    from mhaviz.studies.rollout import rollout
+    from mhaviz.analyses.rollout import rollout
 
     return rollout(model, inputs)
 
@@ -39,8 +39,8 @@ def verified(
     Raises:
         MhavizError: they are farther than rounding explains, or the model does not show its outputs.
     """
-    from mhaviz.sources.pretrained.model import PretrainedModel
-    from mhaviz.studies.verification import require_alike, verify
+    from mhaviz.analyses.verification import require_alike, verify
+    from mhaviz.models.pretrained.model import PretrainedModel
 
     assert isinstance(model, PretrainedModel)
     if not model.loaded.captured:

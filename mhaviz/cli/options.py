@@ -12,8 +12,8 @@ from mhaviz.errors import ArgumentError, counted, quoted, shortened
 from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
+    from mhaviz.analyses.pooled_maps import OpenWindow
     from mhaviz.records import AttentionMap
-    from mhaviz.studies.pooled_maps import OpenWindow
     from mhaviz.views.look import Look
 
 _LAYER, _TRAINED, _PRETRAINED, _SAVED = "The layer", "A trained model", "A model of transformers", "Saved weights"

@@ -64,9 +64,9 @@ def report(
     require_one("report", texts)
     require_words("--target", target)
 
+    from mhaviz.analyses.scaling import compare_scaling
+    from mhaviz.analyses.weights import attention_weights
     from mhaviz.records import Report
-    from mhaviz.studies.scaling import compare_scaling
-    from mhaviz.studies.weights import attention_weights
 
     look = options.choose_look(cmap, dpi, columns, options.parse_vmax(vmax))
     source = choose_layer(context, delivery)

@@ -9,8 +9,8 @@ from mhaviz.cli.delivery import Delivery
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.maps.model import Inputs
-    from mhaviz.sources.saved_layer import SavedLayer
+    from mhaviz.attention.model import Inputs
+    from mhaviz.models.saved_layer import SavedLayer
 
 
 def choose_saved_layer(context: typer.Context, delivery: Delivery) -> "SavedLayer":
@@ -29,9 +29,9 @@ def choose_saved_layer(context: typer.Context, delivery: Delivery) -> "SavedLaye
     if asked["input_name"] is not None and asked["input"] is None:
         raise ArgumentError("--input-name chooses among the tensors of a file; add --input")
 
-    from mhaviz.sources.given_inputs import read_inputs
-    from mhaviz.sources.saved_attention import read_attention
-    from mhaviz.sources.saved_layer import SavedLayer
+    from mhaviz.models.given_inputs import read_inputs
+    from mhaviz.models.saved_attention import read_attention
+    from mhaviz.models.saved_layer import SavedLayer
 
     saved = read_attention(asked["weights"], asked["prefix"])
     inputs = read_inputs(asked["input"], asked["input_name"]) if asked["input"] is not None else None

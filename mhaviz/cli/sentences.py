@@ -7,7 +7,7 @@ from pathlib import Path
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
-from mhaviz.sources.corpus_batches import Sentence
+from mhaviz.models.corpus_batches import Sentence
 from mhaviz.views.labels import cut, visible
 
 _MANY = 20  # sentences; few people want a picture of each

@@ -83,7 +83,7 @@ def trace_shapes(
         require_some(texts)
     worked_example = not texts and not bare_sizes
 
-    from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
+    from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
 
     usual_d_model, usual_heads = (8, 4) if worked_example else (512, 8)
     look = options.choose_look(dpi=dpi)
@@ -100,7 +100,7 @@ def trace_shapes(
         inputs = source.encode(texts if input is not None else texts or WORKED_EXAMPLE, target)
         trace = source.trace(inputs, values)
 
-    from mhaviz.studies.following import follow_element
+    from mhaviz.analyses.following import follow_element
     from mhaviz.views.data import document
 
     followed = follow_element(trace, element) if element else None

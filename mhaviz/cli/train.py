@@ -115,8 +115,8 @@ def train(
         )
 
     from mhaviz.devices import resolve_device
-    from mhaviz.sources.learning import training_record
-    from mhaviz.sources.trained_model import TrainedModel
+    from mhaviz.models.learning import training_record
+    from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
     from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer

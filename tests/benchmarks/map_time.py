@@ -25,9 +25,9 @@ import torch
 import torch.nn.functional as nnf
 from measure import in_fresh_process, peak_memory, time_functions
 
+from mhaviz.attention.map import attention_map
+from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
-from mhaviz.maps.attention_map import attention_map
-from mhaviz.maps.reducer import CellReducer
 from mhaviz.records.cells import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, draw_curves, names_width

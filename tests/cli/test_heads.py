@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from mhaviz.attention.call import AttentionWeights
+from mhaviz.attention.model import SiteCall
 from mhaviz.cli import heads as module
 from mhaviz.cli.sentences import stream_sentences
-from mhaviz.maps.attention_call import AttentionWeights
-from mhaviz.maps.model import SiteCall
 from mhaviz.records import Site, Source, Tokens
 from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
 

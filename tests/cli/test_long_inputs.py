@@ -8,7 +8,7 @@ import pytest
 from looking import attend
 from safetensors import safe_open
 
-from mhaviz.sources.random_layer import RandomLayer
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.views.look import Look
 
 SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
@@ -136,7 +136,7 @@ def test_a_summary_changes_nothing_else(mhaviz, book):
 
 
 def test_memory_reaches_the_blocks(mhaviz, book, monkeypatch):
-    from mhaviz.maps import walk
+    from mhaviz.attention import walk
 
     asked, choose = [], walk.choose_tile_shape
     monkeypatch.setattr(walk, "choose_tile_shape", lambda *given: asked.append(given[6]) or choose(*given))
@@ -213,7 +213,7 @@ def test_a_long_run_is_announced(mhaviz, book, monkeypatch, few, announced):
 
 
 def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
-    from mhaviz.maps import short_map, walk
+    from mhaviz.attention import short_map, walk
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -99,7 +99,7 @@ def test_the_bar_is_for_terminals(monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_interrupted(mhaviz, monkeypatch, tmp_path, command):
-    from mhaviz.studies.timing import Laboratory
+    from mhaviz.analyses.timing import Laboratory
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -15,8 +15,8 @@ from huggingface_hub import errors
 from safetensors.numpy import load_file
 
 from mhaviz import devices
+from mhaviz.attention.call import AttentionCall
 from mhaviz.cli import layers
-from mhaviz.maps.attention_call import AttentionCall
 
 TEXT = "the cat sat"
 

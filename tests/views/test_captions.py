@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from mhaviz.analyses.following import follow_element
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Attention, Cells, Source
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.following import follow_element
 from mhaviz.views.captions import (
     cells_text,
     following_text,

@@ -12,7 +12,10 @@ from safetensors import safe_open
 from safetensors.numpy import load
 
 import mhaviz
+from mhaviz.analyses.following import follow_element
+from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import MhavizError
+from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
     Attention,
     AttentionMap,
@@ -24,9 +27,6 @@ from mhaviz.records import (
     Sink,
     Source,
 )
-from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.studies.following import follow_element
-from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mhaviz.analyses.difference import compare
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.studies.difference import compare
 from mhaviz.views.data import document
 from mhaviz.views.differences import (
     cell_text,

@@ -10,8 +10,8 @@ from hostile import HOSTILE
 from matplotlib.colors import to_hex
 from PIL import Image
 
+from mhaviz.models.learning import training_record
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
-from mhaviz.sources.learning import training_record
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.animation import write_gif
 from mhaviz.views.captions import evenly

@@ -6,9 +6,9 @@ import pytest
 from drawn import images, inside, texts
 from hostile import HOSTILE
 
+from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.studies.difference import compare
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look

@@ -7,8 +7,8 @@ from drawn import texts
 from hostile import HOSTILE
 from looking import encoded
 
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.explanation import explain
+from mhaviz.analyses.explanation import explain
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.views.explaining import MOST_KEYS
 from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS

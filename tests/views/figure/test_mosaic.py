@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import image as mpl_image
 
+from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.studies.difference import compare
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
 from mhaviz.views.figure.difference import difference_figure

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import attend, encoded
 
+from mhaviz.analyses.following import follow_element
+from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.following import follow_element
-from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure
 from mhaviz.views.figure.scaling import scaling_figure, sweep_figure

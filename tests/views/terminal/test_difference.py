@@ -6,8 +6,8 @@ import pytest
 from hostile import HOSTILE
 from rich.cells import cell_len
 
+from mhaviz.analyses.difference import compare
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.studies.difference import compare
 from mhaviz.views.terminal.difference import DifferenceView
 
 

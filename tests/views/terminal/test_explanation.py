@@ -7,8 +7,8 @@ from hostile import HOSTILE
 from looking import encoded
 from rich.cells import cell_len
 
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.explanation import explain
+from mhaviz.analyses.explanation import explain
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.views.explaining import MOST_KEYS
 from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.explanation import ExplanationView

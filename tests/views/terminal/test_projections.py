@@ -5,8 +5,8 @@ import pytest
 from hostile import HOSTILE
 from rich.cells import cell_len
 
-from mhaviz.sources.random_layer import RandomLayer
-from mhaviz.studies.projections import compare_projections
+from mhaviz.analyses.projections import compare_projections
+from mhaviz.models.random_layer import RandomLayer
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.projections import ProjectionsView
 

@@ -9,10 +9,10 @@ from hostile import HOSTILE
 from looking import attend, encoded, traced
 from rich.cells import cell_len
 
+from mhaviz.analyses.following import follow_element
+from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
+from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, AttentionMap, Report, Source
-from mhaviz.sources.random_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.studies.following import follow_element
-from mhaviz.studies.scaling import compare_scaling, sweep_scaling
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
 from mhaviz.views.terminal.heatmap import HeatmapView

@@ -1,0 +1,1 @@
+"""What is asked of attention. Calls in, records out; one file a question."""

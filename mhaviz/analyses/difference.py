@@ -1,0 +1,182 @@
+"""How two attentions of the same tokens differ: B − A, and how unlike the rows of each head are.
+
+A row of weights is a distribution over the keys, so two rows are compared as distributions: by the Jensen–Shannon
+divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV, which is symmetric, finite where
+one of them is 0, and at most ln 2.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.analyses.divergence import jensen_shannon
+from mhaviz.errors import MhavizError
+from mhaviz.records import (
+    ROUNDING,
+    Attention,
+    AttentionMap,
+    Change,
+    Difference,
+    Flaw,
+    MapDifference,
+    RowChange,
+    Source,
+)
+
+BOUND = math.log(2)
+"""The divergence, in nats, of two rows that have no key in common."""
+
+_BLOCK = 2**20  # numbers that become float64 at a time
+
+
+def compare(before: Attention, after: Attention) -> Difference:
+    """Compare the maps of the same sentence, layer, kind and reduction.
+
+    Raises:
+        MhavizError: there are none; or the tokens, the heads or the cells of two such maps differ.
+    """
+    olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
+    common = [name for name in news if name in olds]
+    if not common:
+        raise MhavizError(
+            f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
+            f"compare maps of the same sentence, layer and kind, or two layers: --layer 0 --layer 1"
+        )
+    return Difference(
+        source=_source(before.source, after.source),
+        maps=tuple(_difference(olds[name], news[name]) for name in common),
+        only_before=tuple(name for name in olds if name not in news),
+        only_after=tuple(name for name in news if name not in olds),
+    )
+
+
+def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
+    _require_alike(before, after)
+    reaches = [m.reach for m in (before, after) if m.reach is not None]
+    change = replace(
+        after,
+        weights=after.weights - before.weights,
+        summary=None,
+        reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
+        sink=before.sink or after.sink,
+    )
+    per_head = list(zip(before.weights, after.weights, strict=True))
+    rows = [_compare_rows(change, a, b) for a, b in per_head]
+    return MapDifference(
+        change,
+        np.array([of_head.divergence for of_head in rows]),
+        tuple(_largest(after, a, b) for a, b in per_head),
+        tuple(of_head.worst for of_head in rows),
+        tuple(of_head.flaw for of_head in rows),
+        tuple(of_head.zeros for of_head in rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a head's rows before and after have to say, in nats: see ``MapDifference``."""
+
+    divergence: float = math.nan
+    worst: RowChange | None = None
+    flaw: Flaw | None = None
+    zeros: int = 0
+
+
+def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> _Rows:
+    """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
+
+    A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
+    least that.
+    """
+    if m.edges.reduction == "max":
+        return _Rows()
+    has_rest = m.cells is not None or m.sink
+    sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
+    if (flaw := _flaw(m, sums, has_rest)) is not None:
+        return _Rows(flaw=flaw)
+    step = max(_BLOCK // A.shape[1], 1)
+    bits: list[NDArray[np.float64]] = []
+    for start in range(0, len(A), step):
+        block = slice(start, start + step)
+        pair = [weights[block].astype(np.float64) for weights in (A, B)]
+        if has_rest:
+            rests = (1 - sums[:, block, None]).clip(0)
+            pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
+        bits.append(jensen_shannon(*pair))
+    nats = np.concatenate(bits) * BOUND
+    counts = np.diff(m.edges.query_edges)
+    seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
+    worst = int(nats.argmax())
+    return _Rows(
+        float(np.average(nats[seen], weights=counts[seen])) if seen.any() else math.nan,
+        RowChange(int(m.edges.query_edges[worst]), float(nats[worst])) if nats[worst] else None,
+        zeros=int((~seen).sum()),
+    )
+
+
+def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | None:
+    """The row of both, (2, rows), that is farthest from a distribution, if that is farther than rounding."""
+    away = sums - 1 if has_rest else np.where(sums == 0, 0.0, np.abs(sums - 1))
+    side, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
+    if away[side, row] <= ROUNDING:
+        return None
+    return Flaw(int(m.edges.query_edges[row]), float(sums[side, row]), bool(side))
+
+
+def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:
+    row, column = np.unravel_index(np.abs(B - A).argmax(), A.shape)
+    if A[row, column] == B[row, column]:
+        return None
+    query, key = m.edges.query_edges[row], m.edges.key_edges[column]
+    return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
+
+
+def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
+    """Raise MhavizError that says what differs first."""
+    name = after.name
+    for side, old, new in (("query", before.queries, after.queries), ("key", before.keys, after.keys)):
+        for i, (one, other) in enumerate(zip(old, new, strict=False)):
+            if one != other:
+                raise MhavizError(
+                    f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first file and "
+                    f"{other!r:.40} in the second"
+                )
+        if len(old) != len(new):
+            side = {"query": "queries", "key": "keys"}[side]
+            raise MhavizError(f"{name}: expected the same tokens, got {len(old)} and {len(new)} {side}")
+    if before.heads != after.heads:
+        raise MhavizError(
+            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with --head"
+        )
+    for side, old_edges, new_edges in (
+        ("query", before.edges.query_edges, after.edges.query_edges),
+        ("key", before.edges.key_edges, after.edges.key_edges),
+    ):
+        if not np.array_equal(old_edges, new_edges):
+            raise MhavizError(
+                f"{name}: expected the same cells, but {_differing(old_edges, new_edges, side)}; pool both alike"
+            )
+
+
+def _differing(old: NDArray[np.int64], new: NDArray[np.int64], side: str) -> str:
+    if len(old) != len(new):
+        return f"there are {len(old) - 1} and {len(new) - 1} along the {'queries' if side == 'query' else 'keys'}"
+    i = int((old != new).argmax())
+    return f"{side} edge {i} is {old[i]} in the first file and {new[i]} in the second"
+
+
+def _heads(m: AttentionMap) -> str:
+    return ", ".join(map(str, m.heads[:12])) + ", …" * (len(m.heads) > 12)
+
+
+def _listed(names: Collection[str]) -> str:
+    return "; ".join(list(names)[:4]) + f"; … {len(names) - 4} more" * (len(names) > 4)
+
+
+def _source(before: Source, after: Source) -> Source:
+    sides = {"first": before, "second": after}
+    details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
+    return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

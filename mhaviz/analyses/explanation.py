@@ -1,0 +1,76 @@
+"""One query of one head, read both ways: the score as a sum over features, the output as a sum over keys.
+
+Each score q·k / √d_key is the sum of d_key products; the output Σ a v is the sum of the value rows, each as long as its
+weight lets it be. Vaswani et al. 2017, section 3.2.1.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.attention.model import Inputs, Model, call_of_one
+from mhaviz.errors import ArgumentError
+from mhaviz.records import Explanation
+
+
+def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanation:
+    """Take apart what one query of one head makes of its keys.
+
+    Args:
+        model: of which one attention is looked at.
+        inputs: what it reads, of one sentence.
+        position: of the query, counted from 0.
+        head: counted from 0.
+
+    Raises:
+        ArgumentError: there is no such head or position; several attentions; the model shows its weights alone.
+        MhavizError: as ``Model.run``.
+    """
+    seen = call_of_one(model, inputs, [head])
+    (queries,), (keys,) = seen.queries, seen.keys
+    if not 0 <= position < len(queries):
+        raise ArgumentError(f"expected a position from 0 to {len(queries) - 1}, got {position}")
+
+    call = seen.captured
+    call = replace(call, query=call.query.double())
+    q, k, v = call.query[0, 0, position], call.key[0, 0].double(), call.value[0, 0].double()
+    products = q * k  # k_length d_key
+    similarities = products.sum(dim=-1)  # k_length
+    S = call.scores(position, position + 1)
+    scores = S[0, 0, 0]  # k_length
+    a = call.weigh(S)[0, 0, 0]  # k_length
+    visible = scores > -math.inf
+    contributions = a[:, None] * v  # k_length d_key
+    sizes = torch.linalg.vector_norm(contributions, dim=-1)  # k_length
+    return Explanation(
+        source=model.describe(inputs),
+        queries=queries.texts,
+        keys=keys.texts,
+        position=position,
+        head=head,
+        query=_array(q),
+        key=_array(k),
+        products=_array(products),
+        similarities=_array(similarities),
+        scores=_array(scores.masked_fill(~visible, math.nan)),
+        weights=_array(a),
+        value=_array(v),
+        contributions=_array(contributions),
+        sizes=_array(sizes),
+        shares=_array(sizes / (sizes.sum() or 1.0)),
+        output=_array(contributions.sum(dim=0)),
+        visible=visible.cpu().numpy(),
+        kind=seen.site.kind,
+        rule=call.rule,
+        layer=seen.site.layer if model.has_layers else None,
+        special_queries=queries.special,
+        special_keys=keys.special,
+    )
+
+
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return np.asarray(x.float().cpu().numpy())

@@ -1,0 +1,228 @@
+"""What every head of a model looks at, averaged over as many sentences as there are, in memory that does not grow.
+
+All numbers but the entropy are sums of weights on certain keys, such as the one before the query. Which keys those are
+does not depend on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
+"""
+
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+
+from mhaviz.attention.model import SiteCall, is_token
+from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source, Tokens
+
+_BLOCK = 2**24  # weights whose logarithms are in memory at a time
+_TINY = torch.finfo(torch.float32).tiny  # in place of 0, so that 0 ln 0 is 0
+
+_OF_ALL_QUERIES = ("entropy", "distance")
+"""What every query has; the others need a key of their own, such as a previous token."""
+
+
+class HeadStudy:
+    """Takes batches of weights one by one, and knows at any time what the heads look at.
+
+    ``kind``: count the attentions of this kind alone; None: all.
+    """
+
+    def __init__(self, kind: Kind | None = None) -> None:
+        self._kind = kind
+        self._moments: dict[tuple[Kind, int], _Moments] = {}
+        self._counted: _Counted | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Those that there was something of, in the order of a model."""
+        there = {kind for kind, _ in self._moments}
+        return tuple(kind for kind in _KINDS if kind in there)
+
+    def add(self, seen: SiteCall) -> None:
+        """Count the sentences of an attention's call, on the device where it is computed."""
+        kind, layer = seen.site.kind, seen.site.layer
+        if self._kind not in (None, kind):
+            return
+        counted = self._counted
+        if counted is None or not counted.is_of(seen):  # the layers of a forward pass share their sides
+            counted = self._counted = _Counted.of(seen)
+        weights = seen.call.weights().float().nan_to_num_(nan=0.0)  # of padding
+        sums = weights.flatten(2) @ counted.factors.mT  # batch_size n_heads n_statistics - 1
+        totals = torch.cat([_entropies(weights, counted.visible)[..., None], sums], dim=-1)
+        moments = self._moments.setdefault((kind, layer), _Moments.none(weights.shape[1]))
+        moments.add(totals.cpu().double().numpy(), counted.queries)
+
+    def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
+        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        return HeadStatistics(source, tuple(map(self._averages, self.kinds)), too_long)
+
+    def _averages(self, kind: Kind) -> HeadAverages:
+        layers = tuple(sorted(layer for other, layer in self._moments if other == kind))
+        moments = [self._moments[kind, layer] for layer in layers]
+        averages = {name: _average(moments, place) for place, name in enumerate(STATISTICS)}
+        whole = averages["entropy"]
+        return HeadAverages(kind, layers, whole.sentences, whole.queries, **averages)
+
+
+_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The queries, or the keys, of a batch.
+
+    Attributes:
+        ids: int64, (batch_size, length): the numbers of the tokens in the model's vocabulary.
+        is_token: bool, the same shape; False for padding.
+        is_special: bool, the same shape; True for tokens that are not of the text, such as [CLS], and for padding.
+    """
+
+    ids: Tensor
+    is_token: Tensor
+    is_special: Tensor
+
+    @classmethod
+    def of(cls, sentences: tuple[Tokens, ...], device: torch.device) -> "_Side":
+        """Those of a padded batch."""
+        there = is_token(sentences, device)
+        ids = pad_sequence([torch.tensor(tokens.ids) for tokens in sentences], batch_first=True).to(device)
+        is_special = ~there
+        for row, tokens in zip(is_special, sentences, strict=True):
+            row[list(tokens.special)] = True
+        return cls(ids, there, is_special)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Which weights of a batch count, and of which queries: the same for all heads of all layers.
+
+    Attributes:
+        sides, kind: what it is of.
+        visible: bool, (batch_size, q_length, k_length); False for padding.
+        factors: float32, (batch_size, n_statistics - 1, q_length · k_length): each number but the entropy is the sum
+            over queries and keys of weight times factor.
+        queries: int64, (batch_size, n_statistics): how many queries it is the sum over.
+    """
+
+    sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
+    kind: Kind
+    visible: Tensor
+    factors: Tensor
+    queries: NDArray[np.int64]
+
+    def is_of(self, seen: SiteCall) -> bool:
+        """Whether it is of this very batch."""
+        queries, keys = self.sides
+        return seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
+
+    @classmethod
+    def of(cls, seen: SiteCall) -> "_Counted":
+        """Find what counts."""
+        keys = _Side.of(seen.keys, seen.call.device)
+        is_query = is_token(seen.queries, seen.call.device)
+        visible = is_query[:, :, None] & keys.is_token[:, None]  # batch_size q_length k_length
+        factors = _factors(keys, visible, seen.site.kind)
+        there = {name: factor.any(dim=-1) for name, factor in factors.items()}  # batch_size q_length
+        there |= {name: is_query for name in _OF_ALL_QUERIES if name in factors or name == "entropy"}
+        nothing, nobody = torch.zeros_like(visible), torch.zeros_like(is_query)
+        summed = [factors.get(name, nothing).float() for name in STATISTICS[1:]]
+        queries = torch.stack([there.get(name, nobody).sum(dim=-1) for name in STATISTICS], dim=-1)
+        summed_up = torch.stack(summed, dim=1).flatten(2)
+        return cls((seen.queries, seen.keys), seen.site.kind, visible, summed_up, queries.cpu().numpy())
+
+
+def _factors(keys: _Side, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
+    """What each weight counts for, (batch_size, q_length, k_length), for the numbers that have a meaning."""
+    is_first = keys.is_token & (keys.is_token.cumsum(dim=-1) == 1)
+    factors = {"first": visible & is_first[:, None], "separators": visible & keys.is_special[:, None]}
+    if kind == "cross":
+        return factors
+
+    positions = torch.arange(keys.ids.shape[1], device=keys.ids.device)
+    offsets = positions - positions[:, None]  # q_length k_length
+    is_text = keys.is_token & ~keys.is_special
+    is_same = (keys.ids[:, :, None] == keys.ids[:, None]) & is_text[:, :, None] & is_text[:, None]
+    copies = is_same & (offsets < 0)
+    factors |= {
+        "distance": visible * offsets.abs(),
+        "itself": visible & (offsets == 0),
+        "previous": visible & (offsets == -1),
+        "next": visible & (offsets == 1),
+        "copies": copies,
+        "induction": pad(copies[..., :-1], (1, 0)),  # the key after each copy
+    }
+    if kind == "masked":
+        del factors["next"]
+    return factors
+
+
+def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
+    """−Σ a ln a over the keys of all queries, (batch_size, n_heads)."""
+    heads = max(_BLOCK // visible.numel(), 1)
+    parts = []
+    for first in range(0, weights.shape[1], heads):
+        a = weights[:, first : first + heads]
+        if not visible.all():
+            a = a.masked_fill(~visible[:, None], 0.0)
+        # Several times as fast as entr, which asks of each weight whether it is 0.
+        logarithms = a.clamp(min=_TINY).log_()
+        parts.append(-logarithms.mul_(a).sum(dim=(-2, -1)))
+    return torch.cat(parts, dim=1)
+
+
+@dataclass
+class _Moments:
+    """Number, mean and squared deviations of what the sentences have, for the heads of one layer.
+
+    Attributes:
+        sentences, queries: (n_statistics,).
+        mean, deviations: (n_heads, n_statistics).
+    """
+
+    sentences: NDArray[np.int64]
+    queries: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    deviations: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, n_heads: int) -> "_Moments":
+        """Those of no sentence."""
+        zeros, counts = np.zeros((n_heads, len(STATISTICS))), np.zeros(len(STATISTICS), np.int64)
+        return cls(counts, counts.copy(), zeros, zeros.copy())
+
+    def add(self, totals: NDArray[np.float64], queries: NDArray[np.int64]) -> None:
+        """Join with a batch, by equation 1.5 of Chan, Golub and LeVeque 1983, "Algorithms for computing the sample
+        variance", which loses no digits however many sentences there are.
+
+        Args:
+            totals: (batch_size, n_heads, n_statistics), sums over the queries.
+            queries: (batch_size, n_statistics), how many those are.
+        """
+        values = totals / np.maximum(queries, 1)[:, None]
+        has = (queries > 0)[:, None]  # batch_size 1 n_statistics
+        sentences = has.sum(axis=(0, 1))
+        mean = (values * has).sum(axis=0) / np.maximum(sentences, 1)
+        deviations = ((values - mean) ** 2 * has).sum(axis=0)
+
+        together = np.maximum(self.sentences + sentences, 1)
+        apart = mean - self.mean
+        self.mean += apart * sentences / together
+        self.deviations += deviations + apart**2 * self.sentences * sentences / together
+        self.sentences += sentences
+        self.queries += queries.sum(axis=0)
+
+
+def _average(layers: list[_Moments], place: int) -> Average:
+    """One number of all layers."""
+    n_heads = max(len(moments.mean) for moments in layers)
+    mean, spread = (np.full((len(layers), n_heads), nan) for _ in range(2))
+    for row, moments in enumerate(layers):
+        there, sentences = len(moments.mean), moments.sentences[place]
+        if sentences:
+            mean[row, :there] = moments.mean[:, place]
+        if sentences > 1:
+            spread[row, :there] = np.sqrt(moments.deviations[:, place] / (sentences - 1))
+    return Average(mean, spread, int(layers[0].sentences[place]), int(layers[0].queries[place]))

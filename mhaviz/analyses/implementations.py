@@ -1,0 +1,93 @@
+"""The same attention in five ways: how far each is from the exact result, how long it takes, what memory it needs."""
+
+import time
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from mhaviz.analyses.bench import Bench
+from mhaviz.analyses.memory import Peak
+from mhaviz.analyses.timing import Known, Laboratory, Work, check_lengths
+from mhaviz.analyses.ways import WAYS, torch_twin
+from mhaviz.devices import free_memory
+from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.records import Implementation, ImplementationComparison, Timing
+
+REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
+
+
+def compare_implementations(bench: Bench, laboratory: Laboratory, lengths: Sequence[int]) -> ImplementationComparison:
+    """Run every way on the same input with the same weights, at every length that it can finish in time.
+
+    Raises:
+        ArgumentError: lengths that cannot be.
+    """
+    rising = check_lengths(lengths)
+    functions = [way.of(bench.layer) for way in WAYS]
+    reference = _Reference(bench.layer, laboratory.most_seconds)
+    differences: dict[tuple[int, int], float | None] = {}
+
+    def works_at(length: int) -> list[Work]:
+        X = bench.input(length)
+        reference.compute(X)
+        return [partial(function, X) for function in functions]
+
+    def look(length: int, i: int, output: object) -> None:
+        assert isinstance(output, Tensor)
+        differences[i, length] = reference.difference(output)
+
+    def needed(length: int) -> list[int]:
+        heads = {"none": 0, "one head": 1, "all heads": bench.n_heads}
+        return [4 * heads[way.weights] * length**2 for way in WAYS]
+
+    with torch.no_grad():
+        timings = laboratory.measure(rising, [way.name for way in WAYS], works_at, look, needed)
+    implementations = tuple(
+        Implementation(
+            name=way.name,
+            code=way.code,
+            gives_weights=way.gives_weights,
+            timings=timings[i],
+            differences=tuple(differences.get((i, length)) for length in rising),
+            speedups=tuple(map(_speedup, timings[0], timings[i])),
+        )
+        for i, way in enumerate(WAYS)
+    )
+    return ImplementationComparison(bench.source, rising, implementations, REFERENCE, laboratory.most_seconds)
+
+
+def _speedup(first: Timing, other: Timing) -> float | None:
+    if first.seconds is None or other.seconds is None:
+        return None
+    return first.seconds / other.seconds if other.seconds else None
+
+
+class _Reference:
+    """The output that all should give. It too is skipped where it would take too long or too much memory."""
+
+    def __init__(self, layer: MultiHeadAttention, most_seconds: float) -> None:
+        self._exact = torch_twin(deepcopy(layer).cpu().double())
+        self._most_seconds = most_seconds
+        self._known = Known()
+        self._output: Tensor | None = None
+
+    def compute(self, X: Tensor) -> None:
+        """Its output for X, (1, N, d_model), if that can be had."""
+        length = X.shape[1]
+        self._output = None
+        if self._known.skip(length, length, self._most_seconds, free_memory(torch.device("cpu"))) is not None:
+            return
+        exact = X.cpu().double()
+        start = time.perf_counter()
+        self._output, _ = self._exact(exact, exact, exact, need_weights=False)
+        copies = 10  # X, Q, K, V, each also split into heads, H and O
+        self._known.learn(length, time.perf_counter() - start, Peak(copies * exact.nbytes))
+
+    def difference(self, output: Tensor) -> float | None:
+        """The largest absolute difference of an output, (1, N, d_model)."""
+        if self._output is None:
+            return None
+        return (output.cpu().double() - self._output).abs().max().item()

@@ -1,0 +1,301 @@
+"""Maps of inputs of any length: the weights in the cells of a picture, and each head in a few numbers."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.map import check_window, pool
+from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
+from mhaviz.attention.pooled_map import PooledMap, Window
+from mhaviz.attention.walk import blocks_bytes
+from mhaviz.errors import ArgumentError
+from mhaviz.limits import MOST_CELLS
+from mhaviz.records import (
+    Attention,
+    AttentionMap,
+    Cells,
+    HeadSummary,
+    Kind,
+    Link,
+    MapSummary,
+    Reduction,
+    Sink,
+)
+from mhaviz.records.cells import cell_edges, even_cells
+
+OpenWindow = tuple[int | None, int | None, int | None, int | None]
+
+NEAR = 32
+"""Keys up to so many positions away count as local."""
+
+STRONG = 0.1
+"""A key that gets at least this share of a query's weight is strongly linked to it."""
+
+SINKS = 5
+"""So many of the keys that get the most weight are named."""
+
+_FLOAT32 = 4  # bytes
+_SAMPLED = 512  # queries that are timed to know how long all will take
+
+
+@dataclass(frozen=True)
+class MapSize:
+    """How large a map will be, before anything of it is computed.
+
+    Attributes:
+        kind, sentence: as in ``AttentionMap``.
+        n_heads, q_length, k_length, d_key: sizes.
+    """
+
+    kind: Kind
+    n_heads: int
+    q_length: int
+    k_length: int
+    d_key: int
+    sentence: int | None = None
+
+    @property
+    def bytes_of_inputs(self) -> int:
+        """What its queries, keys and values take."""
+        return _FLOAT32 * self.n_heads * (self.q_length + 2 * self.k_length) * self.d_key
+
+
+def map_sizes(
+    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False
+) -> tuple[MapSize, ...]:
+    """Of every map of a model, in order; the arguments are those of ``pooled_maps``."""
+    sizes = []
+    for number, text in enumerate(inputs.texts):
+        for site in model.sites(inputs):
+            q_length, k_length = (
+                len(side) - (len(side.special) if hide_special else 0) for side in text.sides(site.kind)
+            )
+            n_heads = len(heads_of(site, heads))
+            sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
+    return tuple(sizes)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How maps are pooled.
+
+    Attributes:
+        size: rows and columns of cells, at most: as many as make them equally large.
+        reduce: "mass", "max" or "both"; see ``attention_map``.
+        window: (q0, q1, k0, k1): the part of the map that is shown, an end that is None being that of the map; None:
+            all of it.
+        memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
+        summary: whether each head is summed up as well.
+    """
+
+    size: int = MOST_CELLS
+    reduce: Literal["mass", "max", "both"] = "mass"
+    window: OpenWindow | None = None
+    memory: int | None = None
+    summary: bool = True
+
+    def run(
+        self,
+        call: AttentionCall | AttentionWeights,
+        kind: Kind,
+        sentence: int | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> PooledMap:
+        """The map of one sentence's call. Raises as ``attention_map`` does."""
+        _, _, q_length, k_length = call.shape
+        window = self.window_of(q_length, k_length, kind, sentence)
+        q0, q1, k0, k1 = window
+        return pool(
+            call,
+            rows=even_cells(q1 - q0, self.size),
+            columns=even_cells(k1 - k0, self.size),
+            reduce=self.reduce,
+            window=window,
+            entropy=self.summary,
+            top_keys=int(self.summary),
+            received=self.summary,
+            local=NEAR if self.summary and kind != "cross" else None,
+            memory=self.memory,
+            told=on_progress,
+        )
+
+    def window_of(self, q_length: int, k_length: int, kind: Kind, sentence: int | None = None) -> Window:
+        """The window, or all there is. Raises ArgumentError if it is not inside the map."""
+        q0, q1, k0, k1 = self.window or (None, None, None, None)
+        window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
+        try:
+            return check_window(window, q_length, k_length)
+        except ArgumentError as error:
+            of = "" if sentence is None else f", in sentence {sentence + 1}"
+            raise ArgumentError(f"{error} ({kind} attention{of})") from None
+
+    def window_in(self, size: MapSize) -> Window:
+        """The same of a map of this size."""
+        return self.window_of(size.q_length, size.k_length, size.kind, size.sentence)
+
+
+def pooled_maps(
+    model: Model,
+    inputs: Inputs,
+    pooling: Pooling,
+    heads: Sequence[int] | None = None,
+    hide_special: bool = False,
+    on_progress: Callable[[float], None] = lambda done: None,
+) -> Attention:
+    """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
+
+    Args:
+        model, inputs, heads, hide_special: as in ``attention_weights``.
+        pooling: how.
+        on_progress: is called with how much is done, from 0 to 1.
+
+    Raises:
+        ArgumentError: a window outside a map, a size that cannot be.
+    """
+    maps: list[AttentionMap] = []
+    whole, done = scores_needed(map_sizes(model, inputs, heads, hide_special), pooling), 0
+
+    def on_attention(seen: SiteCall) -> None:
+        nonlocal done
+        seen = seen.without_special() if hide_special else seen
+        _, n_heads, q_length, k_length = seen.call.shape
+        cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
+        pooled = pooling.run(
+            seen.call, seen.site.kind, seen.sentence, lambda share: on_progress((done + share * cost) / whole)
+        )
+        done += cost
+        maps.extend(_records(seen, pooling, pooled))
+
+    model.run(inputs, on_attention, heads)
+    return Attention(model.describe(inputs, hide_special), tuple(maps))
+
+
+def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
+    """About how long ``pooled_maps`` will take, from what some queries of one head take, whatever their numbers."""
+    largest = max(sizes, key=lambda size: _pairs(size, pooling))
+    q0, q1, k0, k1 = pooling.window_in(largest)
+    middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
+    sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
+    Q, K = (torch.zeros(1, 1, n, largest.d_key, device=device) for n in (largest.q_length, largest.k_length))
+    call = AttentionCall(Q, K, K, largest.d_key**-0.5, largest.kind == "masked")
+    warm_up = replace(sample, window=(middle, middle + 1, k0, k1))
+    float(warm_up.run(call, largest.kind).weights.sum())
+    start = time.perf_counter()
+    float(sample.run(call, largest.kind).weights.sum())  # which waits for a GPU
+    taken = time.perf_counter() - start
+    return taken * scores_needed(sizes, pooling) / _pairs(replace(largest, n_heads=1), sample)
+
+
+def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
+    """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
+    q0, q1, k0, k1 = pooling.window_in(size)
+    query_edges = cell_edges(q1 - q0, even_cells(q1 - q0, pooling.size)) + q0
+    key_edges = cell_edges(k1 - k0, even_cells(k1 - k0, pooling.size)) + k0
+    cells = Cells(query_edges, key_edges)
+    reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
+    return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
+
+
+def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:
+    """How many scores ``pooled_maps`` computes, or skips as hidden."""
+    return sum(_pairs(size, pooling) for size in sizes)
+
+
+def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> int:
+    """At the peak: the maps, the largest of the inputs, and the blocks in which it is computed."""
+    total = 0
+    for size in sizes:
+        cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
+        of_each_query = 6 * (size.q_length + size.k_length) * pooling.summary
+        total += _FLOAT32 * size.n_heads * (cells + of_each_query)
+    largest = max(sizes, key=lambda size: size.bytes_of_inputs)
+    wanted = pooling.summary, pooling.summary, pooling.memory
+    blocks = blocks_bytes(device, largest.k_length, largest.d_key, pooling.size, *wanted)
+    return total + largest.bytes_of_inputs + blocks
+
+
+def _pairs(size: MapSize, pooling: Pooling) -> int:
+    """How many scores a map has: what it costs."""
+    q0, q1, *_ = pooling.window_in(size)
+    return (q1 - q0) * size.k_length * size.n_heads
+
+
+def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
+    query_edges, key_edges = pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy()
+    cells = Cells(query_edges, key_edges)
+    if pooling.reduce == "max" and not cells.are_tokens:
+        cells = replace(cells, reduction="max")
+    window = int(query_edges[0]), int(query_edges[-1]), int(key_edges[0]), int(key_edges[-1])
+    whole = seen.map(
+        pooled.weights[0].cpu().numpy(),
+        window,
+        cells=cells if pooling.window or not cells.are_tokens else None,
+        summary=_summary(seen, window, pooled) if pooling.summary else None,
+    )
+    if pooled.largest is None or cells.are_tokens:
+        return [whole]
+    largest = pooled.largest[0].cpu().numpy()
+    return [whole, replace(whole, weights=largest, cells=replace(cells, reduction="max"), summary=None)]
+
+
+def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
+    assert pooled.entropy is not None
+    assert pooled.received is not None
+    assert pooled.top_keys is not None
+    assert pooled.top_weights is not None
+    q0, q1, *_ = window
+    queries = np.arange(q0, q1)
+    n_keys = _keys_seen(seen, queries)
+    query_tokens, key_tokens = seen.queries[0].texts, seen.keys[0].texts
+    entropy, received, keys, weights = (
+        x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
+    )
+    local = None if pooled.local is None else pooled.local[0].cpu().numpy()
+
+    def link(h: int, i: int) -> Link:
+        query, key = int(queries[i]), int(keys[h, i, 0])
+        return Link(query, query_tokens[query], key, key_tokens[key], float(weights[h, i, 0]))
+
+    def farthest(h: int) -> Link | None:
+        distance = np.where(weights[h, :, 0] >= STRONG, np.abs(queries - keys[h, :, 0]), -math.inf)
+        i = int(distance.argmax())
+        return link(h, i) if weights[h, i, 0] >= STRONG else None
+
+    heads = tuple(
+        HeadSummary(
+            entropy=float(entropy[h, n_keys > 0].mean()),
+            uniform_entropy=float(np.log(n_keys[n_keys > 0]).mean()),
+            sinks=_sinks(received[h], key_tokens),
+            local=None if local is None else float(local[h, n_keys > 0].mean()),
+            strongest=link(h, int(np.where((n_keys > 1) | (n_keys.max() == 1), weights[h, :, 0], -1.0).argmax())),
+            farthest=None if local is None else farthest(h),
+        )
+        for h in range(len(seen.heads))
+    )
+    return MapSummary(heads, int((n_keys > 0).sum()), NEAR, STRONG)
+
+
+def _keys_seen(seen: SiteCall, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By each of these queries."""
+    _, _, q_length, k_length = seen.call.shape
+    position, end = queries, np.full(queries.shape, k_length)
+    if seen.site.kind == "masked":
+        position = queries + k_length - q_length
+        end = np.clip(position + 1, 0, k_length)
+    if seen.reach is None:
+        return end
+    first, end = np.maximum(position - seen.reach, 0), np.minimum(end, position + seen.reach + 1)
+    return np.asarray(np.maximum(end - first, 0))
+
+
+def _sinks(received: NDArray[np.float32], tokens: tuple[str, ...]) -> tuple[Sink, ...]:
+    """received (k_length,)"""
+    order = np.argsort(-received, kind="stable")[:SINKS]
+    return tuple(Sink(int(key), tokens[key], float(received[key])) for key in order if received[key] > 0)

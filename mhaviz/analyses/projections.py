@@ -1,0 +1,101 @@
+"""How a head comes about, one projection after the other, and why there are several heads.
+
+Plain self-attention weighs the inputs by their likeness, softmax(X Xᵀ / √d) X. A projection shared by queries and keys
+chooses in what words are compared, but "a, b" and "b, a" still score alike; Wq and Wk break that symmetry, and Wv frees
+the outputs from being averages of the inputs. Vaswani et al. 2017, sections 3.2.1 and 3.2.2.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.analyses.divergence import jensen_shannon
+from mhaviz.layer.attention import weigh
+from mhaviz.records import ProjectionComparison, ProjectionInputs, ProjectionStage
+
+
+def compare_projections(inputs: ProjectionInputs, exclude_self: bool = False) -> ProjectionComparison:
+    """Go through four stages with the whole d_model × d_model matrices, then split the same matrices into heads.
+
+    The stages are one head of d_key = d_model. ``exclude_self`` leaves a query out of its own sum (j ≠ i), in the
+    stages and in the heads; the row of a query that is then left with no key is zeros.
+    """
+    X, Q, K, V = (_double(x) for x in (inputs.embedded, inputs.query, inputs.key, inputs.value))  # length d_model
+    length, d_model = X.shape
+    visible = ~torch.eye(length, dtype=torch.bool) if exclude_self else torch.ones(length, length, dtype=torch.bool)
+    stages = (
+        _stage(X, X, X, X, visible),
+        _stage(Q, Q, X, X, visible),
+        _stage(Q, K, X, X, visible),
+        _stage(Q, K, V, X, visible),
+    )
+    heads = _head_weights(Q, K, inputs.n_heads, visible)
+    divergence = pairwise_divergence(heads)
+    pairs = divergence[np.triu_indices(inputs.n_heads, 1)]
+    return ProjectionComparison(
+        source=inputs.source,
+        tokens=inputs.tokens,
+        d_model=d_model,
+        exclude_self=exclude_self,
+        stages=stages,
+        pair=_most_unlike(stages[2].scores),
+        heads=heads,
+        divergence=divergence,
+        mean_divergence=float(pairs.mean()) if len(pairs) else None,
+    )
+
+
+def pairwise_divergence(heads: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Weights, (n_heads, q_length, k_length) → the Jensen–Shannon divergence of every two heads, the mean of all rows.
+
+    (n_heads, n_heads), symmetric, zeros on the diagonal.
+    """
+    divergence = np.zeros((len(heads), len(heads)))
+    for i, head in enumerate(heads):
+        for j in range(i):
+            divergence[i, j] = divergence[j, i] = jensen_shannon(head, heads[j]).mean()
+    return divergence
+
+
+def _stage(query: Tensor, key: Tensor, value: Tensor, X: Tensor, visible: Tensor) -> ProjectionStage:
+    S = query @ key.mT / math.sqrt(X.shape[1])  # q_length k_length
+    A = weigh(S[None, None], visible)[0, 0]  # q_length k_length
+    O = A @ value  # q_length d_model
+    seen = S.where(visible, 0.0)
+    return ProjectionStage(
+        scores=S.masked_fill(~visible, math.nan).float().numpy(),
+        weights=A.float().numpy(),
+        outputs=O.float().numpy(),
+        asymmetry=_ratio(seen - seen.mT, seen),
+        self_weight=A.diagonal().mean().item(),
+        departure=_ratio(O - A @ X, A @ X),
+    )
+
+
+def _head_weights(Q: Tensor, K: Tensor, n_heads: int, visible: Tensor) -> NDArray[np.float32]:
+    """(n_heads, q_length, k_length)."""
+    d_key = Q.shape[1] // n_heads
+    Q, K = (x.view(-1, n_heads, d_key).transpose(0, 1) for x in (Q, K))  # n_heads length d_key
+    S = Q @ K.mT / math.sqrt(d_key)  # n_heads q_length k_length
+    return weigh(S[None], visible)[0].float().numpy()
+
+
+def _most_unlike(scores: NDArray[np.float32]) -> tuple[int, int] | None:
+    """The two positions with the largest |S − Sᵀ|."""
+    if len(scores) < 2:
+        return None
+    i, j = divmod(int(np.nanargmax(np.abs(scores - scores.T))), len(scores))
+    return (i, j) if i != j else (0, 1)
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> float | None:
+    """Of two Frobenius norms; None for 0 / 0."""
+    below = torch.linalg.matrix_norm(denominator).item()
+    return torch.linalg.matrix_norm(numerator).item() / below if below else None
+
+
+def _double(x: NDArray[np.float32]) -> Tensor:
+    return torch.from_numpy(x).double()

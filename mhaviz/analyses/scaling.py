@@ -1,0 +1,148 @@
+"""Why scores are divided by √d_key. Vaswani et al. 2017, section 3.2.1 and its footnote.
+
+If the entries of q and k are independent with variance 1, their product q·k has variance d_key. Unscaled, the softmax
+saturates as d_key grows: its Jacobian, diag(a) − a aᵀ for a row of weights a, goes to zero, and the gradient with it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.analyses.weights import require_weights_fit
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import Inputs, Model, call_of_one
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.attention import weigh
+from mhaviz.layer.embedding import Embeddings
+from mhaviz.layer.seeding import seeded
+from mhaviz.records import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics, Source
+
+SATURATED = 0.99
+"""A row whose largest weight is above this passes hardly any gradient."""
+
+SWEEP = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""The sizes of d_key that a sweep goes through."""
+
+DRAWS = 64
+"""How often a sweep draws the layer's weights anew at each size."""
+
+
+def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> ScalingComparison:
+    """Put the scores and weights of these heads without scaling beside those with it.
+
+    Args:
+        model: of which one attention is looked at.
+        inputs: what it reads, of one sentence.
+        heads: counted from 0.
+
+    Raises:
+        ArgumentError: there is no such head; several attentions; the layer does not scale its scores, as that of T5
+            does not; the model shows its weights alone.
+        MhavizError: as ``Model.run``; the matrices do not fit into memory.
+    """
+    require_weights_fit(model, inputs, heads, copies=8)  # scores, weights and what is made of them, of both
+    seen = call_of_one(model, inputs, heads)
+    (queries,), (keys,) = seen.queries, seen.keys
+    scaled, d_key = seen.captured, seen.site.d_key
+    if d_key > 1 and math.isclose(scaled.scale, 1):
+        raise ArgumentError(
+            f"expected scores that are scaled, got those of {model.describe(inputs).footnote}, which are q·k as they "
+            f"are: there is nothing to compare"
+        )
+    unscaled = replace(scaled, scale=1.0)
+    return ScalingComparison(
+        source=model.describe(inputs),
+        queries=queries.texts,
+        keys=keys.texts,
+        heads=tuple(heads),
+        d_key=d_key,
+        unscaled=_scaling_of(unscaled),
+        scaled=_scaling_of(scaled),
+        kind=seen.site.kind,
+        rule=scaled.rule,
+        layer=seen.site.layer if model.has_layers else None,
+        special_queries=queries.special,
+        special_keys=keys.special,
+    )
+
+
+def sweep_scaling(
+    tokens: Sequence[str], seed: int = 0, d_keys: Sequence[int] = SWEEP, draws: int = DRAWS
+) -> ScalingSweep:
+    """Measure what scaling does at each d_key, on these tokens, and put theory beside it.
+
+    Each draw makes new embeddings and new projections of one head (d_model = d_key). Positions are left out: theory
+    speaks of entries with variance 1, as the embeddings have them, and the positions would add another half.
+    """
+    unscaled, scaled = [], []
+    numbers = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    ids = torch.tensor([[numbers[token] for token in tokens]])
+    visible = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
+    with seeded(seed), torch.no_grad():
+        for d_key in d_keys:
+            products = torch.cat([_products(ids, len(numbers), d_key) for _ in range(draws)])  # draws length length
+            unscaled.append(_over_draws(products, visible))
+            scaled.append(_over_draws(products / math.sqrt(d_key), visible))
+    footnote = f"random weights, seed {seed}, 1 head, d_model = d_key from {min(d_keys)} to {max(d_keys)}, cpu"
+    details = {"kind": "random weights", "seed": seed, "device": "cpu", "n_heads": 1, "tokens": list(tokens)}
+    return ScalingSweep(
+        source=Source(footnote, details),
+        tokens=tuple(tokens),
+        draws=draws,
+        d_keys=tuple(d_keys),
+        theory=tuple(math.sqrt(d_key) for d_key in d_keys),
+        unscaled=tuple(unscaled),
+        scaled=tuple(scaled),
+    )
+
+
+def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
+    """q·k of one head, newly drawn as ``MultiHeadAttention`` draws it, (1, length, length)."""
+    x = Embeddings(vocab_size, d_key)(ids)
+    Wq, Wk = (nn.init.xavier_uniform_(torch.empty(d_key, d_key)) for _ in range(2))
+    products: Tensor = (x @ Wq) @ (x @ Wk).mT
+    return products
+
+
+def _scaling_of(call: AttentionCall) -> Scaling:
+    """Of a call of one sentence."""
+    S = call.scores()
+    A = call.weigh(S)
+    return _scaling(S[0].cpu(), A[0].cpu(), (S[0, 0] > -math.inf).cpu())
+
+
+def _scaling(scores: Tensor, weights: Tensor, visible: Tensor) -> Scaling:
+    """scores and weights (n_heads, q_length, k_length), visible (q_length, k_length)"""
+    statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
+    return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
+
+
+def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
+    """Of the visible scores, in any order, and the weights, (q_length, k_length)."""
+    a = weights.double()
+    largest = a.amax(dim=-1)
+    return ScoreStatistics(
+        score_std=scores.double().std(correction=0).item(),
+        score_min=scores.min().item(),
+        score_max=scores.max().item(),
+        entropy=torch.special.entr(a).sum(dim=-1).mean().item(),
+        largest_weight=largest.mean().item(),
+        saturated=(largest > SATURATED).double().mean().item(),
+        jacobian=_jacobian_norm(a).mean().item(),
+    )
+
+
+def _jacobian_norm(a: Tensor) -> Tensor:
+    """‖diag(a) − a aᵀ‖ for each row, without forming it: √(Σ aᵢ² − 2 Σ aᵢ³ + (Σ aᵢ²)²)."""
+    squares = (a**2).sum(dim=-1)
+    return (squares - 2 * (a**3).sum(dim=-1) + squares**2).clamp(min=0).sqrt()
+
+
+def _over_draws(scores: Tensor, visible: Tensor) -> ScoreStatistics:
+    """The means over all draws, (draws, q_length, k_length); the standard deviation is that of all scores together."""
+    each = _scaling(scores, weigh(scores[None], visible)[0], visible).statistics
+    means = {name: sum(getattr(s, name) for s in each) / len(each) for name in ScoreStatistics.__dataclass_fields__}
+    return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item()})

@@ -1,0 +1,62 @@
+"""Whether the weights that are drawn are those that a model has used: they must give the model's own outputs."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import BLOCK
+from mhaviz.attention.model import Inputs, Model, SiteCall
+from mhaviz.errors import MhavizError
+from mhaviz.records import Deviation
+
+TOLERANCE = 1e-4
+"""Of the largest number of an output: float32 differs by less, whatever the order in which it is summed."""
+
+ROUNDINGS = 16
+"""So many of the roundings of a coarser type a model's own output may be off."""
+
+
+def require_alike(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviation:
+    """The largest deviation, beside the size of its output, of a model that computes with this type.
+
+    Raises:
+        MhavizError: it is more than rounding explains.
+    """
+    worst = max(deviations, key=lambda deviation: deviation.difference / (deviation.size or 1.0))
+    if worst.difference > max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps) * worst.size:
+        raise MhavizError(
+            f"not verified: the weights do not give the model's own outputs, which reach {worst.size:.2g}, but others, "
+            f"by up to {worst.difference:.1e} (layer {worst.layer}, {worst.kind}, head {worst.head})"
+        )
+    return worst
+
+
+def verify(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[Deviation, ...]:
+    """Recompute H = A V of every attention from its weights, a block of queries at a time, and compare.
+
+    The model runs once more; the weights are computed as those that are drawn. That a model computes with other queries
+    and keys than it would without us cannot be seen from this.
+
+    Args:
+        model: one that shows its outputs.
+        inputs: what it reads.
+        heads: these alone; None: all.
+
+    """
+    found: list[Deviation] = []
+
+    def on_attention(seen: SiteCall) -> None:
+        assert seen.output is not None
+        call, output = seen.captured, seen.output.float()  # batch_size n_heads q_length d_value
+        largest = torch.zeros(output.shape[1], device=output.device)
+        for start in range(0, output.shape[2], BLOCK):
+            H: Tensor = call.mix(call.weights(start, start + BLOCK)).float()
+            difference = (H - output[:, :, start : start + BLOCK]).abs()
+            largest = torch.maximum(largest, difference.amax(dim=(0, 2, 3)))
+        head = int(largest.argmax())
+        size, (kind, layer) = float(output.abs().max()), (seen.site.kind, seen.site.layer)
+        found.append(Deviation(kind, layer, seen.sentence, seen.heads[head], float(largest[head]), size))
+
+    model.run(inputs, on_attention, heads)
+    return tuple(found)

@@ -1,0 +1,230 @@
+"""Exact attention maps at any length, without the matrix of weights.
+
+The weights of one head are q_length × k_length; a picture has a thousand rows of pixels at most. So the map is computed
+a block of queries at a time, and the block a tile of keys at a time, small enough to stay in the cache: the scores,
+their softmax, and the sums in the picture's cells.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.blocks import Wanted
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.pooled_map import PooledMap, Window, empty_map
+from mhaviz.attention.short_map import is_short, pool_weights, short_map
+from mhaviz.attention.walk import Walk
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.attention import check_mask_axes
+
+_PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def attention_map(
+    query: Tensor,
+    key: Tensor,
+    *,
+    rows: int = 512,
+    columns: int = 512,
+    reduce: Literal["mass", "max", "both"] = "mass",
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    scale: float | None = None,
+    mask: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    window: Window | None = None,
+    entropy: bool = False,
+    top_keys: int = 0,
+    received: bool = False,
+    local: int | None = None,
+    memory: int | None = None,
+    told: Callable[[float], None] | None = None,
+) -> PooledMap:
+    """softmax(scale · Q Kᵀ), pooled to at most rows × columns cells, exactly, without ever holding it.
+
+    Args:
+        query: (batch_size, n_heads, q_length, d_key).
+        key: (batch_size, n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads: heads share keys in
+            groups, as in grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245).
+        rows, columns: of the picture. A map that is smaller than that is not pooled: its cells are the weights.
+        reduce: "mass": the mean over the cell's queries of the weight that goes to the cell's keys, so that each row
+            still sums to 1; "max": the largest single weight in the cell; "both".
+        causal: a query sees no later key; the last query is lined up with the last key, as in a decoder with a cache.
+        key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
+        scale: of the scores; 1/√d_key if it is None.
+        mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
+            numbers that are added to the scores, such as a position bias, where −∞, or float32's smallest, hides.
+        softcap: scores become softcap · tanh(score / softcap), before a mask (Gemma 2, arXiv 2408.00118, section 2).
+        sinks: (n_heads,): a score for each head that takes part in the softmax and is then dropped, so that rows sum to
+            less than 1 (gpt-oss; Xiao et al. 2023, arXiv 2309.17453).
+        window: (q0, q1, k0, k1), the part of the map that is shown; each weight is still a share of all keys.
+        entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
+            ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
+            map is causal, and at their beginnings if not.
+        memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
+        told: is told of the progress, from 0 to 1.
+
+    Returns:
+        The map, as exact as the scores are: float64 inputs are computed in float64, others in float32. A query that
+        sees no key at all has weights of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries,
+        top_keys), the largest weight first. A query that sees fewer keys than that has filler in the places that are
+        left: weights of 0, and positions from 0 to k_length − 1 that mean nothing and may repeat; look at those alone
+        whose weight is above 0.
+
+    Raises:
+        ArgumentError: an axis that does not fit, named; a number of rows, columns or keys that makes no sense; a window
+            outside the map; a NaN or an infinity, with its head and position; scores too large for their precision.
+    """
+    _check_inputs(query, key, key_mask)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not math.isfinite(value):
+            raise ArgumentError(f"{name}: expected a finite number, got {value}")
+    if softcap is not None and softcap <= 0:
+        raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
+    mask = None if mask is None else _check_mask(mask, (*query.shape[:3], key.shape[2]))
+    if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
+        raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
+    if sinks is not None and not bool((sinks < torch.inf).all()):
+        raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
+    return pool(
+        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks),
+        key_mask=key_mask,
+        rows=rows,
+        columns=columns,
+        reduce=reduce,
+        window=window,
+        entropy=entropy,
+        top_keys=top_keys,
+        received=received,
+        local=local,
+        memory=memory,
+        told=told,
+    )
+
+
+@torch.no_grad()
+def pool(
+    call: AttentionCall | AttentionWeights,
+    *,
+    key_mask: Tensor | None = None,
+    rows: int = 512,
+    columns: int = 512,
+    reduce: Literal["mass", "max", "both"] = "mass",
+    window: Window | None = None,
+    entropy: bool = False,
+    top_keys: int = 0,
+    received: bool = False,
+    local: int | None = None,
+    memory: int | None = None,
+    told: Callable[[float], None] | None = None,
+) -> PooledMap:
+    """``attention_map`` of what an attention of a model is called with, or of its weights."""
+    _, _, q_length, k_length = call.shape
+    window = check_window(window, q_length, k_length)
+    for name, number, least in (("rows", rows, 1), ("columns", columns, 1), ("local", local, 0), ("memory", memory, 1)):
+        _check_number(name, number, least)
+    if reduce not in ("mass", "max", "both"):
+        raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
+    if not 0 <= top_keys <= k_length:
+        raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
+    wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
+    if isinstance(call, AttentionWeights):
+        return pool_weights(call.weights(*window[:2]), rows, columns, window, wanted)
+    if is_short(call, memory):
+        is_whole = key_mask is None and window == (0, q_length, 0, k_length)
+        if not (is_whole and call.visible_everywhere and call.softcap is None):
+            _check_finite("query", call.query)
+            _check_finite("key", call.key, key_mask)
+        found = short_map(call, key_mask, rows, columns, window, wanted)  # sees by itself what is not finite
+        if found is not None:
+            if told is not None:
+                told(1.0)
+            return found
+    _check_finite("query", call.query)
+    _check_finite("key", call.key, key_mask)
+    result = empty_map(call.query, k_length, rows, columns, window, wanted)
+    Walk(call, key_mask, window, wanted, result, memory).go(told or (lambda done: None))
+    return result
+
+
+def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
+    for name, x, axes in (("query", query, "n_heads, q_length"), ("key", key, "n_kv_heads, k_length")):
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"{name}: expected a torch.Tensor, got {type(x).__name__}")
+        if x.ndim != 4:
+            raise ArgumentError(f"{name}: expected 4 axes, (batch_size, {axes}, d_key), got {x.ndim}: {tuple(x.shape)}")
+        if x.dtype not in _PRECISIONS:
+            expected = ", ".join(str(dtype).removeprefix("torch.") for dtype in _PRECISIONS)
+            raise ArgumentError(f"{name}: expected numbers of {expected}, got {str(x.dtype).removeprefix('torch.')}")
+        if 0 in x.shape:
+            axis = ("batch_size", *axes.split(", "), "d_key")[x.shape.index(0)]
+            raise ArgumentError(f"{name}: expected axis {axis} to be at least 1, got 0")
+    for axis, place in (("batch_size", 0), ("d_key", 3)):
+        if query.shape[place] != key.shape[place]:
+            raise ArgumentError(
+                f"key: expected axis {axis} to be {query.shape[place]}, as in query, got {key.shape[place]}"
+            )
+    if query.shape[1] % key.shape[1]:
+        raise ArgumentError(f"expected n_heads to be a multiple of n_kv_heads, got {query.shape[1]} and {key.shape[1]}")
+    if query.device != key.device:
+        raise ArgumentError(f"expected query and key on one device, got {query.device} and {key.device}")
+    shape = key.shape[0], key.shape[2]
+    if key_mask is not None and tuple(key_mask.shape) != shape:
+        raise ArgumentError(f"key_mask: expected (batch_size, k_length), which is {shape}, got {tuple(key_mask.shape)}")
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
+    """The mask with four axes. Raises ArgumentError if it does not broadcast to the shape, or is NaN or +∞."""
+    check_mask_axes(mask, shape)
+    if mask.dtype != torch.bool:
+        if not mask.is_floating_point():
+            raise ArgumentError(f"mask: expected bool, or numbers that are added to the scores, got {mask.dtype}")
+        if not bool((mask < torch.inf).all()):
+            raise ArgumentError("mask: expected numbers below infinity, got NaN or infinity")
+    return mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+
+
+def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
+    """The window, or all there is. Raises ArgumentError if it is turned around, empty, or outside the map."""
+    if window is None:
+        return 0, q_length, 0, k_length
+    if len(window) != 4:
+        raise ArgumentError(f"window: expected four positions, q0, q1, k0 and k1, got {len(window)}")
+    for axis, start, end, length in (("query", *window[:2], q_length), ("key", *window[2:], k_length)):
+        if not 0 <= start < end <= length:
+            raise ArgumentError(
+                f"window: expected {axis} positions that go up, from 0 to at most {length}, got {start} to {end}"
+            )
+    return window
+
+
+def _check_number(name: str, number: int | None, least: int) -> None:
+    try:
+        too_small = number is not None and operator.index(number) < least
+    except TypeError:
+        raise ArgumentError(f"{name}: expected a whole number, got {number!r}") from None
+    if too_small:
+        raise ArgumentError(f"{name}: expected at least {least}, got {number}")
+
+
+def _check_finite(name: str, x: Tensor, mask: Tensor | None = None) -> None:
+    """x (batch_size, heads, length, d_key); what a mask (batch_size, length) hides may be anything.
+
+    The sum of all is NaN or infinite if a number is; only then is it looked for.
+    """
+    if math.isfinite(x.sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):
+        return
+    bad = ~x.isfinite().all(dim=-1)  # batch_size n_heads length
+    if mask is not None:
+        bad &= mask[:, None] != 0
+    if bool(bad.any()):
+        b, h, position = bad.nonzero()[0].tolist()
+        raise ArgumentError(
+            f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position {position}"
+        )

@@ -1,0 +1,284 @@
+"""What everybody who looks at attention asks of a model, whatever it is: to encode texts, and to run on them.
+
+While it runs, it shows what each of its attentions is called with. Weights, maps, statistics, explanations and checks
+are made by whoever looks on.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.soundness import require_numbers
+from mhaviz.errors import ArgumentError
+from mhaviz.records import AttentionMap, Kind, ShapeTrace, Site, Source, Text, Tokens
+
+_M = TypeVar("_M", bound="Model")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model reads: its own tokens for each sentence."""
+
+    texts: tuple[Text, ...]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest side of any sentence."""
+        return max(max(map(len, text.sides("cross"))) for text in self.texts)
+
+    def sentence(self, number: int) -> int | None:
+        """The number itself where there are several sentences; None where there is one."""
+        return number if len(self.texts) > 1 else None
+
+
+@dataclass(frozen=True)
+class SiteCall:
+    """What one attention of a model is called with, for some sentences.
+
+    Attributes:
+        site: which attention.
+        call: what it computes with, of these heads alone.
+        heads: their numbers.
+        queries, keys: the tokens of each sentence of the batch; the shorter ones are padded at their ends.
+        output: what the model itself has made of the values, (batch_size, n_heads, q_length, d_value), if it shows it.
+        sentence: the number of the first sentence; None if there is only one.
+        reach: a query sees no key that is more positions away than this (a sliding window); None: all.
+    """
+
+    site: Site
+    call: AttentionCall | AttentionWeights
+    heads: tuple[int, ...]
+    queries: tuple[Tokens, ...]
+    keys: tuple[Tokens, ...]
+    output: Tensor | None = None
+    sentence: int | None = None
+    reach: int | None = None
+
+    @property
+    def captured(self) -> AttentionCall:
+        """The call, of a model that shows it; see ``Model.require_captured``."""
+        assert isinstance(self.call, AttentionCall)
+        return self.call
+
+    def map(
+        self, values: NDArray[np.float32], window: tuple[int, int, int, int] | None = None, **others: Any
+    ) -> AttentionMap:
+        """Weights of the one sentence of this call as a map.
+
+        Args:
+            values: (n_heads, rows, columns).
+            window: (q0, q1, k0, k1), the queries and keys that they are of; None: all.
+            others: further fields of ``AttentionMap``, or other values of those that are known.
+        """
+        (queries,), (keys,) = self.queries, self.keys
+        q0, q1, k0, k1 = window or (0, len(queries), 0, len(keys))
+        queries, keys = queries[q0:q1], keys[k0:k1]
+        known: dict[str, Any] = {
+            "kind": self.site.kind,
+            "layer": self.site.layer,
+            "heads": self.heads,
+            "sentence": self.sentence,
+            "special_queries": queries.special,
+            "special_keys": keys.special,
+            "reach": self.reach,
+            "sink": self.call.has_sink,
+        }
+        return AttentionMap(queries.texts, keys.texts, values, **known | others)
+
+    def without_special(self) -> "SiteCall":
+        """The same of the text alone, of a call of one sentence: weights are shares of the keys that remain.
+
+        Raises:
+            ArgumentError: no query or no key remains.
+        """
+        (queries,), (keys,) = self.queries, self.keys
+        rows, columns = queries.of_text, keys.of_text
+        if not (rows and columns):
+            raise ArgumentError(
+                f"expected tokens of the text as queries and keys, got special ones alone ({self.site.kind} "
+                f"attention); leave out --hide-special"
+            )
+        gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
+        return replace(
+            self,
+            call=self.call.part(rows, columns),
+            queries=(queries.at(rows),),
+            keys=(keys.at(columns),),
+            output=None,
+            reach=self.reach if gapless else None,
+        )
+
+
+OnAttention = Callable[[SiteCall], None]
+
+
+class Model(ABC):
+    """A layer with random weights, one with those of a file, a translator, a checkpoint of transformers.
+
+    Attributes:
+        layers, kind: the attentions that are looked at; None: all.
+    """
+
+    layers: tuple[int, ...] | None
+    kind: Kind | None
+
+    @property
+    @abstractmethod
+    def all_sites(self) -> tuple[Site, ...]:
+        """Its attentions, in the order in which they run."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where it runs."""
+
+    @abstractmethod
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
+        """What the model reads for these sentences.
+
+        Args:
+            sentences: any texts that it takes.
+            target: for source-target attention, of one sentence.
+
+        Raises:
+            ArgumentError: sentences that it cannot take.
+        """
+
+    @abstractmethod
+    def run(
+        self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
+    ) -> None:
+        """Run, and show every attention that is looked at: all of a sentence, in order, then those of the next.
+
+        Args:
+            inputs: what ``encode`` has made.
+            on_attention: is called with each; what it is called with is gone when it returns.
+            heads: show these alone, or those of them that an attention has; None: all.
+            batched: several sentences may be read at once, padded, and are shown together.
+
+        Raises:
+            MhavizError: the model does not fit into memory; NaN or infinity in what it computes with.
+        """
+
+    @abstractmethod
+    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+        """What a picture says of where its numbers come from; ``hide_special``: as in ``attention_weights``."""
+
+    @abstractmethod
+    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+        """Every step of the way through one attention; with ``values``, the numbers of small tensors too."""
+
+    def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
+        """The attentions that are looked at, for these inputs."""
+        return tuple(
+            site
+            for site in self.all_sites
+            if (self.layers is None or site.layer in self.layers) and self.kind in (None, site.kind)
+        )
+
+    def require_captured(self) -> None:  # noqa: B027 (most models show what their attention is called with)
+        """Raise MhavizError of a model that shows its weights alone, and no queries and keys."""
+
+    def one_site(self, inputs: Inputs) -> Site:
+        """The one attention that is looked at. Raises ArgumentError if there are several."""
+        sites = self.sites(inputs)
+        if len(sites) > 1:
+            layers, kinds = sorted({site.layer for site in sites}), list(dict.fromkeys(site.kind for site in sites))
+            by = f"--layer, from {layers[0]} to {layers[-1]}" if len(layers) > 1 else f"--kind, of {', '.join(kinds)}"
+            raise ArgumentError(f"this looks into one attention, and the model has several; choose by {by}")
+        return sites[0]
+
+    def select(self: _M, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> _M:
+        """The same model, of which these layers and this kind of attention are looked at; None: all.
+
+        Raises:
+            ArgumentError: it has no such attention.
+        """
+        chosen = copy(self)
+        object.__setattr__(chosen, "layers", layers)
+        object.__setattr__(chosen, "kind", kind)
+        kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
+        if kind is not None and kind not in kinds:
+            raise ArgumentError(
+                f"--kind: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
+            )
+        return chosen
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether an attention must be named with its layer."""
+        return len({site.layer for site in self.all_sites}) > 1
+
+    @property
+    def n_heads(self) -> int:
+        """Of the attention that has most."""
+        return max(site.n_heads for site in self.sites())
+
+
+def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
+    """What the one attention that is looked at is called with, for one sentence, of these heads.
+
+    Raises:
+        ArgumentError: there are several attentions or sentences, or no such head; the model shows its weights alone.
+        MhavizError: as ``Model.run``.
+    """
+    model.require_captured()
+    site = model.one_site(inputs)
+    if len(inputs.texts) > 1:
+        raise ArgumentError(f"this looks into one sentence, got {len(inputs.texts)}; give one of them")
+    for head in heads:
+        if not 0 <= head < site.n_heads:
+            raise ArgumentError(f"expected a head from 0 to {site.n_heads - 1}, got {head}")
+    found: list[SiteCall] = []
+    model.run(inputs, found.append, heads)
+    return found[0]
+
+
+def heads_of(site: Site, heads: Sequence[int] | None) -> tuple[int, ...]:
+    """Those of these heads that the attention has; None: all."""
+    return tuple(h for h in (range(site.n_heads) if heads is None else heads) if h < site.n_heads)
+
+
+def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads: Sequence[int] | None = None) -> None:
+    """Show an attention's call, if it computes with numbers.
+
+    Args:
+        on_attention: is called with it.
+        seen: the call.
+        of: what an error calls the attention.
+        advice: what to do if there is NaN in it.
+        heads: those of the call's that are wanted; None: all.
+
+    Raises:
+        MhavizError: NaN or infinity, with the heads.
+    """
+    padded = len(seen.queries) > 1
+    is_query = is_token(seen.queries, seen.call.device) if padded else None
+    is_key = is_token(seen.keys, seen.call.device) if padded else None
+    require_numbers(seen.call, of, advice, seen.output, is_query, is_key, seen.heads)
+    call = seen.call
+    if isinstance(call, AttentionCall):
+        call, reach = call.with_plain_mask(seen.site.kind == "masked")
+        seen = replace(seen, call=call, reach=reach)
+    if heads is not None:
+        places = [seen.heads.index(head) for head in heads if head in seen.heads]
+        if not places:
+            return
+        output = None if seen.output is None else seen.output[:, places]
+        chosen = tuple(seen.heads[place] for place in places)
+        seen = replace(seen, call=call.select(places), heads=chosen, output=output)
+    on_attention(seen)
+
+
+def is_token(sides: Sequence[Tokens], device: torch.device) -> Tensor:
+    """bool, (batch_size, length of the longest): False for padding."""
+    lengths = torch.tensor([len(tokens) for tokens in sides], device=device)
+    return torch.arange(int(lengths.max()), device=device) < lengths[:, None]

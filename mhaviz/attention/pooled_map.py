@@ -1,0 +1,100 @@
+"""What a map is when it is done."""
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.blocks import Wanted
+from mhaviz.records.cells import cell_edges
+
+Window = tuple[int, int, int, int]
+"""The first query and the end, the first key and the end."""
+
+
+@dataclass(frozen=True, repr=False)
+class PooledMap:
+    """The weights of every head in the cells of a picture, and what else was asked for.
+
+    Attributes:
+        weights: float32, (batch_size, n_heads, rows, columns); by mass or, if only that was asked for, by maximum.
+        query_edges: where each row of cells begins, and where the last ends, (rows + 1,).
+        key_edges: the same of the columns, (columns + 1,).
+        largest: float32, in the shape of ``weights``: the largest weight in each cell, if both were asked for; the same
+            tensor as ``weights`` where nothing is pooled.
+        entropy: float32, (batch_size, n_heads, queries): of each query's weights, in nats.
+        top_keys: int64, (batch_size, n_heads, queries, k): the keys with the largest weights, the largest first.
+        top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys, which then are any.
+        received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.
+        local: float32, (batch_size, n_heads, queries): the weight that each query gives to keys near by.
+    """
+
+    weights: Tensor
+    query_edges: Tensor
+    key_edges: Tensor
+    largest: Tensor | None = None
+    entropy: Tensor | None = None
+    top_keys: Tensor | None = None
+    top_weights: Tensor | None = None
+    received: Tensor | None = None
+    local: Tensor | None = None
+
+    def float(self) -> "PooledMap":
+        """With numbers of float32, whatever they were computed in."""
+        numbers = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            self, **{name: x.float() for name, x in numbers.items() if x is not None and x.is_floating_point()}
+        )
+
+    def __repr__(self) -> str:
+        """The shapes: the numbers would fill the screen."""
+        there = ((field.name, getattr(self, field.name)) for field in fields(self))
+        shapes = ", ".join(f"{name}={tuple(x.shape)}" for name, x in there if x is not None)
+        return f"PooledMap({shapes})"
+
+
+def empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
+    """The result, in the smaller of the two sizes: of the window, and of the picture; its cells hold anything yet."""
+    q0, q1, k0, k1 = window
+    rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
+    query_edges, key_edges = map_edges(window, rows, columns, query.device)
+
+    def zeros(is_wanted: bool, *shape: int) -> Tensor | None:
+        if not is_wanted:
+            return None
+        return torch.zeros(*query.shape[:2], *shape, dtype=torch.float32, device=query.device)
+
+    # Not zeros: to fill them takes as long as a short map; who writes the first query of a row clears it.
+    cells = torch.empty(*query.shape[:2], rows, columns, dtype=torch.float32, device=query.device)
+    top_weights = zeros(wanted.top_keys > 0, q1 - q0, wanted.top_keys)
+    return PooledMap(
+        cells,
+        query_edges,
+        key_edges,
+        _largest(cells, wanted, is_pooled=(rows, columns) != (q1 - q0, k1 - k0)),
+        zeros(wanted.entropy, q1 - q0),
+        None if top_weights is None else top_weights.to(torch.int64),
+        top_weights,
+        zeros(wanted.received, k_length),
+        zeros(wanted.local is not None, q1 - q0),
+    )
+
+
+def map_edges(window: Window, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where each row and each column of at most so many cells begins, and where the last ends."""
+    q0, q1, k0, k1 = window
+    query_edges = _edges(q0, q1, rows, device)
+    return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
+
+
+def _edges(start: int, end: int, cells: int, device: torch.device) -> Tensor:
+    if cells >= end - start:
+        return torch.arange(start, end + 1, device=device)
+    return torch.from_numpy(cell_edges(end - start, cells) + start).to(device)
+
+
+def _largest(cells: Tensor, wanted: Wanted, is_pooled: bool) -> Tensor | None:
+    """Room for the largest weights beside the masses: where every cell is one weight, they are the same numbers."""
+    if not (wanted.mass and wanted.largest):
+        return None
+    return torch.empty_like(cells) if is_pooled else cells

@@ -1,0 +1,105 @@
+"""Maps of short inputs: all weights at once, which is faster than block by block as long as they are few."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.blocks import HIDDEN, Wanted, strongest
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.pooled_map import PooledMap, Window, map_edges
+from mhaviz.attention.reducer import CellReducer
+from mhaviz.devices import FreeCores
+
+MOST_WEIGHTS = 2**21
+"""More weights than these are computed block by block."""
+
+_WORTH_A_LOOK = 2**20
+"""Fewer weights are computed before it is clear which cores are free."""
+
+_COPIES = 3  # of the weights, at most, at a time
+_FLOAT32 = 4  # bytes of a weight, or more
+
+
+def is_short(call: AttentionCall, memory: int | None) -> bool:
+    """Whether all weights are few enough, and do not need more memory than there may be taken."""
+    weights = math.prod(call.shape)
+    size = max(call.query.itemsize, _FLOAT32)
+    return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * size <= memory)
+
+
+def short_map(
+    call: AttentionCall, key_mask: Tensor | None, rows: int, columns: int, window: Window, wanted: Wanted
+) -> PooledMap | None:
+    """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
+    call = _hiding(call, key_mask)
+    with FreeCores(call.query.device) as cores:
+        S = call.scores(*window[:2])  # batch_size n_heads queries k_length
+        if S.numel() >= _WORTH_A_LOOK:
+            cores.look()
+        if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
+            return None
+        later = call.shape[3] - call.shape[2] if call.causal else 0
+        return pool_weights(call.weigh(S, in_place=True), rows, columns, window, wanted, later)
+
+
+def pool_weights(A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted, later: int = 0) -> PooledMap:
+    """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
+
+    ``later``: the query at position i is lined up with the key at i + later.
+    """
+    q0, q1, k0, k1 = window
+    query_edges, key_edges = map_edges(window, rows, columns, A.device)
+    weights = largest = A[..., k0:k1].contiguous()
+    if rows < q1 - q0:
+        cells = CellReducer(query_edges - q0)
+        weights = cells.sum(weights, -2) / query_edges.diff()[:, None] if wanted.mass else weights
+        largest = cells.largest(largest, -2) if wanted.largest else largest
+    if columns < k1 - k0:
+        cells = CellReducer(key_edges - k0)
+        weights = cells.sum(weights) if wanted.mass else weights
+        largest = cells.largest(largest) if wanted.largest else largest
+    top_weights, top_keys = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
+    found = PooledMap(
+        weights if wanted.mass else largest,
+        query_edges,
+        key_edges,
+        largest if wanted.mass and wanted.largest else None,
+        _entropy(A) if wanted.entropy else None,
+        top_keys,
+        top_weights,
+        A.sum(dim=-2) if wanted.received else None,
+        None if wanted.local is None else _near(A, q0 + later, wanted.local),
+    )
+    return found if A.dtype == torch.float32 else found.float()
+
+
+def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
+    """The call with all that hides keys in its mask, as −∞ where the mask is added."""
+    if key_mask is None and call.mask is None:
+        return call
+    mask, key = call.mask, call.key
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.masked_fill(mask < HIDDEN / 2, -torch.inf)
+    if key_mask is not None:
+        shown = (key_mask != 0)[:, None, None]  # batch_size 1 1 k_length
+        key = key.masked_fill(~shown.mT, 0.0)  # what is hidden may be NaN
+        if mask is None:
+            mask = shown
+        else:
+            mask = mask & shown if mask.dtype == torch.bool else mask.masked_fill(~shown, -torch.inf)
+    return replace(call, key=key, mask=mask)
+
+
+def _entropy(A: Tensor) -> Tensor:
+    """−Σ a log a; torch.special.entr would take several times as long."""
+    logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()
+    return logarithms.mul_(A).sum(dim=-1).neg_()
+
+
+def _near(A: Tensor, start: int, distance: int) -> Tensor:
+    """The weight that each query gives to keys at most so many positions away, the first one being at ``start``."""
+    own = torch.arange(start, start + A.shape[2], device=A.device)[:, None]
+    is_near = (torch.arange(A.shape[3], device=A.device) - own).abs() <= distance
+    return (A * is_near).sum(dim=-1)

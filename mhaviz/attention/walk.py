@@ -1,0 +1,209 @@
+"""The way through all heads of a map and their blocks: in which order, and in how much memory."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.blocks import BlockSums, HeadBlocks, Wanted, Workspace
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.pooled_map import PooledMap
+from mhaviz.attention.reducer import CellReducer
+from mhaviz.attention.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
+from mhaviz.devices import FreeCores, free_memory
+from mhaviz.errors import ArgumentError
+
+_ENOUGH_QUERIES = 32
+"""Of fewer queries, the last digits of PyTorch's product with the keys depend on how many threads share it."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Queries that are computed at once: some rows of cells, or a part of one row.
+
+    Attributes:
+        start, end: of the queries.
+        first_row: the number of the first row of cells.
+        rows: which of the queries are in which row, counted from the first ones.
+        share: 1 / how many queries each whole row has, (rows, 1).
+        begins: whether it holds the first query of its rows.
+    """
+
+    start: int
+    end: int
+    first_row: int
+    rows: CellReducer
+    share: Tensor
+    begins: bool
+
+
+def blocks_bytes(
+    device: torch.device,
+    k_length: int,
+    d_key: int,
+    columns: int = 512,
+    entropy: bool = False,
+    received: bool = False,
+    memory: int | None = None,
+) -> int:
+    """What ``attention_map`` takes beside inputs and result, for the arguments that decide it."""
+    wanted = Wanted(mass=True, largest=False, entropy=entropy, received=received)
+    return _shape(device, k_length, d_key, columns, wanted, memory, 4).bytes
+
+
+def _shape(
+    device: torch.device, k_length: int, d_key: int, columns: int, wanted: Wanted, memory: int | None, itemsize: int
+) -> TileShape:
+    memory = memory or (free_memory(device) or 2**30) // 4
+    scores_weights_and_products = 3
+    copies = scores_weights_and_products if wanted.entropy else 1
+    return choose_tile_shape(device, k_length, d_key, columns, copies, wanted.received, memory, itemsize)
+
+
+@dataclass
+class Walk:
+    """One call of ``pool``, whose arguments it has; it fills in the result."""
+
+    call: AttentionCall
+    key_mask: Tensor | None
+    window: tuple[int, int, int, int]
+    wanted: Wanted
+    result: PooledMap
+    memory: int | None
+
+    def go(self, told: Callable[[float], None]) -> None:
+        """Walk: a head after the other, and its blocks in order; PyTorch shares each step out among its threads.
+
+        Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
+        """
+        self._device = self.call.device
+        # What is later, or near by, is found by where it stands.
+        self._in_order = not self.call.causal and self.wanted.local is None
+        dtype = torch.float64 if self.call.query.dtype == torch.float64 else torch.float32
+        self._workspace = Workspace(self._device, dtype)
+        batch_size, n_heads, q_length, k_length = self.call.shape
+        d_key = self.call.query.shape[3]
+        columns = self.result.weights.shape[3]
+        shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, dtype.itemsize)
+        at_once = causal_queries(q_length, k_length, shape.queries) if self.call.causal else shape.queries
+        blocks = list(self._blocks(at_once))
+        done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
+        adapts = min(block.end - block.start for block in blocks) >= _ENOUGH_QUERIES
+        with FreeCores(self._device) as cores:
+            for b in range(batch_size):
+                tiles = self._cut(b, shape)
+                for h in range(n_heads):
+                    for block in self._head(b, h, tiles, blocks):
+                        done += self._pairs(block)
+                        told(done / everything)
+                        if adapts:
+                            cores.look()
+
+    def _cut(self, b: int, shape: TileShape) -> list[Tile]:
+        """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""
+        positions = torch.arange(self.call.shape[3], device=self._device)
+        if self.key_mask is not None:
+            positions = positions[self.key_mask[b] != 0]
+        edges = torch.searchsorted(positions, self.result.key_edges)
+        return list(cut_into_tiles(positions, edges, shape.keys, self._in_order))
+
+    def _blocks(self, at_once: int) -> Iterator[Block]:
+        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
+        edges: list[int] = self.result.query_edges.tolist()
+        share = 1 / self.result.query_edges.diff()[:, None].float()
+        row = 0
+        while row < len(edges) - 1:
+            last = max(bisect_right(edges, edges[row] + at_once) - 1, row + 1)
+            for start in range(edges[row], edges[last], at_once):
+                end = min(start + at_once, edges[last])
+                own = self.result.query_edges[row : last + 1].clamp(start, end) - start
+                yield Block(start, end, row, CellReducer(own), share[row:last], start == edges[row])
+            row = last
+
+    def _pairs(self, block: Block) -> int:
+        """How many weights a block has: what it costs."""
+        _, _, q_length, k_length = self.call.shape
+        seen = min(max(block.end + k_length - q_length, 1), k_length) if self.call.causal else k_length
+        return (block.end - block.start) * seen
+
+    def _head(self, b: int, h: int, tiles: list[Tile], blocks: list[Block]) -> Iterator[Block]:
+        """Each block of a head when it is done."""
+        head = HeadBlocks(
+            self.call,
+            b,
+            h,
+            tiles,
+            self._workspace,
+            self.result.weights.shape[3],
+            self.wanted,
+            max(block.end - block.start for block in blocks),
+            self._in_order,
+        )
+        for block in blocks:
+            sums = head.sums(block.start, block.end, block.rows) or BlockSums()
+            check_sums(sums, b, h)
+            self._write(b, h, block, sums)
+            if self.result.received is not None:
+                for positions, weight in sums.received:
+                    self.result.received[b, h].index_add_(0, positions, weight.to(self.result.received.dtype))
+            yield block
+
+    def _write(self, b: int, h: int, block: Block, sums: BlockSums) -> None:
+        result, rows = self.result, slice(block.first_row, block.first_row + block.rows.number)
+        if self.wanted.mass:
+            write_cells(result.weights[b, h, rows], block, sums.cell, sums.mass, block.share, torch.add)
+        if self.wanted.largest and result.largest is not result.weights:
+            largest = result.weights if result.largest is None else result.largest
+            write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
+        queries = torch.arange(block.start, block.end, device=self._device) - self.window[0]
+        if self._in_order and block.rows.order is not None:
+            queries = queries[block.rows.order]
+        for whole, numbers in (
+            (result.entropy, sums.entropy),
+            (result.local, sums.local),
+            (result.top_weights, sums.top_weights),
+            (result.top_keys, sums.top_keys),
+        ):
+            if whole is None or numbers is None:
+                continue
+            of_head = whole[b, h] if numbers.ndim == 1 else whole[b, h, :, : numbers.shape[1]]
+            of_head.index_copy_(0, queries, numbers.to(whole.dtype))
+
+
+def write_cells(
+    cells: Tensor,
+    block: Block,
+    first: int,
+    numbers: Tensor | None,
+    factor: Tensor | float,
+    join: Callable[..., Tensor],
+) -> None:
+    """Write factor · numbers of a block into its rows of cells, from the column ``first`` on; None: there are none.
+
+    Where the block begins its rows, the cells hold anything yet, and become 0 beside what is written; where it goes on
+    with a row, the numbers join those that are there.
+    """
+    last = first + (0 if numbers is None else numbers.shape[1])
+    if block.begins:
+        cells[:, :first] = 0
+        cells[:, last:] = 0
+    if numbers is None:
+        return
+    here = cells[:, first:last]
+    if block.begins:
+        torch.mul(numbers, factor, out=here)
+    else:
+        join(here, (numbers * factor).to(here.dtype), out=here)
+
+
+def check_sums(sums: BlockSums, b: int, h: int) -> None:
+    """Finite inputs give weights that are NaN only if their products are larger than float32 can hold."""
+    weights = sums.largest if sums.mass is None else sums.mass
+    if weights is not None and not math.isfinite(weights.sum().item()):
+        raise ArgumentError(
+            f"expected scores that float32 can hold, got larger ones in batch {b}, head {h}; use float64, or a smaller "
+            f"scale"
+        )

@@ -1,0 +1,175 @@
+"""X as somebody has saved it: what goes into a layer without embeddings or positions of mhaviz's."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.arrays import read_named_arrays
+from mhaviz.files.errors import listed
+from mhaviz.files.saved_array import SavedArray
+from mhaviz.layer.steps import Step, untraced
+from mhaviz.layer.tokens import tokenize
+from mhaviz.models import layer_inputs
+from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, require_no_mask
+from mhaviz.records import Kind, Text, Tokens
+
+
+@dataclass(frozen=True)
+class GivenInputs:
+    """X of the queries, of the keys and of the values, each float32, (batch_size, length, features).
+
+    Attributes:
+        path: where they are from.
+        query, key, value: the same tensor thrice for self-attention.
+        name: of that tensor; None where queries and keys have their own.
+    """
+
+    path: Path
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    name: str | None = None
+
+    @property
+    def names(self) -> str:
+        """Of the tensors, in words."""
+        if self.name is not None:
+            return self.name
+        return "query and key" if self.value is self.key else "query, key and value"
+
+
+def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
+    """Read X from a .safetensors file or one of torch.save: (length, d_model) or (batch_size, length, d_model).
+
+    The tensor of this name; else ``input``; else ``query`` and ``key``, with ``value`` unless that is the key, for
+    source-target attention; else the only one.
+
+    Raises:
+        ArgumentError: there are several tensors and no name, or none of this name.
+        MhavizError: the file cannot be read, or a tensor is no X.
+    """
+    tensors = read_named_arrays(path)
+    if name is None and "input" not in tensors and "query" in tensors and "key" in tensors:
+        query, key = _features(tensors["query"]), _features(tensors["key"])
+        value = _features(tensors["value"]) if "value" in tensors else key
+        for other, side in (("key", key), ("value", value)):
+            if len(side) != len(query):
+                raise MhavizError(f"{path}: {other}: expected {len(query)} sentences, as in query, got {len(side)}")
+        if value.shape[1] != key.shape[1]:
+            raise MhavizError(f"{path}: value: expected length {key.shape[1]}, as of key, got {value.shape[1]}")
+        return GivenInputs(path, query, key, value)
+    chosen = _choose(path, tensors, name)
+    X = _features(tensors[chosen])
+    return GivenInputs(path, X, X, X, chosen)
+
+
+def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> str:
+    there = listed(sorted(tensors)) or "none"
+    if name is not None:
+        if name not in tensors:
+            raise ArgumentError(f"--input-name: there is no tensor {name:.60} in {path}; it has {there}")
+        return name
+    if "input" in tensors:
+        return "input"
+    if not tensors:
+        raise MhavizError(f"{path} holds no tensor")
+    if len(tensors) > 1:
+        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with --input-name: {there}")
+    return next(iter(tensors))
+
+
+def _features(tensor: SavedArray) -> Tensor:
+    """(batch_size, length, features)"""
+    tensor.require_floats()
+    if len(tensor.shape) not in (2, 3):
+        raise MhavizError(
+            f"{tensor.path}: {tensor.name:.80}: expected (length, d_model) or (batch_size, length, d_model), got "
+            f"{len(tensor.shape)} axes: ({', '.join(map(str, tensor.shape))})"
+        )
+    if 0 in tensor.shape:
+        raise MhavizError(
+            f"{tensor.path}: {tensor.name:.80}: expected at least one token, got ({', '.join(map(str, tensor.shape))})"
+        )
+    X = torch.from_numpy(tensor.read_finite())
+    return X if X.ndim == 3 else X[None]
+
+
+@dataclass(frozen=True)
+class FeatureInputs(LayerInputs):
+    """Given X; the tokens are the words of the sentences, if there are some, or else positions."""
+
+    given: GivenInputs
+
+    @classmethod
+    def of(cls, given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> "FeatureInputs":
+        """X, labelled.
+
+        Raises:
+            ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that
+                cannot be.
+        """
+        batch_size, q_length, _ = given.query.shape
+        is_cross = given.name is None
+        if is_cross:
+            require_no_mask(causal, "queries and keys of their own")
+        elif target is not None:
+            raise ArgumentError(f"a target labels queries of their own, got one tensor in {given.path}; leave it out")
+        if sentences and len(sentences) != batch_size:
+            raise ArgumentError(f"expected a sentence for each of {batch_size} inputs, or none, got {len(sentences)}")
+        if target is not None and batch_size > 1:
+            raise ArgumentError(f"a target goes with one input, got {batch_size}; leave it out")
+        queries = Tokens(_labels(target, q_length)) if is_cross else None
+        texts = tuple(
+            Text(Tokens(_labels(sentence, given.key.shape[1])), queries)
+            for sentence in sentences or (None,) * batch_size
+        )
+        kind: Kind = "cross" if is_cross else "masked" if causal else "self"
+        return cls(texts, kind, tuple(sentences), target, given)
+
+    def encoder(self, d_model: int, max_length: int) -> "FeatureEncoder":
+        """X as it is."""
+        return FeatureEncoder(self.given)
+
+
+def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
+    """The words of a sentence, or the positions."""
+    if sentence is None:
+        return tuple(map(str, range(length)))
+    words = tokenize(sentence)
+    if len(words) != length:
+        raise ArgumentError(f"expected {length} words, one for each position of the input, got {len(words)}")
+    return tuple(words)
+
+
+class FeatureEncoder(Encoder):
+    """Hands X on: neither embeddings nor positions are added."""
+
+    def __init__(self, given: GivenInputs) -> None:
+        super().__init__()
+        self.given = given
+
+    def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
+        """X of the queries, keys and values."""
+        given = self.given
+        if given.name is not None:
+            X = step("X = as given", given.query.to(device), "batch_size seq_length d_model")
+            return X, X, X
+        d_model = given.query.shape[2]
+        k_dim, v_dim = (
+            "d_model" if X.shape[2] == d_model else name for name, X in (("k_dim", given.key), ("v_dim", given.value))
+        )
+        query = step("X query = as given", given.query.to(device), "batch_size q_length d_model")
+        key = step("X key = as given", given.key.to(device), f"batch_size k_length {k_dim}")
+        if given.value is given.key:
+            return query, key, key
+        return query, key, step("X value = as given", given.value.to(device), f"batch_size k_length {v_dim}")
+
+    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
+        """X of one sentence, so that no more of it need be on the device."""
+        X = {"query": self.given.query, "key": self.given.key, "value": self.given.value}[side][i]
+        for start in range(0, len(X), layer_inputs.PIECE):
+            yield X[start : start + layer_inputs.PIECE].to(device)

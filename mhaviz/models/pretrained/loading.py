@@ -1,0 +1,317 @@
+"""Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from mhaviz.devices import require_memory
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
+from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
+from mhaviz.records import Kind
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForTextEncoding,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sizes
+from mhaviz.units import with_article
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+"""Numbers that a model can be loaded with; auto: those of the checkpoint."""
+
+_FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor may anybody be asked
+
+_ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
+"""Parts that read what the last layer has made: without their weights the attention is the same."""
+
+_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "bpe.codes", "*.model", "*.spm", "*.tiktoken", "*.tokenizer")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is ready to run.
+
+    Attributes:
+        name: as the user has given it.
+        model: in eval mode, on its device.
+        tokenizer: its own.
+        device: where it runs.
+        captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
+            seen; if not, it runs eagerly and gives its weights itself.
+        remarks: what the user should know of how its folder was read.
+        unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    captured: bool
+    remarks: tuple[str, ...] = ()
+    unshown: tuple[Kind, ...] = ()
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Of the model."""
+        return self.model.config
+
+    @property
+    def type(self) -> str:
+        """What transformers calls models of its kind: "a bert", "an albert"."""
+        return with_article(str(self.config.model_type))
+
+    @property
+    def other_inputs(self) -> tuple[str, ...]:
+        """What else than text the model reads: "image", "audio"."""
+        modalities = type(self.model).input_modalities
+        return tuple(name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
+
+        What reading a short text makes of a model is undone: BigBird then leaves out its blocks, in later texts too.
+        """
+        what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
+        length = getattr(self.config, "segment_means_seq_len", None)
+        is_told = isinstance(length, int)
+        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
+        parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
+        types = [part.attention_type for part in parts]
+        try:
+            with as_one_line(what, advice):
+                yield
+        finally:
+            for part, attention_type in zip(parts, types, strict=True):
+                part.set_attention_type(attention_type)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether there is an encoder and a decoder."""
+        return bool(self.config.is_encoder_decoder) and not _is_encoder(type(self.model), self.config)
+
+
+def load_pretrained(
+    name: str,
+    device: torch.device,
+    revision: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    writes: bool = False,
+    folder: Path | None = None,
+) -> Loaded:
+    """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
+
+    What libraries print meanwhile is seen, unless the caller sets ``silence`` around it: that is of the whole process,
+    and takes what other threads print with it.
+
+    Args:
+        name, revision: which model.
+        device: where it will run.
+        dtype: of its numbers; see ``DTYPES``.
+        writes: whether it must be able to continue a text.
+        folder: where it is, if that has been found out.
+
+    Raises:
+        ArgumentError: an unknown dtype, a model that cannot write.
+        MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
+    """
+    if dtype not in DTYPES:
+        raise ArgumentError(f"--dtype: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder = folder or find_folder(name, revision)
+    fields = read_fields(folder, name)
+    # its files can hold anything, and make libraries raise it
+    with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
+        return _load(folder, fields, name, device, dtype, writes)
+
+
+def run_eagerly(loaded: Loaded) -> Loaded:
+    """The same model, made to give its weights itself."""
+    loaded.model.set_attn_implementation("eager")
+    return replace(loaded, captured=False)
+
+
+def _load(
+    folder: Path, fields: Mapping[str, object], name: str, device: torch.device, dtype: str, writes: bool
+) -> Loaded:
+    config_fields.require_sound(fields, name)
+    files = weight_files(folder)
+    there = sizes.read_sizes(files, name)
+    sizes.require_fields(fields, there, name)
+    config = _config(folder, fields, name)
+    tokenizer = _tokenizer(folder, name)
+    kind = _model_class(config, name, writes)
+    quantization.require_libraries(config, name)
+    captured = bool(kind._can_set_attn_implementation())
+    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    there = replace(there, is_packed=quantization.method_of(config) is not None)
+    sizes.require_model(kind, config, attention, there, name)
+    halves = getattr(config, "dtype", None) not in (None, torch.float32)
+    twice = 2 if halves and dtype == "float32" else 1
+    require_memory(twice * sum(path.stat().st_size for path in files), device, f"the model {name}")
+    model, missing = _model(kind, folder, config, dtype, attention, name)
+    _require_weights(model, missing, name, writes)
+    model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
+    nn.Module.to(model, device)
+    remarks = [adapted, *_ignored_code(folder, fields, type(model), type(tokenizer))]
+    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, tuple(filter(None, remarks)))
+
+
+def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
+    try:
+        with (
+            as_one_line(f"{name}: its config.json is not understood", "take another copy of the model"),
+            config_fields.naming_the_field(fields, name),
+        ):
+            config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
+    except MhavizError as error:
+        model_type = fields.get("model_type")
+        if model_type is None:
+            raise MhavizError(
+                f"{name}: its config.json names no model_type, so it is no model of transformers'"
+            ) from error
+        if config_fields.kind_of(fields):
+            raise
+        if "auto_map" in fields:
+            raise MhavizError(
+                f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
+            ) from error
+        raise MhavizError(
+            f"{name} is a model of type {quoted(model_type)}, which transformers {_version()} does not know; a later "
+            f"version may"
+        ) from error
+    config.return_dict = True  # transformers itself goes by it
+    return config
+
+
+def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
+    if "AutoTokenizer" in _code_of_words(folder):
+        advice = "its own code may be needed, which mhaviz does not run"
+    else:
+        advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
+    with as_one_line(f"{name} has no tokenizer that can be read", advice):
+        if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
+            raise ValueError("it has no such files")
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
+        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+            raise ValueError("it has no tokens but special ones")
+    return tokenizer
+
+
+def _code_of_its_own(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """For which of transformers' classes a JSON file names code of the folder's."""
+    named = fields.get("auto_map")
+    if isinstance(named, list):  # as older versions wrote it for a tokenizer
+        return {"AutoTokenizer": named}
+    return named if isinstance(named, dict) else {}
+
+
+def _code_of_words(folder: Path) -> Mapping[str, object]:
+    """The same of its tokenizer_config.json; nothing if that cannot be read."""
+    try:
+        document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return _code_of_its_own(document) if isinstance(document, dict) else {}
+
+
+def _ignored_code(
+    folder: Path, fields: Mapping[str, object], kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]
+) -> list[str]:
+    """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
+    named = [*_code_of_its_own(fields), *_code_of_words(folder)]
+    of_model = any(name == "AutoConfig" or name.startswith("AutoModel") for name in named)
+    said = []
+    if of_model:
+        said.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind.__name__}")
+    if "AutoTokenizer" in named:
+        said.append(f"the folder's own code for its tokenizer is not run: transformers' {words.__name__} reads")
+    return said
+
+
+def _is_encoder(kind: type[PreTrainedModel], config: PreTrainedConfig) -> bool:
+    """Whether this is the encoder alone of a model that has a decoder too, such as T5EncoderModel."""
+    mapping: Any = AutoModelForTextEncoding._model_mapping
+    return type(config) in mapping and kind is mapping[type(config)]
+
+
+def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
+    encoders: Any = AutoModelForTextEncoding._model_mapping
+    encoder: type[PreTrainedModel] | None = encoders.get(type(config), None)
+    if not writes and encoder and encoder.__name__ in (config.architectures or ()):
+        return encoder
+    auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
+    if type(config) not in auto._model_mapping:
+        if writes:
+            raise ArgumentError(f"{name}, {with_article(config.model_type)}, writes no text; leave out --generate")
+        auto = AutoModel
+    if type(config) not in auto._model_mapping:
+        raise MhavizError(
+            f"{name}: transformers {_version()} has no model for {with_article(config.model_type)} on its own"
+        )
+    kind = auto._model_mapping[type(config)]
+    kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
+    wanted = next((named for named in config.architectures or () if named in kinds), next(iter(kinds)))
+    return kinds[wanted]
+
+
+def _model(
+    kind: type[PreTrainedModel], folder: Path, config: PreTrainedConfig, dtype: str, attention: str, name: str
+) -> tuple[PreTrainedModel, list[str]]:
+    """The model, and the parameters that its files have no weights for."""
+    model: PreTrainedModel
+    loading: dict[str, Any]
+    model, loading = kind.from_pretrained(  # type: ignore[misc]
+        folder,
+        config=config,
+        dtype=dtype,
+        attn_implementation=attention,
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
+        **adapter.IGNORED,
+        **_FROM_FILES,
+        output_loading_info=True,
+    )
+    if others := sorted(loading["mismatched_keys"]):
+        raise sizes.mismatch(others, name)
+    return model, sorted(loading["missing_keys"])
+
+
+def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
+    """Raise an error if parameters that matter are random; if they are those that write, say so."""
+    below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
+    if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
+        raise MhavizError(
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of "
+            f"{with_article(type(model).__name__)}, got none for {len(below)} of them, such as "
+            f"{below[0]}; they would be random"
+        )
+    if writes and missing:
+        raise ArgumentError(
+            f"--generate: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
+        )
+
+
+def _version() -> str:
+    import transformers
+
+    return transformers.__version__

@@ -1,0 +1,185 @@
+"""A checkpoint of transformers as a model: what it attends to on anybody's sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.devices import require_memory
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.description import describe
+from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.reading import read_without_names
+from mhaviz.models.pretrained.sites import Call, field_of, hear
+from mhaviz.models.pretrained.texts import Texts
+from mhaviz.models.pretrained.tracing import trace_attention
+from mhaviz.models.single_layer import VALUES_UP_TO
+from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.records import Kind, ShapeTrace, Site, Source, Text
+
+_OF_WINDOWS = ("sliding_window", "local_attention")
+"""Fields of the configuration of models that make masks."""
+
+
+@dataclass(frozen=True)
+class PretrainedModel(Model):
+    """A model that somebody has trained, in place of a layer with random weights.
+
+    Attributes:
+        loaded, found: the model and its attentions; see ``find_sites``.
+        layers: which are looked at; None: all.
+        kind: which kind of attention; None: all that there are.
+        generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
+
+    Raises:
+        ArgumentError: the model has no such layer or kind of attention; it cannot write.
+    """
+
+    loaded: Loaded
+    found: tuple[Site, ...]
+    layers: tuple[int, ...] | None = None
+    kind: Kind | None = None
+    generate: int = 0
+
+    def __post_init__(self) -> None:
+        kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
+        if self.kind is not None and self.kind not in kinds:
+            raise ArgumentError(
+                f"--kind: expected a kind of attention that {self.loaded.name} has, {', '.join(kinds)}, got {self.kind}"
+            )
+        if self.generate < 0:
+            raise ArgumentError(f"--generate: expected a number of tokens from 0 on, got {self.generate}")
+        if self.generate and kinds == ("self",):
+            raise ArgumentError(
+                f"--generate: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+            )
+
+    @property
+    def all_sites(self) -> tuple[Site, ...]:
+        """Its attentions, in the order in which they run."""
+        return self.found
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.loaded.device
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether an attention must be named with its layer."""
+        return True
+
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
+        """The tokens of each sentence; of an encoder with a decoder, those of the target too, given or written.
+
+        Raises:
+            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
+            MhavizError: the input does not fit into memory.
+        """
+        inputs = Inputs(tuple(self._reader.read(sentences, target)))
+        self._require_memory(inputs)
+        return inputs
+
+    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
+        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
+        return Inputs(tuple(self._reader.read_without_names(sentences)))
+
+    def run(
+        self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
+    ) -> None:
+        """Run on each sentence, or on all at once unless padding would be seen; see ``Model.run``.
+
+        Raises:
+            MhavizError: NaN or infinity, in an attention that is looked at or in one before it.
+        """
+        together = batched and (len(inputs.texts) == 1 or not self._reader.padding_is_seen)
+        batches = [inputs.texts] if together else [(text,) for text in inputs.texts]
+        for number, texts in enumerate(batches):
+            self._run_batch(texts, inputs.sentence(number), on_attention, heads)
+
+    def _run_batch(
+        self, texts: Sequence[Text], sentence: int | None, on_attention: OnAttention, heads: Sequence[int] | None
+    ) -> None:
+        sites = {site.number: site for site in self.all_sites}
+        chosen = set(self.sites())
+        sides = {kind: tuple(zip(*(t.sides(kind) for t in texts), strict=True)) for kind in self._kinds}
+        half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
+        advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
+
+        def heard(number: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
+            site = sites[number]
+            queries, keys = sides[site.kind]
+            seen = SiteCall(site, call, heads_of(site, None), queries, keys, output, sentence)
+            of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
+            show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
+
+        last = max(site.number for site in chosen)
+        hear(self.loaded, *self._reader.batch(texts), heard, last, sites)
+
+    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+        """The tensors on the way through one attention, named after the model's own modules.
+
+        The queries, keys and values are those after rotary positions; scores and weights are computed for the trace,
+        where the model itself has run a kernel that never holds them.
+
+        Raises:
+            ArgumentError: several attentions are looked at.
+            MhavizError: a model that shows its weights alone.
+        """
+        self.require_captured()
+        site = self.one_site(inputs)
+        recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
+        self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
+        batch = self._reader.batch(inputs.texts)
+        trace_attention(self.loaded, site.number, site.kind, *batch, recorder)
+        tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
+        return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, special ones included; 0 if there are no others."""
+        return [len(tokens) for tokens in read_without_names(self.loaded.tokenizer, texts)]
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+        return self._reader.max_length
+
+    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+        """The model, the attentions that are looked at, and what has been done to its texts."""
+        texts = inputs.texts if inputs is not None else ()
+        return describe(self.loaded, self.all_sites, self.sites(), texts, hide_special)
+
+    def require_captured(self) -> None:
+        """Raise MhavizError of a model that shows its weights alone."""
+        if not self.loaded.captured:
+            raise MhavizError(
+                f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
+                f"keys: only heatmap and heads can draw it"
+            )
+
+    @cached_property
+    def _kinds(self) -> tuple[Kind, ...]:
+        return tuple(dict.fromkeys(site.kind for site in self.all_sites))
+
+    @cached_property
+    def _reader(self) -> Texts:
+        return Texts(self.loaded, self.generate)
+
+    def _require_memory(self, inputs: Inputs) -> None:
+        longest, config = inputs.longest, self.loaded.config
+        width = field_of(config, "hidden_size") or 1024
+        needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
+        if not self.loaded.captured:
+            needed += 3 * 4 * longest**2 * sum(site.n_heads for site in self.all_sites)
+        elif field_of(config, "relative_attention_num_buckets") is not None:
+            needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
+        elif not self.loaded.model._supports_sdpa or any(field_of(config, name) for name in _OF_WINDOWS):
+            needed += 2 * longest**2  # the mask
+        require_memory(needed, self.loaded.device, self.loaded.name)
+
+
+def _nobody(seen: SiteCall) -> None:
+    """No-op callback, of an attention that is not looked at."""

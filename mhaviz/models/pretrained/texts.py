@@ -1,0 +1,259 @@
+"""Sentences as a model reads them: with their targets, given or written by the model, and as padded batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.reading import (
+    id_of,
+    name_tokens,
+    read,
+    read_without_names,
+    special_of,
+    usual_ids,
+)
+from mhaviz.models.pretrained.sites import field_of, run
+from mhaviz.records import Text, Tokens
+
+WRITTEN = 64
+"""The most tokens that an encoder–decoder writes where no target is given."""
+
+_PROBED = 8
+"""Tokens that show whether a model sees padding."""
+
+_MOST_IDS = 2**31
+"""Where a model does not tell how many tokens it knows."""
+
+_SAME = 1e-2
+"""Of the largest hidden number: half precision differs by less, and what sees padding by more."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Makes what a model reads.
+
+    Attributes:
+        loaded: the model.
+        generate: so many tokens a decoder goes on writing; 0: none.
+    """
+
+    loaded: Loaded
+    generate: int = 0
+
+    def read(self, sentences: Sequence[str], target: str | None) -> list[Text]:
+        """What the model reads for each sentence.
+
+        Raises:
+            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
+        """
+        if not sentences:
+            raise ArgumentError("expected at least one sentence, got none")
+        if target is not None and not self.loaded.has_encoder:
+            raise ArgumentError(
+                f"--target is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
+            )
+        if target is not None and len(sentences) > 1:
+            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
+        return [self._text(sentence, target) for sentence in sentences]
+
+    def read_without_names(self, sentences: Sequence[str]) -> list[Text]:
+        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
+        readings = read_without_names(self.loaded.tokenizer, sentences)
+        for reading in readings:
+            self._require_embeddings(reading.ids)
+            self._require_positions(len(reading))
+        if not self.loaded.has_encoder:
+            return [Text(reading) for reading in readings]
+        written = self._written(readings, self._most_written)
+        return [
+            Text(reading, self._unnamed(ids[:-1]), self._unnamed(ids[1:]))
+            for reading, ids in zip(readings, written, strict=True)
+        ]
+
+    def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""
+        ids, is_token = _padded([text.source for text in texts], self._padding)
+        targets = [text.target for text in texts if text.target is not None]
+        target_ids = _padded(targets, self._padding)[0].to(self.loaded.device) if targets else None
+        mask = None if bool(is_token.all()) else is_token.long().to(self.loaded.device)
+        return ids.to(self.loaded.device), mask, target_ids
+
+    @cached_property
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+        for name, module in self.loaded.model.named_modules():
+            if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
+                return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
+        return self._told_length("max_position_embeddings", "max_encoder_position_embeddings")
+
+    @cached_property
+    def padding_is_seen(self) -> bool:
+        """Whether what a model makes of a text depends on the padding after it, although that is masked.
+
+        So it does where tokens are mixed by convolutions or by means of segments, which know no mask: ConvBERT,
+        Nyströmformer. Found out by letting the model read a few tokens, alone and beside more of them.
+        """
+        usual = usual_ids(self.loaded.tokenizer, self._embeddings or 1000)
+        length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
+        short, long = (
+            Tokens(("",) * n, (), tuple(usual[i % len(usual)] for i in range(n))) for n in (length, 2 * length)
+        )
+        texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
+        alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
+        difference = (alone - padded).abs().max()
+        return not bool(difference <= _SAME * alone.abs().max())  # NaN of padding is seen, too
+
+    def _hidden(self, texts: Sequence[Text]) -> Tensor:
+        """(batch_size, length, d_model): what the model, or its encoder, makes of the sources."""
+        out: Any = run(self.loaded, *self.batch(texts))
+        name = "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state"
+        hidden: Tensor = out[name] if name in out else out[0]  # some have logits alone
+        return hidden.float()
+
+    def _text(self, sentence: str, target: str | None) -> Text:
+        tokenizer = self.loaded.tokenizer
+        source = read(tokenizer, sentence)
+        self._require_embeddings(source.ids)
+        self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
+        if not self.loaded.has_encoder:
+            return self._continued(source) if self.generate else Text(source)
+        if target is None:
+            self._require_target_positions(self.generate)
+            (written,) = self._written([source], self.generate or self._most_written)
+            return Text(source, name_tokens(tokenizer, written[:-1]), name_tokens(tokenizer, written[1:]))
+        produced = read(tokenizer, target, as_target=True)
+        first = name_tokens(tokenizer, [self._start])
+        self._require_embeddings((*first.ids, *produced.ids[:-1]))
+        self._require_target_positions(len(produced))
+        return Text(source, replace(first, special=(0,)) + produced[:-1], produced)
+
+    def _continued(self, prompt: Tokens) -> Text:
+        """The prompt and what the model writes after it. A text's last special token, such as </s>, would end it."""
+        while len(prompt) > 1 and len(prompt) - 1 in prompt.special:
+            prompt = prompt[:-1]
+        (continued,) = self._written([prompt], self.generate)
+        written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])
+        return Text(prompt + written, prompt=len(prompt))
+
+    def _written(self, readings: Sequence[Tokens], most: int) -> list[list[int]]:
+        """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
+        model = self.loaded.model
+        if not model.can_generate():
+            raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by --target")
+        ids, mask, _ = self.batch([Text(reading) for reading in readings])
+        with torch.no_grad(), self.loaded.running():
+            eos = model.generation_config.eos_token_id
+            ends = set(eos if isinstance(eos, list) else [eos])
+            written: Tensor = model.generate(  # type: ignore[operator]
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids) if mask is None else mask,
+                max_new_tokens=most,
+                do_sample=False,
+                num_beams=1,
+                num_return_sequences=1,
+                return_dict_in_generate=False,
+                decoder_start_token_id=self._start if self.loaded.has_encoder else None,
+                pad_token_id=next((number for number in ends if number is not None), 0),
+            )
+        begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
+        return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
+
+    def _unnamed(self, ids: Sequence[int]) -> Tokens:
+        return Tokens(("",) * len(ids), special_of(self.loaded.tokenizer, ids), tuple(ids))
+
+    @cached_property
+    def _start(self) -> int:
+        """What a decoder beside an encoder begins with."""
+        model = self.loaded.model
+        told = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            for start in (*(getattr(known, name, None) for known in told), id_of(self.loaded.tokenizer, name)):
+                if isinstance(start, int):
+                    return start
+        raise MhavizError(
+            f"{self.loaded.name}: expected a decoder_start_token_id in its config.json, got none, and no token that "
+            f"begins a text; add it"
+        )
+
+    @cached_property
+    def _padding(self) -> int | None:
+        """The token that stands for none; None: the model has no such token."""
+        told = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
+        for number in told:
+            if isinstance(number, int) and 0 <= number < (self._embeddings or _MOST_IDS):
+                return number
+        return None
+
+    @cached_property
+    def _embeddings(self) -> int | None:
+        """How many tokens the model knows; None: it does not tell."""
+        try:
+            return getattr(self.loaded.model.get_input_embeddings(), "num_embeddings", None)
+        except NotImplementedError:  # tokens that are hashed
+            return None
+
+    @cached_property
+    def _max_target_length(self) -> int | None:
+        """The most tokens that a decoder beside an encoder can read; None: there is no such limit."""
+        return self._told_length("max_decoder_position_embeddings") or self.max_length
+
+    def _told_length(self, *names: str) -> int | None:
+        """The first of these fields of the configuration that is a length."""
+        told = (field_of(self.loaded.config, name) for name in names)
+        return next((length for length in told if isinstance(length, int) and length > 0), None)
+
+    @property
+    def _most_written(self) -> int:
+        return min(WRITTEN, self._max_target_length or WRITTEN)
+
+    def _require_embeddings(self, ids: Sequence[int]) -> None:
+        highest = max(ids, default=0)
+        if self._embeddings is not None and highest >= self._embeddings:
+            raise MhavizError(
+                f"{self.loaded.name}: expected tokens below {self._embeddings:,}, as it has embeddings, got number "
+                f"{highest:,}; its tokenizer is that of another model, or tokens were added to it alone"
+            )
+
+    def _require_positions(self, length: int) -> None:
+        most = self.max_length
+        if most is not None and length > most:
+            raise ArgumentError(
+                f"expected at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; cut the text"
+            )
+
+    def _require_target_positions(self, length: int) -> None:
+        most = self._max_target_length
+        if most is not None and length > most:
+            raise ArgumentError(
+                f"expected a target of at most {most:,} tokens, as the decoder of {self.loaded.name} has positions, "
+                f"got {length:,}; cut it, or have fewer written"
+            )
+
+
+def _padded(readings: Sequence[Tokens], padding: int | None = None) -> tuple[Tensor, Tensor]:
+    """(batch_size, length): ids, and which are tokens.
+
+    Attention never sees what the others are; convolutions over tokens do, and expect the model's own ``padding``. None:
+    the first token of each.
+    """
+    longest = max(map(len, readings))
+    ids = torch.tensor(
+        [
+            [*reading.ids, *[reading.ids[0] if padding is None else padding] * (longest - len(reading))]
+            for reading in readings
+        ]
+    )
+    lengths = torch.tensor([len(reading) for reading in readings])
+    return ids, torch.arange(longest) < lengths[:, None]
+
+
+def _until(ids: list[int], start: int, ends: set[int | None]) -> list[int]:
+    """Those up to the first end after ``start``: what follows is padding."""
+    end = next((i for i in range(start, len(ids)) if ids[i] in ends), len(ids))
+    return ids[: end + 1]

@@ -1,0 +1,100 @@
+"""A layer with the weights of a file, on sentences or on X as it was saved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mhaviz.errors import MhavizError
+from mhaviz.layer.attention import MultiHeadAttention, check_heads
+from mhaviz.layer.seeding import check_seed
+from mhaviz.models.given_inputs import FeatureInputs, GivenInputs
+from mhaviz.models.layer_inputs import LayerInputs
+from mhaviz.models.saved_attention import SavedAttention
+from mhaviz.models.single_layer import SingleLayer
+
+
+@dataclass(frozen=True)
+class SavedLayer(SingleLayer):
+    """A layer with somebody's weights.
+
+    With ``inputs``, these are X, as they are, and sentences only label them. Without, X is made of the sentences as for
+    a layer with random weights: the embeddings are random, so that the maps show the weights on no input that they have
+    learnt from.
+
+    Attributes:
+        saved: the weights.
+        n_heads: it must divide d_model; the weights do not tell it.
+        seed: of the embeddings.
+        device_name: see ``resolve_device``.
+        causal: hide later keys from a query.
+        inputs: X.
+        assumed: whether nobody has said how many heads there are.
+
+    Raises:
+        ArgumentError: heads that cannot be, a device that has no name.
+        MhavizError: inputs that do not fit the weights, or none for weights that need keys of other sizes; a device
+            that is not there.
+    """
+
+    saved: SavedAttention
+    n_heads: int = 8
+    seed: int = 0
+    device_name: str = "auto"
+    causal: bool = False
+    inputs: GivenInputs | None = None
+    assumed: bool = False
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads, settled=True)
+        check_seed(self.seed)
+        _ = self.device
+        if self.inputs is not None:
+            self._check_features(self.inputs)
+        elif len(set(self.saved.features)) > 1:
+            d_model, k_dim, v_dim = self.saved.features
+            raise MhavizError(
+                f"{self.saved.path}: these weights take queries of {d_model} features, keys of {k_dim} and values of "
+                f"{v_dim}, which sentences do not have; use --input with query, key and value"
+            )
+
+    @property
+    def d_model(self) -> int:
+        """Features of the queries and of the output."""
+        return self.saved.features[0]
+
+    def _check_features(self, inputs: GivenInputs) -> None:
+        sides = ("query", inputs.query), ("key", inputs.key), ("value", inputs.value)
+        for expected, (side, X) in zip(self.saved.features, sides, strict=True):
+            if X.shape[2] != expected:
+                name = side if inputs.name is None else f"{inputs.name:.80}, as {side}"
+                raise MhavizError(
+                    f"{inputs.path}: {name}: expected {expected} features, as {self.saved.path} has weights for, got "
+                    f"{X.shape[2]}"
+                )
+
+    def _attention(self) -> MultiHeadAttention:
+        return self.saved.attention(self.n_heads)
+
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
+        """``inputs``, if there are some, labelled by the words of the sentences; else the sentences themselves."""
+        if self.inputs is None:
+            return super().encode(sentences, target)
+        return FeatureInputs.of(self.inputs, sentences, target, self.causal)
+
+    def _origin(self) -> tuple[str, dict[str, object]]:
+        saved, inputs = self.saved, self.inputs
+        details: dict[str, object] = {"kind": "saved weights", "file": saved.path.name, "prefix": saved.prefix}
+        weights = f"weights of {_in_a_line(saved.path.name)}"
+        if saved.prefix:
+            weights += f", prefix {_in_a_line(saved.prefix)}"
+        if self.assumed:
+            weights += f", taken to be of {self.n_heads} heads"
+            details["n_heads_assumed"] = True
+        if inputs is None:
+            return f"{weights}; random embeddings, seed {self.seed}", details | {"seed": self.seed}
+        details |= {"input": inputs.path.name, "input_name": inputs.names}
+        return f"{weights}; on {_in_a_line(inputs.names)} of {_in_a_line(inputs.path.name)}", details
+
+
+def _in_a_line(name: str) -> str:
+    """A footnote is one line, whatever files and parameters are called."""
+    return f"{repr(name)[1:-1]:.60}"

@@ -1,0 +1,242 @@
+"""A model saved by mhaviz train, or the bundled translator: its attention on sentences of the words that it knows."""
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.soundness import require_weights
+from mhaviz.devices import require_memory, resolve_device
+from mhaviz.errors import ArgumentError
+from mhaviz.layer.steps import Step, only, untraced
+from mhaviz.layer.tokens import Vocabulary
+from mhaviz.layer.transformer import LanguageModel, Translator
+from mhaviz.models.known_words import require_known
+from mhaviz.models.layer_inputs import words_of
+from mhaviz.models.learning import checkpoint_source
+from mhaviz.models.single_layer import VALUES_UP_TO
+from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.records import AttentionMap, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.training.batch import PairBatch, in_batches
+from mhaviz.training.checkpoint import Checkpoint
+from mhaviz.training.corpus import Pair, Task
+from mhaviz.training.evaluation import translate, words_at_once
+
+KINDS: dict[Task, tuple[Kind, ...]] = {"translation": ("self", "masked", "cross"), "language": ("masked",)}
+"""The attentions of a model for each task, in the order in which a sentence meets them."""
+
+
+@dataclass(frozen=True)
+class PairInputs(Inputs):
+    """What a trained model reads: sentences with their translations; ``target_given``: by the user."""
+
+    pairs: tuple[Pair, ...]
+    target_given: bool
+
+
+@dataclass(frozen=True)
+class TrainedModel(Model):
+    """The model of a checkpoint.
+
+    Where no target is given, a translator writes one, greedily. Its decoder reads the start mark and the target, and
+    produces the target and the end mark: the rows of source-target attention are named after the word that is being
+    produced, those of masked self-attention after the word that is read.
+
+    Attributes:
+        checkpoint: what has been learnt.
+        device_name: see ``resolve_device``.
+        kind: which attention is looked at; None: all.
+
+    Raises:
+        ArgumentError: the model has no attention of this kind, a device that has no name.
+        MhavizError: a device that is not there.
+    """
+
+    checkpoint: Checkpoint
+    device_name: str = "auto"
+    kind: Kind | None = None
+    layers: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        kinds = KINDS[self.checkpoint.task]
+        if self.kind is not None and self.kind not in kinds:
+            raise ArgumentError(
+                f"expected a kind of attention that a {self.checkpoint.task} model has, {', '.join(kinds)}, "
+                f"got {self.kind}"
+            )
+        _ = self.device
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return resolve_device(self.device_name)
+
+    @property
+    def all_sites(self) -> tuple[Site, ...]:
+        """Of the encoder, of the decoder, and between both."""
+        sizes = self.checkpoint.sizes
+        n_heads, d_key = sizes.n_heads, sizes.d_model // sizes.n_heads
+        return tuple(Site(kind, 0, n_heads, d_key, i) for i, kind in enumerate(KINDS[self.checkpoint.task]))
+
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> PairInputs:
+        """The words of each sentence, with those of its target, given or written by the model.
+
+        Raises:
+            ArgumentError: a sentence without words, with too many, or with words that the model does not know; a
+                target with several sentences, or for a model of a language.
+        """
+        if not sentences:
+            raise ArgumentError("expected at least one sentence, got none")
+        if target is not None and len(sentences) > 1:
+            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
+        texts = [tuple(words_of(sentence)) for sentence in sentences]
+        c, translator = self.checkpoint, self.checkpoint.task == "translation"
+        for words in texts:
+            if translator:
+                require_known(words, c.source_vocabulary, "source ")
+            else:
+                require_known(words, c.target_vocabulary)
+        if not translator:
+            if target is not None:
+                raise ArgumentError("a model of a language attends to one sentence, got a target as well; leave it out")
+            return self.inputs_of([Pair((), words) for words in texts])
+        if target is None:
+            _ = self._model
+            return self.inputs_of(translate(c, texts, self.device))
+        words = tuple(words_of(target))
+        require_known(words, c.target_vocabulary, "target ")
+        return self.inputs_of([Pair(texts[0], words)], target_given=True)
+
+    def inputs_of(self, pairs: Sequence[Pair], target_given: bool = False) -> PairInputs:
+        """Pairs of known words; of a language model, sentences as the targets of none."""
+        c = self.checkpoint
+
+        def tokens(words: Sequence[str], vocabulary: Vocabulary) -> Tokens:
+            return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
+
+        texts = []
+        for pair in pairs:
+            read = tokens(pair.read, c.target_vocabulary)
+            if c.task == "language":
+                texts.append(Text(read))
+            else:
+                produced = tokens(pair.produced, c.target_vocabulary)
+                texts.append(Text(tokens(pair.source, c.source_vocabulary), read, produced))
+        return PairInputs(tuple(texts), tuple(pairs), target_given)
+
+    def run(
+        self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
+    ) -> None:
+        """Run the encoder and the decoder; see ``Model.run``."""
+        assert isinstance(inputs, PairInputs)
+        numbers = range(len(inputs.pairs))
+        most = words_at_once(self.checkpoint)
+        groups: Iterator[Sequence[int]] = (
+            in_batches(numbers, lambda i: len(inputs.pairs[i].read), most) if batched else ([i] for i in numbers)
+        )
+        for group in groups:
+            self._run_batch(inputs, group, on_attention, heads)
+
+    def _run_batch(
+        self, inputs: PairInputs, group: Sequence[int], on_attention: OnAttention, heads: Sequence[int] | None
+    ) -> None:
+        batch = self._batch([inputs.pairs[i] for i in group], self.device)
+        self._require_memory(batch, 1)
+        made: dict[str, Tensor] = {}  # "cross Q heads": (batch_size, n_heads, length, d_key)
+
+        def keep(definition: str, tensor: Tensor, axes: str) -> Tensor:
+            made[definition.partition(" = ")[0]] = tensor
+            return tensor
+
+        self._forward(batch, keep)
+        for site in self.sites():
+            queries, keys = zip(*(inputs.texts[i].sides(site.kind) for i in group), strict=True)
+            Q, K, V = (made[f"{site.kind} {name} heads"] for name in "QKV")
+            is_masked = site.kind == "masked"  # padding at the end of a target is later than all of it
+            mask = None if is_masked else batch.source_mask
+            call = AttentionCall(Q, K, V, 1 / math.sqrt(site.d_key), is_masked, mask)
+            every = heads_of(site, None)
+            seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
+            show(on_attention, seen, *_in_messages(site.kind), heads)
+
+    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+        """Every step of the way through one attention, with what leads to it; see ``SingleLayer.trace``."""
+        assert isinstance(inputs, PairInputs)
+        kind = self.sites()[-1].kind
+        device = self.device if values else torch.device("meta")
+        batch = self._batch(inputs.pairs, device)
+        if values:
+            self._require_memory(batch, 3)
+        model = self._model if values else copy.deepcopy(self._model).to(device)
+        recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
+        with recorder:
+            weights = self._forward(batch, only(kind, recorder), model)[kind]
+        if values:
+            for i, text in enumerate(inputs.texts):
+                queries, keys = text.sides(kind)
+                require_weights(weights[i : i + 1, :, : len(queries), : len(keys)], *_in_messages(kind))
+        tokens = tuple(text.sides(kind)[0].texts for text in inputs.texts)
+        return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
+
+    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+        """What it has learnt, and what it has made of the sentences."""
+        if not isinstance(inputs, PairInputs):
+            return checkpoint_source(self.checkpoint, self.device)
+        return checkpoint_source(self.checkpoint, self.device, inputs.pairs, inputs.target_given)
+
+    @property
+    def _model(self) -> Translator | LanguageModel:
+        return self.checkpoint.model.to(self.device).eval()
+
+    def _batch(self, pairs: Sequence[Pair], device: torch.device) -> PairBatch:
+        c = self.checkpoint
+        return PairBatch(pairs, c.source_vocabulary, c.target_vocabulary, device)
+
+    def _require_memory(self, batch: PairBatch, kinds: int) -> None:
+        float32, copies = 4, 4  # scores, weights, their cut-outs and pictures
+        longest = max(batch.source_ids.shape[1], batch.read_ids.shape[1])
+        weights = copies * kinds * self.n_heads * longest
+        numbers = (
+            len(batch.read_ids)
+            * longest
+            * (weights + self.checkpoint.sizes.d_ff + len(self.checkpoint.target_vocabulary))
+        )
+        require_memory(float32 * numbers, self.device, "the model")
+
+    def _forward(
+        self, batch: PairBatch, step: Step = untraced, model: Translator | LanguageModel | None = None
+    ) -> dict[Kind, Tensor]:
+        """The textbook's weights of each attention, (batch_size, n_heads, q_length, k_length)."""
+        model = model or self._model
+        with torch.no_grad():
+            if isinstance(model, LanguageModel):
+                return {"masked": model.decode(batch.read_ids, step=step).masked}
+            memory, encoder = model.encode(batch.source_ids, batch.source_mask, step=step)
+            decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
+        assert decoded.cross is not None
+        return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
+
+
+def source_target_maps(model: TrainedModel, pairs: Sequence[Pair]) -> tuple[AttentionMap, ...]:
+    """Each pair's source-target attention while its own target is read; a row a word, none for the end mark."""
+    maps: list[AttentionMap] = []
+
+    def on_attention(seen: SiteCall) -> None:
+        for A in seen.call.weights().cpu().numpy():  # n_heads q_length k_length
+            pair = pairs[len(maps)]
+            cut = A[:, : len(pair.target), : len(pair.source)]
+            maps.append(AttentionMap(pair.target, pair.source, cut, "cross", sentence=len(maps)))
+
+    model.select(kind="cross").run(model.inputs_of(pairs), on_attention, batched=True)
+    return tuple(maps)
+
+
+def _in_messages(kind: Kind) -> tuple[str, str]:
+    """What a message says of an attention, and of what can be done if it gives no numbers."""
+    return f"the trained model: {kind} attention", "train it anew, with a smaller learning rate"

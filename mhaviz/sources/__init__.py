@@ -1,1 +1,0 @@
-"""Who makes records. One file a source."""

@@ -1,1 +1,0 @@
-"""What is asked of attention. Records in, records out; one file a question."""

@@ -1,0 +1,129 @@
+"""Predicted operations against torch's own counter, and crossovers by arithmetic."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from mhaviz.analyses.bench import Bench
+from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
+from mhaviz.analyses.timing import Laboratory
+from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.models.random_layer import RandomLayer
+from mhaviz.records import Timing
+
+CPU = torch.device("cpu")
+
+
+def measured(lengths=(2, 8), d_model=16, n_heads=4, seconds=None, free=None, most_seconds=5.0):
+    laboratory = Laboratory(CPU, most_seconds, seconds=seconds)
+    return measure_complexity(Bench(d_model, n_heads, 0, CPU), laboratory, free or {"cpu": 2**30}, lengths)
+
+
+def counted(work):
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        work()
+    return counter.get_total_flops()
+
+
+def products(terms, d_model, n_heads, N):
+    """Without what is not a matrix product: biases, the scale, the softmax."""
+    others = {"Q, K, V": 3 * N * d_model, "S": N * d_model, "A": 5 * n_heads * N**2, "O": N * d_model}
+    return {term.name: term.flops[0] - others.get(term.name, 0) for term in terms}
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 20), st.integers(1, 6), st.integers(1, 6))
+def test_operations_are_those_that_torch_counts(N, n_heads, d_key):
+    d_model = n_heads * d_key
+    layer = MultiHeadAttention(d_model, n_heads).eval()
+    X = torch.zeros(1, N, d_model)
+    Q, K, V = layer.project(X, X, X)
+    predicted = products(predict([N], d_model, n_heads), d_model, n_heads, N)
+    assert predicted.pop("A") == 0
+    assert sum(predicted.values()) == counted(lambda: layer(X, X, X))
+    assert predicted["Q, K, V"] + predicted["O"] == counted(lambda: project(layer, X))
+    assert predicted["S"] + predicted["H"] == counted(lambda: attend(Q, K, V))
+
+
+@pytest.mark.parametrize(("N", "d_model", "n_heads"), [(6, 8, 4), (100_000, 512, 8), (3, 7, 1)])
+def test_all_operations_are_those_of_the_trace(N, d_model, n_heads):
+    trace = RandomLayer(d_model, n_heads).trace_sizes(1, N)
+    terms = {term.name: term for term in predict([N], d_model, n_heads)}
+    for name in ("S", "A", "H", "O"):
+        assert terms[name].flops == (trace.step(name).flops,)
+    assert terms["Q, K, V"].flops == (sum(trace.step(name).flops for name in "QKV"),)
+    for name in ("A", "H", "O"):
+        assert terms[name].bytes == (trace.step(name).bytes,)
+    assert terms["Q, K, V"].bytes == (3 * trace.step("Q").bytes,)
+
+
+def test_formulas_say_what_is_computed():
+    numbers = {"N": 11, "d_model": 12, "n_heads": 3}
+    for term in predict([11], 12, 3):
+        for formula, number in ((term.flops_formula, term.flops), (term.bytes_formula, term.bytes)):
+            code = formula.replace("·", "*").replace("²", "**2") or "0"
+            assert eval(code, {}, numbers) == number[0], formula
+
+
+def test_parts_together_are_the_layer():
+    bench = Bench(16, 4, 0, CPU)
+    layer, X = bench.layer, bench.input(5)
+    with torch.no_grad():
+        H = attend(*layer.project(X, X, X))
+        output = layer.Wo(H.transpose(1, 2).flatten(2))
+        torch.testing.assert_close(output, layer(X, X, X)[0])
+
+
+def test_crossovers_by_terms_and_by_operations():
+    c = measured(d_model=16, n_heads=4)
+    assert c.equal_terms == 16
+    assert 16**2 * c.d_model == 16 * c.d_model**2
+    at_crossing = products(predict([c.equal_operations], 16, 4), 16, 4, c.equal_operations)
+    assert at_crossing["S"] + at_crossing["H"] == at_crossing["Q, K, V"] + at_crossing["O"]
+    assert c.parameter_bytes == sum(p.numel() * 4 for p in MultiHeadAttention(16, 4).parameters())
+
+
+def timings(*seconds):
+    return [Timing(s, 3) if s else Timing(would_take=9.0) for s in seconds]
+
+
+@pytest.mark.parametrize(
+    ("projections", "attention", "expected"),
+    [
+        ((1, 10, 100), (0.1, 10**0.5, 1000), (10 ** (4 / 3), 10 ** (4 / 3))),
+        ((4, 4, 4), (1, 2, 8), (10**1.5, 4)),
+        ((4, 4, 4), (1, 4, 16), (10, 4)),
+        ((4, 4, 4), (1, 2, 3), None),
+        ((1, 1, 1), (2, 4, 8), None),
+        ((4, 4, None), (1, 16, None), (10**0.5, 4)),
+        ((None, None, None), (None, None, None), None),
+        ((4, 4, 4), (8, 2, 8), (10**1.5, 4)),
+    ],
+)
+def test_crossover_of_times(projections, attention, expected):
+    found = crossover((1, 10, 100), timings(*projections), timings(*attention))
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+@given(st.integers(0, 2**60), st.integers(1, 1000))
+def test_the_longest_input_fits_and_one_more_does_not(free, n_heads):
+    tokens = longest_input("cpu", free, n_heads).tokens
+    assert 4 * n_heads * tokens**2 <= free < 4 * n_heads * (tokens + 1) ** 2
+
+
+def test_longest_inputs():
+    c = measured(n_heads=4, free={"cpu": 2**30, "cuda": None})
+    assert [(x.device, x.free_bytes, x.tokens) for x in c.longest] == [("cpu", 2**30, 2**13), ("cuda", None, None)]
+
+
+def test_predictions_stand_where_nothing_was_measured():
+    c = measured([4, 10**12])
+    assert not c.whole[0].skipped
+    assert c.whole[1].skipped
+    assert c.flops()[1] == sum(term.flops[1] for term in c.terms) > 4 * 10**24 * 16
+    assert c.weight_bytes[1] == 4 * 4 * 10**24
+    assert c.equal_times is None or math.isfinite(c.equal_times)

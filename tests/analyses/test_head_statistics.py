@@ -1,0 +1,249 @@
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mhaviz.analyses import head_statistics
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.attention.call import AttentionWeights
+from mhaviz.attention.model import SiteCall
+from mhaviz.records import STATISTICS, Site, Source, Tokens
+
+SOURCE = Source("made by a test")
+MEANING = {
+    "self": set(STATISTICS),
+    "masked": set(STATISTICS) - {"next"},
+    "cross": {"entropy", "first", "separators"},
+}
+
+
+def one_by_one(weights, query_ids, key_ids, special, kind):
+    """Every number of one sentence of one head, in plain Python: the mean over its queries, and how many they are."""
+    rows = {name: [] for name in STATISTICS}
+    for i, row in enumerate(weights):
+        rows["entropy"].append(-sum(a * math.log(a) for a in row if a > 0))
+        rows["first"].append(row[0])
+        if any(special):
+            rows["separators"].append(sum(a for a, is_special in zip(row, special, strict=True) if is_special))
+        if kind == "cross":
+            continue
+        rows["distance"].append(sum(a * abs(i - j) for j, a in enumerate(row)))
+        rows["itself"].append(row[i])
+        if i > 0:
+            rows["previous"].append(row[i - 1])
+        if i + 1 < len(row) and kind != "masked":
+            rows["next"].append(row[i + 1])
+        copies = [j for j in range(i) if key_ids[j] == query_ids[i] and not special[j] and not special[i]]
+        if copies:
+            rows["copies"].append(sum(row[j] for j in copies))
+            rows["induction"].append(sum(row[j + 1] for j in copies))
+    return {name: (sum(values) / len(values), len(values)) for name, values in rows.items() if values}
+
+
+def side(sentences):
+    """(ids, special) of each sentence."""
+    return tuple(
+        Tokens(("",) * len(ids), tuple(i for i, is_special in enumerate(special) if is_special), tuple(ids))
+        for ids, special in sentences
+    )
+
+
+def batch_of(weights, queries, keys, kind="self", layer=0):
+    """``weights``: (n_heads, q_length, k_length) of each sentence; what is padding holds nonsense."""
+    q = side(queries)
+    k = q if keys is queries else side(keys)
+    n_heads = len(weights[0])
+    padded = torch.empty(len(queries), n_heads, max(map(len, q)), max(map(len, k))).uniform_(-50, 50)
+    for number, a in enumerate(weights):
+        padded[number][:, : a.shape[1], : a.shape[2]] = torch.tensor(a)
+    return SiteCall(Site(kind, layer, n_heads, 1), AttentionWeights(padded), tuple(range(n_heads)), q, k)
+
+
+@st.composite
+def corpora(draw):
+    """Kind, and of each sentence its weights, its queries and its keys."""
+    kind, n_heads = draw(st.sampled_from(["self", "masked", "cross"])), draw(st.integers(1, 3))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sentences = []
+    for _ in range(draw(st.integers(1, 5))):
+        lengths = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+        q, k = ((random.integers(1, 4, n).tolist(), (random.random(n) < 0.2).tolist()) for n in lengths)
+        k = k if kind == "cross" else q
+        scores = random.normal(scale=3, size=(n_heads, len(q[0]), len(k[0])))
+        scores[random.random(scores.shape) < 0.1] = -np.inf
+        scores[..., 0] = np.maximum(scores[..., 0], -9)
+        if kind == "masked":
+            scores[:, np.triu(np.ones(scores.shape[1:], bool), 1)] = -np.inf
+        a = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+        sentences.append((a.astype(np.float32), q, k))
+    return kind, sentences
+
+
+def studied(kind, sentences, cuts):
+    """Count the sentences in batches that begin at these places."""
+    study = HeadStudy()
+    edges = sorted({0, len(sentences), *(cut % len(sentences) for cut in cuts)})
+    for start, end in itertools.pairwise(edges):
+        weights, queries, keys = (list(part) for part in zip(*sentences[start:end], strict=True))
+        study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind, 3))
+    (averages,) = study.result(SOURCE).kinds
+    return averages
+
+
+@given(
+    corpus=corpora(),
+    cuts=st.lists(st.integers(0, 4)),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_against_plain_loops(corpus, cuts, shuffle):
+    kind, sentences = corpus
+    shuffled = list(sentences)
+    shuffle.shuffle(shuffled)
+    averages = studied(kind, shuffled, cuts)
+    assert (averages.kind, averages.layers, averages.sentences) == (kind, (3,), len(sentences))
+    n_heads = len(sentences[0][0])
+    for name in STATISTICS:
+        average = averages.average(name)
+        for head in range(n_heads):
+            each = [one_by_one(a[head].astype(float), q[0], k[0], k[1], kind).get(name) for a, q, k in sentences]
+            values = [entry for entry in each if entry]
+            assert (average.sentences, average.queries) == (len(values), sum(n for _, n in values))
+            mean = np.mean([value for value, _ in values]) if values else np.nan
+            spread = np.std([value for value, _ in values], ddof=1) if len(values) > 1 else np.nan
+            np.testing.assert_allclose(average.mean[0, head], mean, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(average.spread[0, head], spread, rtol=1e-4, atol=2e-6)
+
+
+@given(corpus=corpora(), cuts=st.lists(st.integers(0, 4), max_size=4))
+def test_batches_do_not_matter(corpus, cuts):
+    whole, cut = studied(*corpus, []), studied(*corpus, cuts)
+    for name in STATISTICS:
+        for one, other in ((getattr(x.average(name), part) for x in (whole, cut)) for part in ("mean", "spread")):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
+
+
+SENTENCES = [
+    ([9, 1, 2, 1, 2, 3, 1, 9], [True, *[False] * 6, True]),
+    ([9, 4, 5, 4, 9], [True, False, False, False, True]),
+]
+
+
+def to_key(ids, j_of):
+    """A head that gives all its weight to one key, here in a sentence of these tokens."""
+    a = np.zeros((len(ids), len(ids)), np.float32)
+    for i in range(len(ids)):
+        a[i, j_of(ids, i)] = 1
+    return a
+
+
+def latest_copy(ids, i):
+    return max((j for j in range(i) if ids[j] == ids[i]), default=0)
+
+
+HEADS = {
+    "itself": lambda ids, i: i,
+    "previous": lambda ids, i: max(i - 1, 0),
+    "next": lambda ids, i: min(i + 1, len(ids) - 1),
+    "first": lambda ids, i: 0,
+    "separators": lambda ids, i: len(ids) - 1,
+    "copies": latest_copy,
+    "induction": lambda ids, i: min(latest_copy(ids, i) + 1, len(ids) - 1),
+}
+
+
+def test_heads_of_known_behaviour_have_exactly_1():
+    weights = [np.stack([to_key(ids, head) for head in HEADS.values()]) for ids, _ in SENTENCES]
+    study = HeadStudy()
+    for _ in range(3):
+        study.add(batch_of(weights, SENTENCES, SENTENCES))
+    (averages,) = study.result(SOURCE).kinds
+    for number, name in enumerate(HEADS):
+        assert averages.average(name).mean[0, number] == 1.0
+        assert averages.average(name).spread[0, number] == 0.0
+        assert averages.entropy.mean[0, number] == 0.0
+    assert averages.distance.mean[0, 0] == 0.0
+    assert averages.itself.mean[0, 1] == np.mean([1 / 8, 1 / 5]), "the first query has no previous token"
+    assert (averages.copies.sentences, averages.copies.queries) == (6, 12)
+    assert (averages.previous.sentences, averages.previous.queries) == (6, 33)
+
+
+def test_by_hand():
+    """a b a, every query looks everywhere alike; then one query that halves its weight."""
+    study = HeadStudy()
+    plain = ([1, 2, 1], [False] * 3)
+    study.add(batch_of([np.full((1, 3, 3), 1 / 3, np.float32)], *[[plain]] * 2))
+    study.add(batch_of([np.full((1, 2, 2), 1 / 2, np.float32)], *[[([1, 2], [False] * 2)]] * 2))
+    (averages,) = study.result(SOURCE, too_long=4).kinds
+    for name, mean, spread in (
+        ("entropy", (math.log(3) + math.log(2)) / 2, math.log(1.5) / math.sqrt(2)),
+        ("distance", (8 / 9 + 1 / 2) / 2, (8 / 9 - 1 / 2) / math.sqrt(2)),
+        ("previous", 5 / 12, 1 / 6 / math.sqrt(2)),
+        ("copies", 1 / 3, np.nan),
+        ("induction", 1 / 3, np.nan),
+        ("separators", np.nan, np.nan),
+    ):
+        assert averages.average(name).mean[0, 0] == pytest.approx(mean, nan_ok=True), name
+        assert averages.average(name).spread[0, 0] == pytest.approx(spread, nan_ok=True), name
+    assert (averages.sentences, averages.queries, averages.copies.queries) == (2, 5, 1)
+    assert study.result(SOURCE, too_long=4).too_long == 4
+
+
+@pytest.mark.parametrize("kind", list(MEANING))
+def test_what_has_no_meaning_is_nan(kind):
+    a = np.full((1, 8, 8), 1 / 8, np.float32)
+    study = HeadStudy()
+    study.add(batch_of([a], SENTENCES[:1], SENTENCES[:1], kind))
+    (averages,) = study.result(SOURCE).kinds
+    assert {name for name in STATISTICS if averages.average(name).is_known} == MEANING[kind]
+
+
+def test_layers_and_kinds_in_order_and_one_kind_alone():
+    a = np.full((2, 5, 5), 1 / 5, np.float32)
+    study, only = HeadStudy(), HeadStudy("masked")
+    for kind, layer, heads in (("cross", 0, 2), ("masked", 4, 1), ("masked", 1, 2), ("self", 0, 2)):
+        batch = batch_of([a[:heads]], SENTENCES[1:], SENTENCES[1:], kind, layer)
+        study.add(batch)
+        only.add(batch)
+    self_, masked, cross = study.result(SOURCE).kinds
+    assert (self_.kind, masked.kind, cross.kind) == ("self", "masked", "cross") == study.kinds
+    assert masked.layers == (1, 4)
+    assert np.isnan(masked.entropy.mean).tolist() == [[False, False], [False, True]]
+    assert list(masked.heads()) == [(0, 0), (0, 1), (1, 0)]
+    assert [kind.kind for kind in only.result(SOURCE).kinds] == ["masked"]
+
+
+def test_sides_that_layers_share_are_looked_at_once(monkeypatch):
+    a = np.full((2, 5, 5), 1 / 5, np.float32)
+    batch = batch_of([a], SENTENCES[1:], SENTENCES[1:])
+    calls = []
+    factors = head_statistics._factors
+    monkeypatch.setattr(head_statistics, "_factors", lambda *x: calls.append(1) or factors(*x))
+    study = HeadStudy()
+    for layer in range(4):
+        study.add(replace(batch, site=replace(batch.site, layer=layer)))
+    study.add(replace(batch, site=replace(batch.site, kind="masked")))
+    study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]))
+    assert len(calls) == 3
+
+
+def test_in_blocks(monkeypatch):
+    corpus = [(np.random.default_rng(0).dirichlet(np.ones(5), (4, 5)).astype(np.float32), *SENTENCES[1:] * 2)] * 2
+    whole = studied("self", corpus, [])
+    monkeypatch.setattr(head_statistics, "_BLOCK", 1)
+    np.testing.assert_allclose(studied("self", corpus, []).entropy.mean, whole.entropy.mean, rtol=1e-6)
+
+
+def test_many_sentences_lose_no_digits():
+    """A spread that is tiny beside the mean."""
+    study = HeadStudy()
+    for number in range(400):
+        a = np.array([[[1 - (number % 2) / 1024]]], np.float32)
+        study.add(batch_of([a], *[[([1], [False])]] * 2))
+    (averages,) = study.result(SOURCE).kinds
+    assert averages.itself.mean[0, 0] == pytest.approx(1 - 1 / 2048, rel=1e-12)
+    assert averages.itself.spread[0, 0] == pytest.approx(math.sqrt(400 / 399) / 2048, rel=1e-9)

@@ -1,0 +1,190 @@
+"""Pooled maps of a source's queries and keys, and their summaries, against all weights in float64."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from looking import GivenModel, encoded
+
+from mhaviz.analyses.pooled_maps import (
+    NEAR,
+    SINKS,
+    STRONG,
+    Pooling,
+    bytes_needed,
+    cells_of,
+    map_sizes,
+    pooled_maps,
+    scores_needed,
+    seconds_needed,
+)
+from mhaviz.attention.call import AttentionCall
+from mhaviz.errors import ArgumentError
+
+
+def call(length=100, n_heads=3, k_length=None, seed=0, sharpness=3.0, causal=False):
+    generator = np.random.default_rng(seed)
+    query, key = (
+        torch.from_numpy(generator.normal(size=(1, n_heads, n, 4)).astype(np.float32))
+        for n in (length, k_length or length)
+    )
+    return AttentionCall(sharpness * query, key, key, 0.5, causal)
+
+
+def model_of(length=100, kind="self", **options):
+    """A model of one sentence."""
+    return GivenModel(kind, call(length, causal=kind == "masked", **options))
+
+
+def pooled(model, pooling, *more):
+    return pooled_maps(*encoded(model, []), pooling, None, False, *more).maps
+
+
+def sizes(model):
+    return map_sizes(*encoded(model, []))
+
+
+def all_weights(one):
+    """Of every head, in float64, by PyTorch's kernel: with these values the output is the weights."""
+    (given,) = one.given
+    query, key = given.query.double(), given.key.double()
+    value = torch.eye(key.shape[2], dtype=torch.float64).expand(1, len(query[0]), -1, -1)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(query, key, value, is_causal=given.causal)[0].numpy()
+
+
+def test_cells_tokens_and_weights():
+    one = model_of()
+    (found,) = pooled(one, Pooling(10))
+    expected = all_weights(one).reshape(3, 10, 10, 10, 10).sum(axis=4).mean(axis=2)
+    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
+    assert found.is_pooled
+    assert found.cells.reduction == "mass"
+    assert found.cells.query_edges.tolist() == found.cells.key_edges.tolist() == list(range(0, 101, 10))
+    assert found.queries == found.keys == tuple(f"t{i}" for i in range(100))
+    assert found.sentence is None
+
+
+def test_both_reductions_are_two_maps_and_one_summary():
+    one = model_of()
+    mass, largest = pooled(one, Pooling(10, "both"))
+    assert (mass.cells.reduction, largest.cells.reduction) == ("mass", "max")
+    np.testing.assert_allclose(largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=1e-6)
+    assert mass.summary
+    assert largest.summary is None
+    (alone,) = pooled(one, Pooling(10, "max"))
+    assert np.array_equal(alone.weights, largest.weights)
+    assert alone.cells.reduction == "max"
+
+
+@pytest.mark.parametrize("reduce", ["mass", "max", "both"])
+def test_what_is_not_pooled_is_the_weights(reduce):
+    one = model_of(20, kind="masked")
+    (found,) = pooled(one, Pooling(20, reduce))
+    np.testing.assert_allclose(found.weights, all_weights(one), atol=1e-6)
+    assert found.cells is None
+    assert found.summary
+    assert cells_of(*sizes(one), Pooling(20, reduce)) == ()
+
+
+def test_a_window_with_open_ends():
+    one = model_of(30, k_length=50, kind="cross")
+    (found,) = pooled(one, Pooling(window=(None, 7, 45, None)))
+    np.testing.assert_allclose(found.weights, all_weights(one)[:, :7, 45:], atol=1e-6)
+    assert found.queries == tuple(f"q{i}" for i in range(7))
+    assert found.keys == tuple(f"k{i}" for i in range(45, 50))
+    assert found.cells.key_edges.tolist() == [45, 46, 47, 48, 49, 50]
+
+
+@pytest.mark.parametrize("window", [(0, 31, 0, 5), (5, 5, 0, 5), (9, 5, 0, 5), (0, 5, 60, None)])
+def test_a_window_outside_the_map(window):
+    one = model_of(30)
+    for ask in (
+        lambda: pooled(one, Pooling(window=window)),
+        lambda: cells_of(*sizes(one), Pooling(window=window)),
+    ):
+        with pytest.raises(ArgumentError, match=r"window: expected (query|key) positions that go up.*self attention"):
+            ask()
+
+
+def test_announced_cells_are_those_of_the_map():
+    one = model_of(103, k_length=77, kind="cross")
+    pooling = Pooling(10, "both", (3, 99, None, None))
+    for announced, found in zip(cells_of(*sizes(one), pooling), pooled(one, pooling), strict=True):
+        assert announced.query_edges.tolist() == found.cells.query_edges.tolist()
+        assert announced.key_edges.tolist() == found.cells.key_edges.tolist()
+        assert announced.reduction == found.cells.reduction
+
+
+@pytest.mark.parametrize("kind", ["self", "masked"])
+@pytest.mark.parametrize("window", [None, (20, 90, 0, 10)])
+def test_the_summary_is_that_of_all_weights(kind, window):
+    one = model_of(100, kind=kind)
+    (found,) = pooled(one, Pooling(10, window=window))
+    first, end = window[:2] if window else (0, 100)
+    queries = np.arange(first, end)
+    distance = np.abs(queries[:, None] - np.arange(100))
+    assert (found.summary.queries, found.summary.near, found.summary.strong) == (end - first, NEAR, STRONG)
+    for summary, weights in zip(found.summary.heads, all_weights(one)[:, first:end], strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.nansum(weights * np.log(weights), axis=-1)
+        assert summary.entropy == pytest.approx(entropy.mean(), abs=1e-5)
+        seen = queries + 1 if kind == "masked" else np.full(len(queries), 100)
+        assert summary.uniform_entropy == pytest.approx(np.log(seen).mean())
+        assert summary.local == pytest.approx((weights * (distance <= NEAR)).sum(axis=-1).mean(), abs=1e-6)
+        received = weights.sum(axis=0)
+        assert [sink.key for sink in summary.sinks] == np.argsort(-received)[:SINKS].tolist()
+        assert [sink.token for sink in summary.sinks] == [f"t{sink.key}" for sink in summary.sinks]
+        assert (summary.strongest.query_token, summary.strongest.key_token) == (
+            f"t{summary.strongest.query}", f"t{summary.strongest.key}",
+        )  # fmt: skip
+        assert summary.sinks[0].received == pytest.approx(received.max(), abs=1e-5)
+        best = weights.argmax(axis=-1)
+        choosing = np.where(seen > 1, weights.max(axis=-1), 0)  # a query that sees one key gives it all
+        q = int(choosing.argmax())
+        assert (summary.strongest.query, summary.strongest.key) == (queries[q], best[q])
+        assert summary.strongest.weight == pytest.approx(choosing.max(), abs=1e-6)
+        strong = weights.max(axis=-1) >= STRONG
+        farthest = np.abs(queries - best)[strong].max()
+        assert abs(summary.farthest.query - summary.farthest.key) == farthest
+        assert summary.farthest.weight == pytest.approx(
+            weights[summary.farthest.query - first, summary.farthest.key], abs=1e-6
+        )
+
+
+def test_keys_that_nobody_sees_are_no_sinks():
+    (found,) = pooled(model_of(30, kind="masked"), Pooling(10, window=(0, 2, 0, 30)))
+    assert [len(head.sinks) for head in found.summary.heads] == [2, 2, 2]
+
+
+def test_without_strong_links_and_without_distances():
+    (even,) = pooled(model_of(100, sharpness=0.01), Pooling(10))
+    assert all(head.farthest is None for head in even.summary.heads)
+    assert all(head.local == pytest.approx(0.55, abs=0.1) for head in even.summary.heads)
+    (cross,) = pooled(model_of(30, k_length=40, kind="cross"), Pooling(10))
+    assert all(head.local is None and head.farthest is None for head in cross.summary.heads)
+    assert cross.summary.heads[0].uniform_entropy == pytest.approx(math.log(40))
+    assert pooled(model_of(30), Pooling(10, summary=False))[0].summary is None
+
+
+def test_chosen_heads_and_several_sentences_with_progress():
+    told = []
+    model = GivenModel("self", call(40), call(60))
+    found = pooled_maps(*encoded(model, []), Pooling(10), (0, 2), False, told.append)
+    assert [m.sentence for m in found.maps] == [0, 1]
+    assert told[-1] == pytest.approx(1)
+    assert told == sorted(told)
+    assert found.maps[0].heads == (0, 2)
+    assert found.select((2,)).maps[0].summary.heads == (found.maps[0].summary.heads[1],)
+
+
+def test_what_a_run_takes_is_known_before():
+    one, cpu = model_of(2000), torch.device("cpu")
+    few, many = sizes(one), sizes(one) * 3
+    inputs = 3 * one.given[0].query.nbytes
+    assert scores_needed(many, Pooling()) == 3 * scores_needed(few, Pooling()) == 3 * 3 * 2000**2
+    assert bytes_needed(few, Pooling(), cpu) > inputs + 3 * 512**2 * 4
+    assert bytes_needed(few, Pooling(memory=2**16), cpu) < bytes_needed(few, Pooling(), cpu)
+    assert 0 < seconds_needed(few, Pooling(), cpu) < 60
+    assert scores_needed(few, Pooling(window=(0, 20, 0, 20))) == 3 * 20 * 2000

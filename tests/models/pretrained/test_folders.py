@@ -1,0 +1,580 @@
+"""Folders of models that are broken, hostile or not whole: one line is said, and nothing of the libraries."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from families import save
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, ProphetNetConfig, ProphetNetModel
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
+
+from mhaviz.errors import MhavizError
+from mhaviz.models.pretrained import adapter, config_fields, loading, quantization, sizes
+from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from mhaviz.models.pretrained.silence import silence
+
+TEXT = "the cat sat"
+COMMANDS = (
+    ("heatmap", TEXT),
+    ("explain", TEXT, "--token", "#0"),
+    ("heads", TEXT, "the cat"),
+    ("compare-scaling", TEXT),
+    ("trace-shapes", TEXT),
+    ("report", TEXT),
+)
+CONFIG, WORDS, WRITING = "config.json", "tokenizer_config.json", "generation_config.json"
+
+
+@pytest.fixture
+def folder(model_folder, tmp_path):
+    """Copy a family's folder, which a test may change."""
+    return lambda name="bert": Path(shutil.copytree(model_folder(name), tmp_path / name))
+
+
+def change(folder, file, **fields):
+    """Set fields of a JSON file; what is made by a function is text that stands there as it is."""
+    path = folder / file
+    document = json.loads(path.read_text()) if path.is_file() else {}
+    raw = {key: value() for key, value in fields.items() if callable(value)}
+    text = json.dumps(document | {key: f"RAW {key}" if key in raw else value for key, value in fields.items()})
+    for key, value in raw.items():
+        text = text.replace(f'"RAW {key}"', value)
+    path.write_text(text)
+
+
+def refused(result):
+    """The one line of an error."""
+    assert (result.status, result.out) == (1, ""), result.err
+    assert re.fullmatch(r"mhaviz: [^\n]+\n", result.err)
+    assert len(result.err) < 600
+    return result.err
+
+
+def nested():
+    return "[" * 100_000 + "]" * 100_000
+
+
+HOSTILE = [
+    ("bert", CONFIG, {"model_type": ["bert"]}),
+    ("bert", CONFIG, {"architectures": 5}),
+    ("bert", CONFIG, {"hidden_act": ["gelu"]}),
+    ("bert", CONFIG, {"layer_norm_eps": "x"}),
+    ("bert", CONFIG, {"hidden_size": -5}),
+    ("bert", CONFIG, {"num_attention_heads": 0}),
+    ("bert", CONFIG, {"id2label": nested}),
+    ("bert", CONFIG, {"quantization_config": 5}),
+    ("bert", CONFIG, {"vocab_size": lambda: "9" * 5000}),
+    ("llama", CONFIG, {"rope_parameters": {"rope_type": "yarn", "factor": "x"}}),
+    ("llama", CONFIG, {"sub_configs": [1]}),
+    ("llama", CONFIG, {"dtype": "no such"}),
+    ("llama", CONFIG, {"num_key_value_heads": 3}),
+    ("bert", WORDS, {"model_max_length": "x"}),
+    ("bert", WORDS, {"padding_side": 3}),
+    ("bert", WORDS, {"model_input_names": 5}),
+    ("bert", WORDS, {"added_tokens_decoder": {"x": 1}}),
+    ("bert", WORDS, {"cls_token": {"a": [1]}}),
+    ("bert", WORDS, {"tokenizer_class": nested}),
+    ("bert", "tokenizer.json", {"model": {"type": "WordPiece", "vocab": [1]}}),
+    ("bert", "tokenizer.json", {"truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 5}}),
+    ("bart", WRITING, {"eos_token_id": [{"a": 1}]}),
+    ("bart", WRITING, {"sequence_bias": 3}),
+]
+
+
+@pytest.mark.parametrize(("number", "name", "file", "fields"), [(i, *case) for i, case in enumerate(HOSTILE)])
+def test_values_of_the_wrong_type(mhaviz, folder, number, name, file, fields):
+    model = folder(name)
+    change(model, file, **fields)
+    refused(mhaviz(*COMMANDS[number % len(COMMANDS)], "--model", str(model)))
+
+
+def test_a_tokenizer_that_panics(mhaviz, folder):
+    """Its regular expression backtracks without end; the library writes to standard error before it raises."""
+    model = folder()
+    pattern = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "x"}
+    change(model, "tokenizer.json", normalizer=pattern)
+    for command in ("heatmap", "heads"):
+        err = refused(mhaviz(command, "a" * 40 + "!", "--model", str(model)))
+        assert "the model's tokenizer cannot read this (" in err
+
+
+def test_only_one_place_asks_the_tokenizer():
+    """Nobody who reads a text can forget that a foreign tokenizer may raise anything."""
+    package = Path(sys.modules[adapter.__name__].__file__).parent
+    for path in package.glob("*.py"):
+        if path.name not in ("reading.py", "loading.py"):
+            assert not re.search(r"tokenizer[.(]|getattr\([^,]*tokenizer", path.read_text()), path
+
+
+def test_what_libraries_print_is_not_seen(capfd):
+    with silence(1, 2):
+        sys.stdout.write("a\n")
+        sys.stderr.write("b\n")
+        os.write(1, b"c")
+        os.write(2, b"d")
+        with silence(2):
+            os.write(2, b"e")
+    assert capfd.readouterr() == ("", "")
+    with silence(2):
+        sys.stdout.write("a\n")
+    os.write(2, b"b")
+    assert capfd.readouterr() == ("a\n", "b")
+
+
+def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhaviz, model_folder, monkeypatch, capfd):
+    """Another thread of a user's own program may print meanwhile."""
+    load = loading._load
+
+    def load_and_print(*arguments):
+        os.write(1, b"printed")
+        return load(*arguments)
+
+    monkeypatch.setattr(loading, "_load", load_and_print)
+    assert "printed" not in mhaviz("heatmap", TEXT, "--model", str(model_folder("bert"))).out
+    loading.load_pretrained(str(model_folder("bert")), torch.device("cpu"))
+    assert capfd.readouterr().out == "printed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_hidden_layers": 1_000_000}, r"num_hidden_layers 1,000,000, and its weight files hold 39 tensors"),
+        (
+            {"num_hidden_layers": 120},
+            r"expected weights for all 1927 parameters of a BertModel, got none for 1888 of them",
+        ),
+        ({"num_labels": 10_000_000}, r"num_labels 10,000,000, and its weight files hold tensors of at most 5,000 rows"),
+        ({"num_labels": 1e12}, r"num_labels 1,000,000,000,000"),
+        ({"vocab_size": 10**9}, r"vocab_size 1,000,000,000"),
+        ({"hidden_size": 10**30}, r"hidden_size 1(,000)+, "),
+        ({"max_position_embeddings": 10**9}, r"asks for more than [\d.]+ M numbers"),
+        (
+            {"hidden_size": 64},
+            r"'embeddings\.word_embeddings\.weight' has the shape 300 × 32 in the files, and 300 × 64",
+        ),
+        ({"intermediate_size": 96}, r"intermediate\.dense\.weight' has the shape 48 × 32 .*; so do 5 others"),
+    ],
+)
+def test_sizes_that_the_files_do_not_have(mhaviz, folder, fields, message):
+    model = folder()
+    change(model, CONFIG, **fields)
+    if "num_hidden_layers" in fields:
+        message = message.replace("39 tensors", f"{len(load_file(model / 'model.safetensors'))} tensors")
+    assert re.search(message, refused(mhaviz("heatmap", TEXT, "--model", str(model))))
+
+
+@pytest.mark.parametrize(
+    "part", [{"num_hidden_layers": 10**9}, {"model_type": "llama", "num_hidden_layers": [10**9]}, {"num_labels": 10**9}]
+)
+def test_sizes_of_a_part_that_the_files_do_not_have(mhaviz, folder, part):
+    model = folder("clip")
+    change(model, CONFIG, text_config=part)
+    assert f"{list(part)[-1]} 1,000,000,000, and its" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
+    """They may be of any size: how many examples it was trained on, or what another model of its family has."""
+    model = folder()
+    change(
+        model,
+        CONFIG,
+        num_params=110_000_000,
+        dataset_size=10**12,
+        n_layers=10**9,
+        num_examples_seen=5_000_000,
+        task_specific_params={"x": {"num_docs": 21_000_000, "vocab_size": 10**9}},
+    )
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder("bert")), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("bert", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
+        ("bert", {"num_attention_heads": -4}, "num_attention_heads in its config.json to be at least 1, got -4;"),
+        ("bert", {"num_hidden_layers": -3}, "num_hidden_layers in its config.json to be at least 1, got -3;"),
+        ("bert", {"num_hidden_layers": 0}, "num_hidden_layers in its config.json to be at least 1, got 0;"),
+        ("gpt2", {"n_layer": 0}, "n_layer in its config.json to be at least 1, got 0;"),
+        ("gpt2", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
+        ("bart", {"encoder_attention_heads": 0}, "encoder_attention_heads in its config.json to be at least 1"),
+        ("llama", {"num_key_value_heads": 0}, "num_key_value_heads in its config.json to be at least 1, got 0;"),
+        ("clip", {"text_config": {"num_attention_heads": 0}}, "text_config.num_attention_heads in its config.json"),
+        (
+            "bert",
+            {"hidden_act": "no such"},
+            r"hidden_act in its config.json to be one that \S+ \S+ knows, got 'no such';",
+        ),
+        ("bert", {"dtype": "no such"}, r"dtype in its config.json to be one that \S+ \S+ knows, got 'no such';"),
+        ("bert", {"layer_norm_eps": NAN}, "layer_norm_eps in its config.json to be a number, got NaN;"),
+        ("bert", {"layer_norm_eps": {"__float__": "NaN"}}, "layer_norm_eps in its config.json to be a number, got NaN"),
+        (
+            "bert",
+            {"layer_norm_eps": -1.0},
+            "layer_norm_eps in its config.json to be a finite number from 0 on, got -1.0",
+        ),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "default", "rope_theta": NAN}},
+            "rope_parameters.rope_theta in its",
+        ),
+        ("bert", {"num_hidden_layers": [2]}, r"num_hidden_layers in its config.json to be a whole number, got \[2\];"),
+        ("bert", {"is_decoder": "yes"}, "is_decoder in its config.json to be true or false, got 'yes';"),
+        ("bert", {"pad_token_id": "x"}, "pad_token_id in its config.json to be a whole number or null, got 'x';"),
+        (
+            "bert",
+            {"attention_probs_dropout_prob": "x"},
+            "attention_probs_dropout_prob in its .* to be a number, got 'x'",
+        ),
+        ("bert", {"hidden_act": None}, "hidden_act in its config.json to be a text, got null;"),
+        ("bert", {"architectures": 5}, "architectures in its config.json to be a list or null, got 5;"),
+        ("bert", {"quantization_config": 5}, "quantization_config in its config.json to be an object or null, got 5;"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_once(mhaviz, folder, name, fields, message):
+    model = folder(name)
+    change(model, CONFIG, **fields)
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert re.search(f": expected {message}", err)
+    assert err.endswith("; correct it, or take another copy of the model\n")
+    assert err.count(next(iter(fields))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(lambda: "9" * 5000, "a number in it has thousands of digits"), (nested, "it is nested too")]
+)
+def test_a_config_that_python_does_not_read(mhaviz, folder, value, message):
+    model = folder()
+    change(model, CONFIG, vocab_size=value)
+    assert f"its config.json cannot be read ({message}" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_what_is_0_by_itself_may_be_0():
+    fields = {"model_type": "deberta-v2", "type_vocab_size": 0}
+    config_fields.require_sound(fields, "m")
+    with pytest.raises(MhavizError, match=r"type_vocab_size in its config\.json to be at least 0, got -1"):
+        config_fields.require_sound(fields | {"type_vocab_size": -1}, "m")
+
+
+@pytest.mark.parametrize("name", ["moshi", "mimi"])
+def test_a_head_dim_of_0_is_derived(name):
+    config_fields.require_sound({"model_type": name, "head_dim": 0}, "m")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("no room"), OSError("the disk has failed")])
+def test_no_field_is_to_blame_for_the_machine(error):
+    fields = {"model_type": "bert", "architectures": "BertModel"}
+    with pytest.raises(type(error)), config_fields.naming_the_field(fields, "m"):
+        raise error
+
+
+def test_a_whole_number_where_a_decimal_point_belongs():
+    with (
+        pytest.raises(MhavizError, match=r"layer_norm_eps in its config\.json to be written with .* as 1\.0, got 1;"),
+        config_fields.naming_the_field({"model_type": "bert", "layer_norm_eps": 1}, "m"),
+    ):
+        raise TypeError
+
+
+@pytest.mark.parametrize("error", [KeyError("layer.weight"), ValueError("gelu"), AttributeError("x", name="no such")])
+def test_an_error_that_no_field_explains_stays_what_it_is(error):
+    with pytest.raises(type(error)), config_fields.naming_the_field({"model_type": "bert", "hidden_act": "gelu"}, "m"):
+        raise error
+
+
+@pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_an_implementation_that_is_not_on_this_machine(mhaviz, folder, model_folder, name, field):
+    """It changes no weight, and another one draws them."""
+    model = folder(name)
+    change(model, CONFIG, **{field: "flash_attention_2"})
+    expected = mhaviz("heatmap", TEXT, "--model", str(model_folder(name)), "--json")
+    assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
+
+
+def test_what_another_thread_builds_meanwhile_is_no_part_of_the_model():
+    def build():
+        with torch.device("meta"):
+            return torch.nn.Linear(20_000, 10_000)
+
+    with ThreadPoolExecutor(1) as other, sizes._at_most(sizes.FileSizes({}), "m"):
+        assert other.submit(build).result().out_features == 10_000
+        with pytest.raises(MhavizError, match="asks for more than"):
+            build()
+
+
+def test_shapes_with_as_many_numbers(mhaviz, folder):
+    model = folder()
+    tensors = load_file(model / "model.safetensors")
+    name = "encoder.layer.1.intermediate.dense.weight"
+    tensors[name] = tensors[name].T.contiguous()
+    save_file(tensors, model / "model.safetensors", {"format": "pt"})
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert f"'{name}' has the shape 32 × 48 in the files, and 48 × 32 by the config.json; take both" in err
+
+
+def test_every_kind_of_quantisation_is_known():
+    methods = set(AUTO_QUANTIZER_MAPPING) - {"gguf", "nvfp4", "gemma"}  # no safetensors, not read yet, needs nothing
+    assert set(quantization._NEEDED) == methods
+    assert {package for needed in quantization._NEEDED.values() for package in needed} - {"a GPU"} == set(
+        quantization._MODULES
+    )
+
+
+@pytest.mark.parametrize("method", quantization._NEEDED)
+def test_all_that_reads_quantised_weights_is_named(monkeypatch, method):
+    """What transformers would have named, as the first that is missing, is among it."""
+    monkeypatch.setattr(quantization, "find_spec", lambda module: None)
+    asked = {"quant_method": method.removesuffix("_4bit").removesuffix("_8bit")}
+    asked[f"load_in_{method[-4:]}"] = method.startswith("bits")
+    packages = [package for package in quantization._NEEDED[method] if package != "a GPU"]
+    with pytest.raises(MhavizError, match=rf"quantised \({method}\), .*pip install {' '.join(packages)}, or take"):
+        quantization.require_libraries(BertConfig(quantization_config=asked), "m")
+    named = re.sub(r"[-_.]", "", first_missing(method).lower())
+    assert not named or any(re.sub(r"[-_.]|amd", "", package) in named for package in (*packages, "gpu")), named
+
+
+def first_missing(method):
+    """What transformers says is missing; nothing where the quantizer is made with values of its own."""
+    try:
+        with silence(1, 2):
+            asked = AUTO_QUANTIZATION_CONFIG_MAPPING[method]()
+            AUTO_QUANTIZER_MAPPING[method](asked, pre_quantized=True).validate_environment(device_map=None)
+    except ImportError as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""
+
+
+def test_quantised_weights(mhaviz, folder, monkeypatch):
+    monkeypatch.setattr(quantization, "find_spec", lambda module: None)
+    model = folder()
+    change(model, CONFIG, quantization_config={"quant_method": "gptq", "bits": 4})
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "to read them optimum and gptqmodel are missing; install them with pip install optimum gptqmodel, or" in err
+    change(model, CONFIG, quantization_config={"quant_method": "torchao"})
+    assert "torchao is missing; install it with pip" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    change(model, CONFIG, quantization_config={"quant_method": ["x"]})
+    assert "which transformers does not know" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_quantised_weights_that_a_part_tells(mhaviz, folder, monkeypatch):
+    """transformers reads them by what the part that reads text says."""
+    monkeypatch.setattr(quantization, "find_spec", lambda module: None)
+    model = folder("clip")
+    text_config = json.loads((model / CONFIG).read_text())["text_config"]
+    change(model, CONFIG, text_config=text_config | {"quantization_config": {"quant_method": "gptq", "bits": 4}})
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "its weights are quantised (gptq), and to read them optimum and gptqmodel are missing" in err
+
+
+def test_words_in_a_file_of_its_own_kind(mhaviz, tmp_path):
+    """ProphetNet's are neither in a tokenizer.json nor in a vocab.txt."""
+    sizes = {f"num_{part}coder_{of}": 2 for part in ("en", "de") for of in ("layers", "attention_heads")}
+    config = ProphetNetConfig(
+        vocab_size=8, hidden_size=16, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32, **sizes
+    )
+    ProphetNetModel(config).save_pretrained(tmp_path)
+    words = "[PAD] [CLS] [SEP] [UNK] [MASK] the cat sat"
+    (tmp_path / "prophetnet.tokenizer").write_text("\n".join(words.split()))
+    drawn = mhaviz("heatmap", TEXT, "--model", str(tmp_path), "--target", TEXT, "--json")
+    assert {"the", "cat", "sat"} <= set(maps(drawn)[0]["keys"])
+
+
+def test_gguf(mhaviz, folder, tmp_path):
+    (tmp_path / "some.GGUF").write_bytes(b"GGUF")
+    assert "is a GGUF file" in refused(mhaviz("heatmap", TEXT, "--model", str(tmp_path / "some.GGUF")))
+    model = folder()
+    (model / "model.safetensors").rename(model / "model.gguf")
+    assert "has weights as GGUF alone ('model.gguf')" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    (model / CONFIG).unlink()
+    assert "has weights as GGUF alone ('model.gguf')" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_pickles_are_never_named_as_safetensors(mhaviz, folder):
+    model = folder()
+    shutil.copy(model / "model.safetensors", model / "pytorch_model.bin")
+    change(model, CONFIG, transformers_weights="pytorch_model.bin")
+    assert "expected safetensors as its transformers_weights" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    change(model, CONFIG, transformers_weights=None)
+    (model / "model.safetensors").unlink()
+    change(model, "model.safetensors.index.json", weight_map={"a": "pytorch_model.bin"})
+    assert "got 'pytorch_model.bin'" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+@pytest.mark.parametrize(
+    ("file", "auto_map", "message"),
+    [
+        (
+            CONFIG,
+            {"AutoModelForCausalLM": "modeling_x.X"},
+            "code for its model is not run: what is shown is transformers'",
+        ),
+        (CONFIG, {"AutoConfig": "configuration_x.X"}, "code for its model is not run: what is shown is transformers'"),
+        (WORDS, {"AutoTokenizer": ["tokenization_x.X", None]}, "code for its tokenizer is not run"),
+        (CONFIG, {"AutoProcessor": "processing_x.X"}, None),
+    ],
+)
+def test_code_that_is_left_out_is_told(mhaviz, folder, file, auto_map, message):
+    model = folder("llama")
+    change(model, file, auto_map=auto_map)
+    drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
+    explained = mhaviz("explain", TEXT, "--token", "#0", "--model", str(model), "--json")
+    for result in (drawn, explained):
+        remark = json.loads(result.out)["source"].get("remark", "")
+        assert (message in result.err and message in remark) if message else (result.err, remark) == ("", "")
+
+
+of_peft = pytest.mark.filterwarnings("ignore::FutureWarning")
+"""peft asks transformers by names that are old."""
+
+
+def put_adapter(folder, weights=ADAPTER_WEIGHTS, **fields):
+    """LoRA on the queries of the first layer, as peft writes it; W + (α / r) B A."""
+    torch.manual_seed(1)
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    tensors = {f"{name}A.weight": torch.randn(2, 32), f"{name}B.weight": torch.randn(32, 2)}
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 3, "target_modules": ["q_proj"], "bias": "none"}
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(config | {"base_model_name_or_path": "no/such"} | fields))
+    save_file(tensors, folder / weights, {"format": "pt"})
+    return 1.5 * tensors[f"{name}B.weight"] @ tensors[f"{name}A.weight"]
+
+
+def maps(result):
+    assert result.status == 0, result.err
+    return json.loads(result.out)["maps"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "weights", "message"),
+    [
+        ({}, ADAPTER_WEIGHTS, "('LORA'), which is not applied: install peft"),
+        (
+            {"peft_type": "PREFIX_TUNING"},
+            ADAPTER_WEIGHTS,
+            "('PREFIX_TUNING'), which is not applied: it is of another type",
+        ),
+        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "which is not applied: it is of another type than 'LORA'"),
+        ({}, "adapter_model.bin", "its weights, adapter_model.bin, could run code when they are read; save them as"),
+        ({}, "other", "its weights, adapter_model.safetensors, are not there; take another copy of it, or remove"),
+        ({"init_lora_weights": "corda"}, ADAPTER_WEIGHTS, "which is not applied: it changes the model's own weights"),
+        ({"megatron_config": {"a": 1}}, ADAPTER_WEIGHTS, "which is not applied: it has a 'megatron_config', which"),
+    ],
+)
+def test_an_adapter_that_is_left_out_is_told(mhaviz, folder, model_folder, monkeypatch, fields, weights, message):
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    model = folder("llama")
+    put_adapter(model, weights, **fields)
+    result = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
+    assert message in result.err
+    assert message in json.loads(result.out)["source"]["remark"]
+    assert maps(result) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "5", "[" * 100_000])
+def test_an_adapter_that_cannot_be_read(mhaviz, folder, text):
+    model = folder("llama")
+    (model / ADAPTER_CONFIG).write_text(text)
+    assert "its adapter_config.json cannot be read" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+
+
+def test_an_adapter_beside_no_weights(mhaviz, folder):
+    model = folder("llama")
+    put_adapter(model)
+    (model / "model.safetensors").unlink()
+    assert "holds an adapter alone beside its config.json" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    (model / ADAPTER_WEIGHTS).unlink()
+    for file in (CONFIG, "none"):
+        err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+        assert "an adapter_config.json alone" in err
+        assert "merge" not in err
+        (model / file).unlink(missing_ok=True)
+
+
+@of_peft
+def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
+    """As a model whose weights are the sums."""
+    pytest.importorskip("peft")
+    model, summed = folder("llama"), save("llama", tmp_path / "summed")
+    change_of_weights = put_adapter(model)
+    tensors = load_file(summed / "model.safetensors")
+    tensors["model.layers.0.self_attn.q_proj.weight"] += change_of_weights
+    save_file(tensors, summed / "model.safetensors", {"format": "pt"})
+    for more in ((), ("--generate", "3")):
+        result = mhaviz("heatmap", TEXT, "--model", str(model), "--json", *more)
+        assert "the adapter of the folder ('LORA') is applied" in result.err
+        assert "the adapter of the folder ('LORA') is applied" in json.loads(result.out)["source"]["remark"]
+        expected = maps(mhaviz("heatmap", TEXT, "--model", str(summed), "--json", *more))
+        for found, wanted in zip(maps(result), expected, strict=True):
+            assert found["queries"] == wanted["queries"]
+            torch.testing.assert_close(
+                torch.tensor(found["weights"]), torch.tensor(wanted["weights"]), atol=2e-6, rtol=0
+            )
+    assert mhaviz("trace-shapes", TEXT, "--model", str(model)).out.replace("llama", "") == mhaviz(
+        "trace-shapes", TEXT, "--model", str(summed)
+    ).out.replace("llama", "")
+
+
+@of_peft
+def test_an_adapter_of_what_is_not_run(mhaviz, folder, model_folder):
+    """Of what stands on top alone: where no text is written, the model is without it."""
+    pytest.importorskip("peft")
+    model = folder("llama")
+    put_adapter(model, target_modules=["lm_head"])
+    words, width = load_file(model / "model.safetensors")["model.embed_tokens.weight"].shape
+    name = "base_model.model.lm_head.lora_"
+    tensors = {f"{name}A.weight": torch.randn(2, width), f"{name}B.weight": torch.randn(words, 2)}
+    save_file(tensors, model / ADAPTER_WEIGHTS, {"format": "pt"})
+    drawn = mhaviz("heatmap", TEXT, "--model", str(model), "--json")
+    told = "the folder holds an adapter too ('LORA'), which changes nothing that is run here"
+    assert told in drawn.err
+    assert told in json.loads(drawn.out)["source"]["remark"]
+    assert maps(drawn) == maps(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--json"))
+    written = mhaviz("heatmap", TEXT, "--model", str(model), "--json", "--generate", "2")
+    assert "the adapter of the folder ('LORA') is applied" in written.err
+
+
+@of_peft
+def test_an_adapter_that_peft_merges(mhaviz, folder, tmp_path):
+    """peft itself made it and merged it; its patterns name modules as they are in the model with a head."""
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    model, merged = folder("llama"), save("llama", tmp_path / "merged")
+    config = peft.LoraConfig(
+        r=4,
+        target_modules=r"model\.layers\.\d\.self_attn\.(q|k)_proj",
+        use_dora=True,
+        init_lora_weights=False,
+        alpha_pattern={"model.layers.1.self_attn.k_proj": 30},
+    )
+    with_adapter = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(merged), config)
+    with_adapter.save_pretrained(model)
+    with_adapter.merge_and_unload().save_pretrained(merged)
+    found, wanted = (maps(mhaviz("heatmap", TEXT, "--model", str(one), "--json")) for one in (model, merged))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(other["weights"]), atol=5e-6, rtol=0)
+
+
+@of_peft
+@pytest.mark.parametrize(
+    "fields", [{"r": 3}, {"r": 2**31}, {"r": "x"}, {"lora_alpha": [1]}, {"modules_to_save": 5}, {"use_dora": True}]
+)
+def test_an_adapter_that_does_not_fit(mhaviz, folder, fields):
+    pytest.importorskip("peft")
+    model = folder("llama")
+    put_adapter(model, **fields)
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "its adapter does not fit its weights" in err
+    assert "remove adapter_config.json" in err

@@ -1,0 +1,257 @@
+"""Sentences as a model reads them: padded, with targets, and never beyond what the model has weights for."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from families import V, bytes_and_words
+from hostile import HOSTILE
+from looking import attend, calls
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.texts import WRITTEN, Texts
+from mhaviz.records import Text, Tokens
+
+TEXTS = ["the cat sat on the mat playing hello", "hello cat", "the mat ran"]
+
+
+@pytest.fixture(scope="module")
+def writer(model_folder):
+    """GPT-2 with what writes text."""
+    from mhaviz.models.pretrained.loading import load_pretrained
+
+    return load_pretrained(str(model_folder("gpt2")), torch.device("cpu"), writes=True)
+
+
+@pytest.fixture
+def changed(pretrained, writer, monkeypatch):
+    """A family's texts, whose model or tokenizer is another for one test."""
+
+    def texts(name, generate=0, tokenizer=None, generation=(), **config):
+        loaded = writer if name == "gpt2" else pretrained(name).loaded
+        for field, value in config.items():
+            monkeypatch.setattr(loaded.config, field, value, raising=False)
+        for field, value in dict(generation).items():
+            monkeypatch.setattr(loaded.model.generation_config, field, value, raising=False)
+        return Texts(replace(loaded, tokenizer=tokenizer or loaded.tokenizer), generate)
+
+    return texts
+
+
+@pytest.fixture(scope="module")
+def languages():
+    """A tokenizer as NLLB's: a text begins with the token of its language."""
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"thecas", "eng_Latn", "fra_Latn"]
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    return hf.NllbTokenizer(vocab=vocabulary, merges=[], src_lang="eng_Latn", tgt_lang="fra_Latn")
+
+
+def weights_of_padded(model, texts):
+    """Of every text in a padded batch and alone."""
+    seen = calls(model, texts, batched=True)
+    for i, text in enumerate(texts):
+        for batch, alone in zip(seen, attend(model, [text]).maps, strict=True):
+            _, q_length, k_length = alone.weights.shape
+            yield batch.call.weights()[i, :, :q_length, :k_length].numpy(), alone.weights
+
+
+@pytest.mark.parametrize("name", ["mobilebert", "bert", "gpt2", "bart"])
+def test_padding_changes_nothing(pretrained, name):
+    model = pretrained(name)
+    assert not Texts(model.loaded).padding_is_seen
+    for padded, alone in weights_of_padded(model, TEXTS):
+        np.testing.assert_allclose(padded, alone, atol=2e-6)
+
+
+def test_padding_that_is_seen(pretrained):
+    model = pretrained("convbert")
+    assert Texts(model.loaded).padding_is_seen
+
+
+def test_padding_is_the_tokenizers_or_the_models(changed):
+    words = bytes_and_words()
+    words.pad_token = "a"
+    assert changed("gpt2", tokenizer=words).batch(texts_of([3, 4], [5]))[0].tolist() == [
+        [3, 4],
+        [5, words.pad_token_id],
+    ]
+    words.pad_token = None
+    assert changed("gpt2", tokenizer=words, pad_token_id=7).batch(texts_of([3, 4], [5]))[0][1, 1] == 7
+    for no_token in (None, -1, V):
+        assert changed("gpt2", tokenizer=words, pad_token_id=no_token).batch(texts_of([3, 4], [5]))[0][1, 1] == 5
+
+
+def texts_of(*rows):
+    return [Text(Tokens(("",) * len(ids), (), tuple(ids))) for ids in rows]
+
+
+def test_a_batch_of_different_lengths(changed):
+    texts = changed("bart")
+    batch = texts.read_without_names(TEXTS)
+    ids, mask, target_ids = texts.batch(batch)
+    sources, targets = [text.source.ids for text in batch], [text.target.ids for text in batch]
+    assert mask.sum(dim=1).tolist() == [len(source) for source in sources]
+    for row, source, target_row, target in zip(ids.tolist(), sources, target_ids.tolist(), targets, strict=True):
+        assert row == [*source, *[0] * (len(row) - len(source))]
+        assert target_row[: len(target)] == list(target)
+    assert texts.batch(batch[:1])[1] is None
+
+
+def test_a_target_is_in_its_own_language(changed, languages):
+    (text,) = changed("bart", tokenizer=languages).read(["the cat"], "the cat")
+    assert text.source.texts[0] == "eng_Latn"
+    assert text.produced.texts == ("fra_Latn", " ", "t", "h", "e", " ", "c", "a", "t", "</s>")
+    assert text.produced.special == (0, 9)
+    assert text.target.ids == (2, *text.produced.ids[:-1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "start"),
+    [
+        ({"decoder_start_token_id": 5, "bos_token_id": 7}, 5),
+        ({"generation": {"decoder_start_token_id": 6}, "bos_token_id": 7}, 6),
+        ({"bos_token_id": 7, "pad_token_id": 8}, 7),
+        ({"generation": {"bos_token_id": 9}, "pad_token_id": 8}, 9),
+        ({"pad_token_id": 8}, 8),
+        ({}, 0),
+    ],
+)
+def test_what_a_decoder_begins_with(changed, fields, start):
+    none = dict.fromkeys(("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    generation = none | fields.pop("generation", {})
+    texts = changed("bart", generation=generation, **none | fields)
+    (given,) = texts.read(TEXTS[1:2], "play a")
+    assert given.target.ids[0] == start
+    (written,) = texts.read(TEXTS[1:2], None)
+    assert written.target.ids[0] == start
+
+
+def test_a_decoder_that_cannot_begin(changed):
+    words = bytes_and_words()
+    words.pad_token = None
+    none = dict.fromkeys(("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    texts = changed("bart", tokenizer=words, generation=none, **none)
+    for target in ("play a", None):
+        with pytest.raises(MhavizError, match=r"expected a decoder_start_token_id in its config\.json, got none"):
+            texts.read(["a"], target)
+
+
+def test_a_start_that_the_configuration_does_not_have(changed, monkeypatch):
+    texts = changed("bart")
+    monkeypatch.delattr(texts.loaded.config, "decoder_start_token_id")
+    (text,) = texts.read(TEXTS[1:2], "play a")
+    assert text.target.ids[0] == texts.loaded.model.generation_config.decoder_start_token_id
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if text.strip()])
+def test_hostile_texts(changed, text):
+    texts = changed("gpt2")
+    try:
+        (one,) = texts.read([text[:200]], None)
+    except ArgumentError:  # it has too many tokens for the model, or none
+        return
+    (same,) = texts.read_without_names([text[:200]])
+    assert one.source.ids == same.source.ids
+    assert len(one.source.texts) == len(one.source.ids)
+
+
+def test_lengths_of_lone_surrogates(pretrained):
+    assert pretrained("gpt2").lengths(["a\udcff", "a\ufffd"]) == [4, 4]
+
+
+def test_what_is_written_needs_positions(changed):
+    length = len(changed("gpt2").read(["the cat"], None)[0].source)
+    changed("gpt2", generate=3, n_positions=length + 3).read(["the cat"], None)
+    with pytest.raises(ArgumentError, match=rf"expected at most {length + 2} tokens, .*got {length + 3}; cut the text"):
+        changed("gpt2", generate=3, n_positions=length + 2).read(["the cat"], None)
+
+
+@pytest.fixture(scope="module")
+def small_bart(model_folder, tmp_path_factory):
+    """BART with learnt positions for 12 tokens, and a decoder that ends no sentence."""
+    from mhaviz.models.pretrained.loading import load_pretrained
+
+    folder = Path(shutil.copytree(model_folder("bart"), tmp_path_factory.mktemp("small") / "bart"))
+    config = hf.AutoConfig.from_pretrained(folder)
+    config.max_position_embeddings = 12
+    model = hf.BartForConditionalGeneration(config)
+    model.generation_config.eos_token_id = None
+    model.save_pretrained(folder)
+    return load_pretrained(str(folder), torch.device("cpu"))
+
+
+def test_a_target_needs_positions(small_bart):
+    for generate in (12, 0):
+        (text,) = Texts(small_bart, generate).read(["the cat"], None)
+        assert len(text.target) == len(text.produced) == 12 < WRITTEN
+    (text,) = Texts(small_bart).read_without_names(["the cat"])
+    assert len(text.target) == 12
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
+        Texts(small_bart, 13).read(["the cat"], None)
+    assert len(Texts(small_bart).read(["the cat"], "the " * 10)[0].target) == 12
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
+        Texts(small_bart).read(["the cat"], "the " * 11)
+
+
+def test_positions_of_encoder_and_decoder(pretrained):
+    loaded = pretrained("bart").loaded
+    config = SimpleNamespace(
+        is_encoder_decoder=True, max_encoder_position_embeddings=7, max_decoder_position_embeddings=5
+    )
+    model = SimpleNamespace(config=config, named_modules=loaded.model.named_modules)
+    texts = Texts(replace(loaded, model=model))
+    assert (texts.max_length, texts._max_target_length) == (7, 5)
+
+
+def test_positions_of_roberta_begin_after_its_padding(pretrained):
+    model = pretrained("roberta")
+    table = model.loaded.model.embeddings.position_embeddings
+    assert model.max_length == table.num_embeddings - table.padding_idx - 1 == 4198
+    most = "the " * (4198 - 2)
+    assert model.encode([most]).longest == 4198
+    with pytest.raises(ArgumentError, match=r"at most 4,198 tokens, .*got 4,199"):
+        model.encode([most + "cat"])
+    ids = torch.full((1, 4198), 5)
+    with torch.no_grad():
+        assert model.loaded.model.embeddings(ids).shape[1] == 4198
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            model.loaded.model.embeddings(torch.full((1, 4199), 5))
+
+
+OTHER_WAYS = (
+    {"num_beams": 4},
+    {"do_sample": True, "num_return_sequences": 3},
+    {"return_dict_in_generate": True, "output_attentions": True},
+)
+
+
+@pytest.mark.parametrize("other", OTHER_WAYS)
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_it_writes_greedily_whatever_it_is_made_to_do(changed, name, other):
+    (plain,) = changed(name, generate=6).read(TEXTS[:1], None)
+    (same,) = changed(name, generate=6, generation=other).read(TEXTS[:1], None)
+    assert same == plain
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_tokens_without_embeddings(changed, name):
+    words = bytes_and_words()
+    words.add_tokens([f"<new{i}>" for i in range(V)])
+    number = words.convert_tokens_to_ids(f"<new{V - 1}>")
+    message = f"expected tokens below {V}, as it has embeddings, got number {number}; its tokenizer"
+    texts = changed(name, tokenizer=words)
+    for asked in (texts.read, lambda sentences, target: texts.read_without_names(sentences)):
+        with pytest.raises(MhavizError, match=message):
+            asked([f"a <new{V - 1}>"], None)
+    if name == "bart":
+        with pytest.raises(MhavizError, match=message):
+            texts.read(["a"], f"<new{V - 1}> a")
+    last = next(i for i in range(V) if words.convert_tokens_to_ids(f"<new{i}>") == V - 1)
+    texts.read([f"a <new{last}>"], None)
+    with pytest.raises(MhavizError, match=f"got number {V};"):
+        texts.read([f"a <new{last + 1}>"], None)
