@@ -1,5 +1,6 @@
 """Attention weights that another tool has saved: which array of a file they are, and what its axes are."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ def read_layers(path: Path, name: str | None = None) -> Layers:
 
     An array is (q_length, k_length), (n_heads, q_length, k_length), (n_layers, n_heads, q_length, k_length), or
     (n_layers, 1, n_heads, q_length, k_length), or the same with its first two axes swapped. In a list each is a layer,
-    up to (1, n_heads, q_length, k_length).
+    up to (1, n_heads, q_length, k_length), and so are arrays layer_0, layer_1, … of a file.
     What cannot be weights, by type or by shape, is passed over where one array is left. Types and shapes are checked
     before numbers are read.
 
@@ -62,11 +63,28 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
     fitting = fitting or {n: arrays for n, arrays in held.items() if _could_be_weights(arrays, "whole")}
     if not fitting:
         raise ContentError(f"none of its arrays could be weights; it has {_listed(held)}")
+    if len(fitting) > 1 and (layers := _numbered_layers(fitting)):
+        return layers, None
     if len(fitting) > 1:
         there = _listed(fitting)
         raise ArgumentError(f"name: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}")
     ((chosen, arrays),) = fitting.items()
     return arrays, chosen
+
+
+def _numbered_layers(held: Mapping[str, SavedArray | ArrayList]) -> ArrayList | None:
+    """Arrays layer_0, layer_1, … of one shape as a list, in the order of their numbers; None if they are no such."""
+    found: dict[int, SavedArray] = {}
+    beginnings: set[str] = set()
+    for name, array in held.items():
+        parts = re.fullmatch(r"(.*?)([0-9]{1,6})", name, re.DOTALL)
+        if parts is None or isinstance(array, tuple) or int(parts[2]) in found:
+            return None
+        beginnings.add(parts[1])
+        found[int(parts[2])] = array
+    arrays = tuple(found[number] for number in sorted(found))
+    has_all = sorted(found) == list(range(len(found)))
+    return arrays if has_all and len(beginnings) == 1 and _alike(arrays) else None
 
 
 def _could_be_weights(arrays: SavedArray | ArrayList, numbers: Numbers) -> bool:

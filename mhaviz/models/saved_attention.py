@@ -15,8 +15,19 @@ from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray, require_room
 from mhaviz.layer.attention import MultiHeadAttention
 
-_PACKED, _SEPARATE, _OWN = "in_proj_weight", "q_proj_weight", "Wq.weight"
-"""The parameters by which an attention is known: of torch.nn.MultiheadAttention, of it with kdim or vdim, of mhaviz."""
+_PACKED, _SEPARATE = "in_proj_weight", "q_proj_weight"
+"""The parameters by which a torch.nn.MultiheadAttention is known, the second if it has kdim or vdim."""
+
+_OF_SIDES = (("Wq", "Wk", "Wv"), ("q_proj", "k_proj", "v_proj"), ("to_q", "to_k", "to_v"), ("query", "key", "value"))
+"""What linear layers of queries, keys and values are called elsewhere, mhaviz's own layer first."""
+
+_OF_ALL = ("qkv", "c_attn", "Wqkv")
+"""What one linear layer of all three is called."""
+
+_OUTWARD = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", "dense", "output.dense")
+"""What the projection of the joined heads is called."""
+
+_KNOWN = (_PACKED, _SEPARATE, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
 
 _NUMBER = "[0-9]{1,18}"  # of a layer; what has more digits counts as several
 _ANY = -1  # of a size that a parameter settles itself
@@ -54,7 +65,10 @@ class SavedAttention:
 
 
 def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
-    """Read the parameters of a ``torch.nn.MultiheadAttention``, or of mhaviz's own layer, from a state dict.
+    """Read the parameters of an attention from a state dict.
+
+    Of a ``torch.nn.MultiheadAttention``, of mhaviz's own layer, or of one whose linear layers have common names, as
+    q_proj, to_q, qkv or c_attn are.
 
     What is in no state dict cannot be known: the number of heads, and add_zero_attn=True, which mhaviz does not have.
 
@@ -75,13 +89,13 @@ def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
 
 def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     """The prefix of the wanted attention, with its dot; empty for an attention that was saved by itself."""
-    known = re.compile(rf"((?:.*\.)?)(?:{_PACKED}|{_SEPARATE}|{re.escape(_OWN)})", re.DOTALL)
+    known = re.compile(rf"((?:.*\.)?)(?:{'|'.join(map(re.escape, _KNOWN))})", re.DOTALL)
     prefixes = {match[1] for name in names if (match := known.fullmatch(name))}
     if not prefixes:
         held = listed(sorted(names, key=_in_order)) or "no tensors"
         raise MhavizError(
-            f"{path} holds no parameters of torch.nn.MultiheadAttention or of mhaviz's layer ({_PACKED}, {_SEPARATE} "
-            f"or {_OWN}); it holds {held}"
+            f"{path} holds no parameters of an attention by a name that is known ({', '.join(_KNOWN)}): rename them, "
+            f"or give the model's folder; it holds {held}"
         )
     asked = wanted.rstrip(".") + "." if wanted and wanted.strip(".") else ""
     within = [prefix for prefix in prefixes if prefix.startswith(asked)]
@@ -90,10 +104,10 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     if within:
         raise ArgumentError(
             f"{path} holds {len(within)} attentions{f' within {asked[:-1]:.80}' if asked else ''}; choose one with "
-            f"--prefix: {_summed_up(within)}"
+            f"`prefix`: {_summed_up(within)}"
         )
     there = _summed_up(prefixes) or "one without a prefix"
-    raise ArgumentError(f"--prefix: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
+    raise ArgumentError(f"`prefix`: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
 
 
 def _in_order(name: str) -> list[tuple[str, int]]:
@@ -132,13 +146,11 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
                 f"{where}{unheard} is a key or value that no token stands for (add_bias_kv=True), which mhaviz's layer "
                 f"does not have; take an attention without"
             )
-    first = next(name for name in (_PACKED, _SEPARATE, _OWN) if name in there)
+    first = next(name for name in _KNOWN if name in there)
     there[first].require_floats()
+    if first not in (_PACKED, _SEPARATE):
+        return _of_linear_layers(there, where, first.removesuffix(".weight"))
     d = there[first].shape[1] if len(there[first].shape) == 2 else 0
-    if first == _OWN:
-        found = _read(there, where, {f"W{side}.weight": (d, d) for side in "qkvo"})
-        return found | _read(there, where, {f"W{side}.bias": (d,) for side in "qkvo"}, optional=True)
-
     if first == _PACKED:
         packed = _read(there, where, {_PACKED: (3 * d, d)})[_PACKED]
         weights = packed.chunk(3)
@@ -153,6 +165,52 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
     for packed_bias in biases.values():
         parameters |= {f"W{side}.bias": b.clone() for side, b in zip("qkv", packed_bias.chunk(3), strict=True)}
     return parameters | {name.replace("out_proj", "Wo"): tensor for name, tensor in out.items()}
+
+
+def _of_linear_layers(there: Mapping[str, SavedArray], where: str, first: str) -> dict[str, Tensor]:
+    """The parameters of linear layers of other names, (features out, features in) as in torch.nn.Linear.
+
+    One layer of all three may have its axes the other way, as GPT-2's Conv1D has.
+    """
+    outward = next((name for name in _OUTWARD if f"{name}.weight" in there), None)
+    if outward is None:
+        raise MhavizError(
+            f"{where}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
+            f"{listed(sorted(there))}; rename it, or give the model's folder"
+        )
+    of_sides = (first,) if first in _OF_ALL else next(names for names in _OF_SIDES if names[0] == first)
+    require_room(there[f"{name}.weight"] for name in (*of_sides, outward) if f"{name}.weight" in there)
+    if first in _OF_ALL:
+        shape = there[f"{first}.weight"].shape
+        d = min(shape) if len(shape) == 2 else 0
+        is_turned = shape == (d, 3 * d)
+        packed = _read(there, where, {f"{first}.weight": (d, 3 * d) if is_turned else (3 * d, d)})[f"{first}.weight"]
+        weights = (packed.T if is_turned else packed).chunk(3)
+        bias = _read(there, where, {f"{first}.bias": (3 * d,)}, optional=True).values()
+        biases = [part for whole in bias for part in whole.chunk(3)]
+    else:
+        names = of_sides
+        shape = there[f"{first}.weight"].shape
+        d, is_turned = (shape[1] if len(shape) == 2 else 0), False
+        heads = [there[f"{name}.weight"].shape[:1] for name in names[1:] if f"{name}.weight" in there]
+        if any(rows != (d,) for rows in heads if d and first != "Wq"):
+            raise MhavizError(
+                f"{where}: expected as many features of keys and values as of queries, {d}, got {heads[0][0]}, as of "
+                f"heads that share their keys; give the model's folder"
+            )
+        weights = tuple(
+            _read(there, where, {f"{names[0]}.weight": (d, d)} | {f"{n}.weight": (d, _ANY) for n in names[1:]}).values()
+        )
+        biases = list(_read(there, where, {f"{name}.bias": (d,) for name in names}, optional=True).values())
+        if biases and len(biases) < len(names):
+            raise MhavizError(f"{where}: expected a bias of all of {', '.join(names)}, or of none")
+    out = _read(there, where, {f"{outward}.weight": (d, d)})[f"{outward}.weight"]
+    found = {f"W{side}.weight": matrix.contiguous().clone() for side, matrix in zip("qkv", weights, strict=True)}
+    found |= {f"W{side}.bias": vector.clone() for side, vector in zip("qkv", biases, strict=False)}
+    found["Wo.weight"] = out.T.contiguous() if is_turned else out
+    for vector in _read(there, where, {f"{outward}.bias": (d,)}, optional=True).values():
+        found["Wo.bias"] = vector
+    return found
 
 
 def _read(

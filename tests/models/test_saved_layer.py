@@ -223,12 +223,12 @@ def fails(error, *arguments, read=read_attention):
 def test_what_is_there_is_listed(path, transformer):
     save(transformer.state_dict(), path)
     there = "decoder.layers.{0..1}.multihead_attn, decoder.layers.{0..1}.self_attn, encoder.layers.{0..1}.self_attn"
-    assert fails(ArgumentError, path).endswith(f"holds 6 attentions; choose one with --prefix: {there}")
+    assert fails(ArgumentError, path).endswith(f"holds 6 attentions; choose one with `prefix`: {there}")
     assert fails(ArgumentError, path, "encoder.layer") == (
-        f"--prefix: there is no attention encoder.layer in {path}; it has {there}"
+        f"`prefix`: there is no attention encoder.layer in {path}; it has {there}"
     )
     assert fails(ArgumentError, path, "decoder.layers.1").endswith(
-        "2 attentions within decoder.layers.1; choose one with --prefix: decoder.layers.1.multihead_attn, "
+        "2 attentions within decoder.layers.1; choose one with `prefix`: decoder.layers.1.multihead_attn, "
         "decoder.layers.1.self_attn"
     )
 
@@ -378,7 +378,7 @@ def test_what_is_no_input(tmp_path, tensors, message):
 
 def test_which_tensor_is_the_input(tmp_path):
     path = save({"a": X, "b": X[:2]}, tmp_path / "x.safetensors")
-    assert "holds 2 tensors; choose one with --input-name: a, b" in fails(ArgumentError, path, read=read_inputs)
+    assert "holds 2 tensors; choose one with `input_name`: a, b" in fails(ArgumentError, path, read=read_inputs)
     assert "no tensor c in" in fails(ArgumentError, path, "c", read=read_inputs)
     assert len(read_inputs(path, "b").query[0]) == 2
     torch.save(X, tmp_path / "x.pt")
