@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mhaviz._version import __version__
 
 if TYPE_CHECKING:
+    from mhaviz.api.loaded import LoadedModel, load
+    from mhaviz.api.studies import attend, compare_scaling, diff, explain, head_statistics, read, trace_shapes
     from mhaviz.attention.map import attention_map
     from mhaviz.errors import ArgumentError, MhavizError
     from mhaviz.layer.attention import MultiHeadAttention
@@ -16,34 +18,52 @@ if TYPE_CHECKING:
     from mhaviz.layer.tokens import tokenize
     from mhaviz.views.figure.display import display_attention
 
+_HOMES = {
+    "ArgumentError": "errors",
+    "Embeddings": "layer.embedding",
+    "LoadedModel": "api.loaded",
+    "MhavizError": "errors",
+    "MultiHeadAttention": "layer.attention",
+    "PositionalEncoding": "layer.embedding",
+    "attend": "api.studies",
+    "attention_map": "attention.map",
+    "compare_scaling": "api.studies",
+    "diff": "api.studies",
+    "display_attention": "views.figure.display",
+    "explain": "api.studies",
+    "head_statistics": "api.studies",
+    "load": "api.loaded",
+    "read": "api.studies",
+    "tokenize": "layer.tokens",
+    "trace_shapes": "api.studies",
+}
+
 __all__ = [
     "ArgumentError",
     "Embeddings",
+    "LoadedModel",
     "MhavizError",
     "MultiHeadAttention",
     "PositionalEncoding",
     "__version__",
+    "attend",
     "attention_map",
+    "compare_scaling",
+    "diff",
     "display_attention",
+    "explain",
+    "head_statistics",
+    "load",
+    "read",
     "tokenize",
+    "trace_shapes",
 ]
-
-_HOMES = {
-    "ArgumentError": "mhaviz.errors",
-    "Embeddings": "mhaviz.layer.embedding",
-    "MhavizError": "mhaviz.errors",
-    "MultiHeadAttention": "mhaviz.layer.attention",
-    "PositionalEncoding": "mhaviz.layer.embedding",
-    "attention_map": "mhaviz.attention.map",
-    "display_attention": "mhaviz.views.figure.display",
-    "tokenize": "mhaviz.layer.tokens",
-}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mhaviz' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"mhaviz.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ from mhaviz.cli import main
 GALLERY = Path(__file__).parent / "gallery"
 SENTENCE = "I wonder what will come next!"
 DEPOSIT = "I am going to deposit my money at the bank"
-TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation"]
+TRANSLATED = ["the small black cat does not see my red car", "--model", "translation"]
 BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
 MINILM = ["--model", "{folder}/minilm"]
 TIRED = "The animal didn't cross the street because it was too tired."

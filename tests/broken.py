@@ -104,7 +104,7 @@ def valid():
     pickled = io.BytesIO()
     torch.save(layer, pickled)
     shipped = resources.files("mhaviz.training").joinpath("translation.safetensors").read_bytes()
-    weights = ("heatmap", "a b c", "--heads", "2", "--weights", "{}")
+    weights = ("heatmap", "a b c", "--n-heads", "2", "--model", "{}")
     return {
         "maps.json": (json.dumps(document | {"maps": with_weights}).encode(), ("show", "{}")),
         "maps.safetensors": (save_numpy(tensors, {"mhaviz": json.dumps(document)}), ("show", "{}")),
@@ -115,7 +115,7 @@ def valid():
         "packed.pt": (packed.getvalue(), ("show", "{}")),
         "layer.safetensors": (save_torch(layer), weights),
         "layer.pt": (pickled.getvalue(), weights),
-        "model.safetensors": (shipped, ("heatmap", "the cat sees my car", "--checkpoint", "{}")),
+        "model.safetensors": (shipped, ("heatmap", "the cat sees my car", "--model", "{}")),
     }
 
 

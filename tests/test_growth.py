@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from mhaviz.analyses.scaling import compare_scaling
-from mhaviz.cli import delivery as delivery_module
-from mhaviz.cli import progress as progress_module
-from mhaviz.cli.progress import working
+from mhaviz.cli.shared import delivery as delivery_module
+from mhaviz.cli.shared import progress as progress_module
+from mhaviz.cli.shared.progress import working
 from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Report
 from mhaviz.views import labels
@@ -93,7 +93,7 @@ def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mh
 
 def test_a_large_json_document_is_announced(mhaviz, monkeypatch):
     monkeypatch.setattr(delivery_module, "_MANY_NUMBERS", 100)
-    result = mhaviz("compare-projections", "one two three four", "--json", "--d-model", "8", "--heads", "2")
+    result = mhaviz("compare-projections", "one two three four", "--json", "--d-model", "8", "--n-heads", "2")
     # four stages of scores, weights and outputs; two heads; the divergence of each two
     numbers = 4 * (2 * 16 + 4 * 8) + 2 * 16 + 4
     assert (

@@ -48,7 +48,7 @@ DATA = (".safetensors", ".json")
 # The README's commands that make the same pictures as samples/make_gallery.py does. Not here are those of measured
 # times, those that take training, and long.png, of which window.png is a part.
 DEPOSIT = '"I am going to deposit my money at the bank"'
-TRANSLATED = '--checkpoint translation "the small black cat does not see my red car"'
+TRANSLATED = '--model translation "the small black cat does not see my red car"'
 GALLERY = {
     "heatmap.png": 'heatmap "I wonder what will come next!"',
     "masked.png": 'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',
@@ -80,7 +80,7 @@ MORE = [
     f"heads --model minilm {STREET} 'to be or not to be' 'one two one two'",
     f"trace-shapes --model minilm {STREET}",
     f"compare-scaling --model minilm {STREET} --layer 3",
-    'heatmap "the cat sat on the mat" --weights layer.pt --prefix self_attn --heads 4 --input x.safetensors',
+    'heatmap "the cat sat on the mat" --model layer.pt --prefix self_attn --n-heads 4 --input x.safetensors',
 ]
 AS_TEXT = [  # commands whose view in the terminal is held; their JSON is then that of a file
     'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',
@@ -137,7 +137,11 @@ def find_commands():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for block in re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
         for line in block.splitlines():
-            if line.startswith("mhaviz ") and (not line.startswith("mhaviz train") or "--evaluate" in line):
+            if (
+                "|" not in line
+                and line.startswith("mhaviz ")
+                and (not line.startswith("mhaviz train") or "--evaluate" in line)
+            ):
                 for long, short in SHORTER.items():
                     line = line.replace(long, short)
                 add(line.removeprefix("mhaviz "))

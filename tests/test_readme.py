@@ -31,7 +31,7 @@ def test_commands(mhaviz, commands, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for command in commands if LINK in commands else [LINK, *commands]:
-        if not command.startswith("mhaviz "):
+        if not command.startswith("mhaviz ") or "|" in command:
             subprocess.run(command, shell=True, check=True)
             continue
         words = shlex.split(command, comments=True)

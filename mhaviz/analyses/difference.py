@@ -43,7 +43,7 @@ def compare(before: Attention, after: Attention) -> Difference:
     if not common:
         raise MhavizError(
             f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
-            f"compare maps of the same sentence, layer and kind, or two layers: --layer 0 --layer 1"
+            f"compare maps of the same sentence, layer and kind, or two layers: `layer` 0 `layer` 1"
         )
     return Difference(
         source=_source(before.source, after.source),
@@ -149,7 +149,7 @@ def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
             raise MhavizError(f"{name}: expected the same tokens, got {len(old)} and {len(new)} {side}")
     if before.heads != after.heads:
         raise MhavizError(
-            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with --head"
+            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with `head`"
         )
     for side, old_edges, new_edges in (
         ("query", before.edges.query_edges, after.edges.query_edges),

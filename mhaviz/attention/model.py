@@ -104,7 +104,7 @@ class SiteCall:
         if not (rows and columns):
             raise ArgumentError(
                 f"expected tokens of the text as queries and keys, got special ones alone ({self.site.kind} "
-                f"attention); leave out --hide-special"
+                f"attention); leave out `hide_special`"
             )
         gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
         return replace(
@@ -184,6 +184,28 @@ class Model(ABC):
             if (self.layers is None or site.layer in self.layers) and self.kind in (None, site.kind)
         )
 
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each of many texts, special ones included; 0 if there are no others.
+
+        Raises:
+            ArgumentError: it is no model for many texts.
+        """
+        raise ArgumentError("statistics of heads are of a model of transformers; name one by `model`")
+
+    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
+        """As ``encode``, of many sentences, whose tokens nobody will look at."""
+        return self.encode(sentences)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+        return None
+
+    @property
+    def notices(self) -> list[str]:
+        """What should be known of how the model is looked at, a line each."""
+        return []
+
     def require_captured(self) -> None:  # noqa: B027 (most models show what their attention is called with)
         """Raise MhavizError of a model that shows its weights alone, and no queries and keys."""
 
@@ -192,7 +214,7 @@ class Model(ABC):
         sites = self.sites(inputs)
         if len(sites) > 1:
             layers, kinds = sorted({site.layer for site in sites}), list(dict.fromkeys(site.kind for site in sites))
-            by = f"--layer, from {layers[0]} to {layers[-1]}" if len(layers) > 1 else f"--kind, of {', '.join(kinds)}"
+            by = f"`layer`, from {layers[0]} to {layers[-1]}" if len(layers) > 1 else f"`kind`, of {', '.join(kinds)}"
             raise ArgumentError(f"this looks into one attention, and the model has several; choose by {by}")
         return sites[0]
 
@@ -208,7 +230,7 @@ class Model(ABC):
         kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
         if kind is not None and kind not in kinds:
             raise ArgumentError(
-                f"--kind: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
+                f"`kind`: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
             )
         return chosen
 

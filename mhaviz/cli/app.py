@@ -1,70 +1,52 @@
 """The program, its commands, and what becomes of errors."""
 
-import functools
 import gc
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mhaviz._version import __version__
-from mhaviz.cli.compare_implementations import compare_implementations
-from mhaviz.cli.compare_projections import compare_projections
-from mhaviz.cli.compare_scaling import compare_scaling
-from mhaviz.cli.complexity import complexity
-from mhaviz.cli.console import say
-from mhaviz.cli.diff import diff
-from mhaviz.cli.explain import explain
-from mhaviz.cli.heads import heads
-from mhaviz.cli.heatmap import heatmap
-from mhaviz.cli.report import report
-from mhaviz.cli.show import show
-from mhaviz.cli.surroundings import settle_surroundings
-from mhaviz.cli.trace_shapes import trace_shapes
-from mhaviz.cli.train import train
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, quoted, shortened
-from mhaviz.limits import LEAST_DPI
+from mhaviz.cli.commands.compare_implementations import compare_implementations
+from mhaviz.cli.commands.compare_projections import compare_projections
+from mhaviz.cli.commands.compare_scaling import compare_scaling
+from mhaviz.cli.commands.complexity import complexity
+from mhaviz.cli.commands.diff import diff
+from mhaviz.cli.commands.explain import explain
+from mhaviz.cli.commands.heads import heads
+from mhaviz.cli.commands.heatmap import heatmap
+from mhaviz.cli.commands.report import report
+from mhaviz.cli.commands.show import show
+from mhaviz.cli.commands.trace_shapes import trace_shapes
+from mhaviz.cli.commands.train import train
+from mhaviz.cli.shared.command import with_options_of_groups
+from mhaviz.cli.shared.console import say
+from mhaviz.cli.shared.numbers import LARGEST, beyond
+from mhaviz.cli.shared.surroundings import settle_surroundings
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, shortened
 from mhaviz.units import parse_whole
 
-_LARGEST = 2**63 - 1  # what a whole number of these libraries can be
-_LEAST = {"--seed": 0, "--layer": 0, "--generate": 0, "--dpi": LEAST_DPI}  # of other options it is 1
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
 
 def _joined(text: str) -> str:
-    """A docstring with each paragraph on one line: it is the terminal's width that breaks them, not the source's."""
+    """A docstring with each paragraph on one line: it is the terminal's width that breaks them, not the source's.
+
+    Examples, which begin with a backspace as typer wants it, keep their lines.
+    """
     paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
 
 
-def _with_small_numbers(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which no number reaches that is too large for PyTorch, numpy and matplotlib alike."""
-
-    @functools.wraps(command)
-    def checked(**values: Any) -> None:
-        for name, value in values.items():
-            for number in value if isinstance(value, list) else [value]:
-                if isinstance(number, int) and abs(number) > _LARGEST:
-                    raise ArgumentError(_beyond(f"--{name.replace('_', '-')}", number))
-        command(**values)
-
-    return checked
-
-
-def _beyond(option: str, number: int) -> str:
-    """What is said of a number that is too large, or so far below 0 that no option can mean it."""
-    expected = f"at least {_LEAST.get(option, 1)}" if number < 0 else "a number below 2^63"
-    return f"{option}: expected {expected}, got {quoted(number)}"
-
-
+_HELP = ["-h", "--help"]
 app = typer.Typer(
     name="mhaviz",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP},
 )
 for command in (
     heatmap,
@@ -80,7 +62,7 @@ for command in (
     show,
     diff,
 ):
-    app.command(help=_joined(command.__doc__ or ""))(_with_small_numbers(command))
+    app.command(help=_joined(command.__doc__ or ""))(with_options_of_groups(command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -120,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; errors become one line on standard error."""
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
-        status = app(args=words, prog_name="mhaviz", standalone_mode=False)
+        status = _program()(args=words, prog_name="mhaviz", standalone_mode=False)
         sys.stdout.flush()
         if status == INTERRUPTED:  # typer has made this of the exception
             raise KeyboardInterrupt
@@ -132,7 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
         command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
-        message = _unreadable_number(error, words) or f"{_plain(error.format_message())}; see {command} --help"
+        message = (
+            _renamed(error)
+            or _asked_for_help(error, words)
+            or _unreadable_number(error, words)
+            or f"{_plain(error.format_message())}; see {command} --help"
+        )
         return _fail(message, WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
@@ -154,6 +141,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(status or DONE)
 
 
+_NEW_NAMES = {"--checkpoint": "--model", "--weights": "--model", "--heads": "--n-heads"}
+
+
+def _program() -> Any:
+    """All commands, whose help shows no type for flags: they take no value."""
+    program: Any = typer.main.get_command(app)
+    for command in (program, *program.commands.values()):
+        for option in (*command.params, command.get_help_option(typer.Context(command, help_option_names=_HELP))):
+            if getattr(option, "is_flag", False):
+                option.display_type_rich = lambda ctx: None
+    return program
+
+
+def _renamed(error: typer.TyperException) -> str:
+    """What is said of an option that has another name now; "" of any other error."""
+    name = str(getattr(error, "option_name", ""))
+    return f"{name} is {_NEW_NAMES[name]} now" if name in _NEW_NAMES else ""
+
+
+def _asked_for_help(error: typer.TyperException, words: Sequence[str]) -> str:
+    """What is said of ``mhaviz help``, and of ``mhaviz help heatmap``; "" of any other error."""
+    if not words or words[0] != "help" or "No such command" not in error.format_message():
+        return ""
+    return f"there is no command help: use mhaviz {' '.join([*words[1:2], '--help'])}"
+
+
 def _plain(message: str) -> str:
     """A usage error without the words of the library that checks types."""
     message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
@@ -169,8 +182,8 @@ def _unreadable_number(error: typer.TyperException, words: Sequence[str]) -> str
         after = [word for word, before in zip(words[1:], words, strict=False) if before == option]
         joined = [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
         for given in map(str.strip, after + joined):
-            if re.fullmatch(r"[+-]?\d+", given) and abs(number := parse_whole(given)) > _LARGEST:
-                return _beyond(option, number)
+            if re.fullmatch(r"[+-]?\d+", given) and abs(number := parse_whole(given)) > LARGEST:
+                return beyond(option, number)
     return ""
 
 

@@ -71,14 +71,14 @@ def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> 
     there = listed(sorted(tensors)) or "none"
     if name is not None:
         if name not in tensors:
-            raise ArgumentError(f"--input-name: there is no tensor {name:.60} in {path}; it has {there}")
+            raise ArgumentError(f"`input_name`: there is no tensor {name:.60} in {path}; it has {there}")
         return name
     if "input" in tensors:
         return "input"
     if not tensors:
         raise MhavizError(f"{path} holds no tensor")
     if len(tensors) > 1:
-        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with --input-name: {there}")
+        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with `input_name`: {there}")
     return next(iter(tensors))
 
 

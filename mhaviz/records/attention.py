@@ -1,15 +1,21 @@
 """Attention weights with the tokens that they stand between."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records.cells import Cells
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.summary import MapSummary
 from mhaviz.records.tokens import Kind
+
+if TYPE_CHECKING:
+    import pandas
 
 ROUNDING = 2**-8
 """How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
@@ -147,6 +153,24 @@ class AttentionMap:
             hidden |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
         return hidden
 
+    def columns_of_weights(self) -> dict[str, NDArray[Any]]:
+        """Every weight with what it stands between, as columns of equal length: head by head, row by row."""
+        n_heads, rows, columns = self.weights.shape
+        query, key = self.edges.query_edges[:-1], self.edges.key_edges[:-1]
+        query_names = np.array(self.queries, object)[query - query[0]]
+        key_names = np.array(self.keys, object)[key - key[0]]
+        return {
+            "sentence": np.full(self.weights.size, 0 if self.sentence is None else self.sentence),
+            "layer": np.full(self.weights.size, self.layer),
+            "kind": np.full(self.weights.size, self.kind, object),
+            "head": np.repeat(self.heads, rows * columns),
+            "query": np.tile(np.repeat(query_names, columns), n_heads),
+            "key": np.tile(key_names, n_heads * rows),
+            "query_position": np.tile(np.repeat(query, columns), n_heads),
+            "key_position": np.tile(key, n_heads * rows),
+            "weight": self.weights.reshape(-1),
+        }
+
     def _row(self, head: int) -> int:
         if head not in self.heads:
             raise ArgumentError(f"expected a head from 0 to {max(self.heads)}, got {head}")
@@ -154,11 +178,32 @@ class AttentionMap:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Shown):
     """What a source gives to be looked at: maps, in order, and where they come from."""
 
     source: Source
     maps: tuple[AttentionMap, ...]
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def __getitem__(self, place: int) -> AttentionMap:
+        """The map of that place: of one sentence, the first layer's is 0."""
+        return self.maps[place]
+
+    def __iter__(self) -> Iterator[AttentionMap]:
+        return iter(self.maps)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """All weights in long form, a row each: sentence, layer, kind, head, query, key, their positions, weight.
+
+        Of pooled maps positions are those where cells begin. Raises MhavizError if pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
+        return pandas.concat([pandas.DataFrame(m.columns_of_weights()) for m in self.maps], ignore_index=True)
 
     def select(self, heads: tuple[int, ...]) -> "Attention":
         """The same maps with only these heads, where one may have fewer than another.

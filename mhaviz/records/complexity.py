@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.timing import Timing
 
@@ -48,7 +49,7 @@ class LongestInput:
 
 
 @dataclass(frozen=True)
-class Complexity:
+class Complexity(Shown):
     """The layer's cost at many lengths.
 
     Attributes:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import AttentionMap
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
@@ -87,7 +88,7 @@ class HeadDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Shown):
     """How the maps that two attentions have in common have changed.
 
     Attributes:

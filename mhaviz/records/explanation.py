@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """How one query's scores, weights and output are made, key by key and feature by feature.
 
     Attributes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
@@ -96,7 +97,7 @@ STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.ty
 
 
 @dataclass(frozen=True)
-class HeadStatistics:
+class HeadStatistics(Shown):
     """What every head of a model looks at.
 
     Attributes:

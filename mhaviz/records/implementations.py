@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.timing import Timing
 
@@ -29,7 +30,7 @@ class Implementation:
 
 
 @dataclass(frozen=True)
-class ImplementationComparison:
+class ImplementationComparison(Shown):
     """All ways at all lengths.
 
     Attributes:

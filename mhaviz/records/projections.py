@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
@@ -50,7 +51,7 @@ class ProjectionStage:
 
 
 @dataclass(frozen=True)
-class ProjectionComparison:
+class ProjectionComparison(Shown):
     """Four stages from plain self-attention to a whole head, and the same matrices split into several heads.
 
     Attributes:

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from mhaviz.records.attention import Attention
 from mhaviz.records.scaling import ScalingComparison
+from mhaviz.records.shown import Shown
 from mhaviz.records.trace import ShapeTrace
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """One sentence, or one pair, through the layer. ``attention`` has one map; ``scaling`` compares one head."""
 
     attention: Attention

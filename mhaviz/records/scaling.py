@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
@@ -47,7 +48,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class ScalingComparison:
+class ScalingComparison(Shown):
     """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair.
 
     ``heads``: their numbers; ``rule``: what becomes of q·k: "/ √64"; the rest as in ``HeadInputs``.
@@ -68,7 +69,7 @@ class ScalingComparison:
 
 
 @dataclass(frozen=True)
-class ScalingSweep:
+class ScalingSweep(Shown):
     """The same numbers at many d_key, the means over ``draws`` draws of the weights.
 
     Attributes:

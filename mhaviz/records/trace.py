@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
@@ -44,7 +45,7 @@ class TraceStep:
 
 
 @dataclass(frozen=True)
-class ShapeTrace:
+class ShapeTrace(Shown):
     """All steps, in the order in which they were taken. ``tokens``: of each query sentence; empty for bare sizes."""
 
     source: Source

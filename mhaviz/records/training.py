@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
@@ -21,7 +22,7 @@ class LearningPoint:
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Shown):
     """A training from its beginning.
 
     Attributes:
@@ -60,7 +61,7 @@ class AlignmentErrors:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """What a checkpoint gets right.
 
     Attributes:

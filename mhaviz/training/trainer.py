@@ -175,7 +175,7 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
     if checkpoint.step >= checkpoint.plan.steps:
         raise ArgumentError(
             f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "
-            f"{checkpoint.plan.steps:,}; ask for more with --steps"
+            f"{checkpoint.plan.steps:,}; ask for more with `steps`"
         )
 
 

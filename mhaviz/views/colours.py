@@ -34,7 +34,7 @@ def check_colormap(name: str) -> None:
 
     if name not in matplotlib.colormaps:
         near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [BONE, "viridis", "magma"]
-        raise ArgumentError(f"cmap: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
+        raise ArgumentError(f"`cmap`: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 
 def colours(values: NDArray[np.float32], name: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.uint8]:

@@ -53,9 +53,9 @@ class Look:
             check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
-                raise ArgumentError(f"{name}: expected at least {least}, got {number}")
+                raise ArgumentError(f"`{name}`: expected at least {least}, got {number}")
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
-            raise ArgumentError(f"vmax: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
+            raise ArgumentError(f"`vmax`: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
@@ -75,6 +75,11 @@ class Look:
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
     """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
     return attention_map.is_pooled or attention_map.rollout or len(attention_map.keys) > MANY_KEYS
+
+
+def ends_at_largest(maps: Iterable[AttentionMap]) -> bool:
+    """Whether the colours of these maps end at their largest weight by default: they are long, or parts of one."""
+    return any(m.cells is not None or (spans_magnitudes(m) and not m.rollout) for m in maps)
 
 
 def _largest(attention_map: AttentionMap) -> float:

@@ -228,7 +228,7 @@ def test_maps_are_matched_by_sentence_layer_kind_and_reduction(random_map):
         ({"layer": 1}, "no map is in both files: the first has layer 0, self, the second layer 1, self; compare"),
         ({"queries": ("a", "B", "c")}, "layer 0, self: expected the same tokens, but query 1 is 'b' in the first"),
         ({"keys": ("a", "b", "\x1b")}, r"but key 2 is 'c' in the first file and '\x1b' in the second"),
-        ({"heads": (0, 2)}, "expected the same heads, got 0, 1 and 0, 2; choose some with --head"),
+        ({"heads": (0, 2)}, "expected the same heads, got 0, 1 and 0, 2; choose some with `head`"),
     ],
 )
 def test_what_differs_first_is_said(random_map, change, message):

@@ -108,7 +108,7 @@ def as_type(dtype, factor):
 )
 def test_a_checkpoint_names_what_is_wrong(mhaviz, checkpoint, change, expected):
     path = checkpoint(change)
-    result = mhaviz("heatmap", "the cat", "--checkpoint", str(path))
+    result = mhaviz("heatmap", "the cat", "--model", str(path))
     assert result.status == 1
     assert re.search(expected, said(result))
     assert mhaviz("train", "--evaluate", str(path)).status == 1
@@ -122,7 +122,7 @@ def test_weights_of_parts_of_numbers(mhaviz, tmp_path, dtype):
     entry = {"dtype": dtype, "shape": [24, 8], "data_offsets": [0, 24 * bits]}
     path = tmp_path / "layer.safetensors"
     path.write_bytes(_joined({"in_proj_weight": entry}, bytes(24 * bits)))
-    result = mhaviz("heatmap", "a b", "--weights", str(path), "--heads", "2")
+    result = mhaviz("heatmap", "a b", "--model", str(path), "--n-heads", "2")
     assert result.status == 1
     assert said(result).endswith(f"expected floating-point numbers, got {dtype}; save them as float32")
 
@@ -130,7 +130,7 @@ def test_weights_of_parts_of_numbers(mhaviz, tmp_path, dtype):
 def test_names_of_thousands_of_digits(mhaviz, tmp_path):
     path = tmp_path / "layers.safetensors"
     save_file({f"layers.{digit * 5000}.in_proj_weight": torch.zeros(24, 8) for digit in "89"}, path)
-    result = mhaviz("heatmap", "a b", "--weights", str(path), "--heads", "2")
+    result = mhaviz("heatmap", "a b", "--model", str(path), "--n-heads", "2")
     assert (result.status, "holds 2 attentions" in said(result)) == (2, True)
 
 
@@ -141,7 +141,7 @@ def test_parameters_that_float32_can_hardly_hold(mhaviz, tmp_path, command, fact
     save_file({name: tensor * factor for name, tensor in load(VALID["layer.safetensors"][0]).items()}, path)
     more = {"explain": ["--token", "b"], "pooled": ["--size", "2"]}.get(command, [])
     name = "heatmap" if command == "pooled" else command
-    result = mhaviz(name, "a b c", "--weights", str(path), "--heads", "2", *more)
+    result = mhaviz(name, "a b c", "--model", str(path), "--n-heads", "2", *more)
     assert result.status == 1
     assert "in all heads" in said(result) or "head 0" in said(result)
 
@@ -183,8 +183,8 @@ def document_of(n_maps):
 
 
 def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr("mhaviz.cli.drawn_maps.MOST_MAPS", 7)
-    monkeypatch.setattr("mhaviz.cli.diff.MOST_MAPS", 7)
+    monkeypatch.setattr("mhaviz.cli.shared.drawn_maps.MOST_MAPS", 7)
+    monkeypatch.setattr("mhaviz.cli.commands.diff.MOST_MAPS", 7)
     path = tmp_path / "maps.json"
     path.write_text(document_of(8))
     for arguments in (["show", str(path)], ["diff", str(path), str(path)]):
@@ -203,7 +203,7 @@ def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
 
 
 def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr("mhaviz.cli.drawn_maps.MOST_MAPS", 3)
+    monkeypatch.setattr("mhaviz.cli.shared.drawn_maps.MOST_MAPS", 3)
     text = b"one two\n" * 4
     saved = mhaviz("heatmap", "-", "-o", f"{tmp_path}/h.json", stdin=text)
     assert (saved.status, "shows the first 3 of 4 maps" in saved.err) == (0, True)
@@ -233,7 +233,7 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
     ("command", "option"),
     [
         (["heatmap", "a b"], "--d-model"),
-        (["heatmap", "a b"], "--heads"),
+        (["heatmap", "a b"], "--n-heads"),
         (["heatmap", "a b"], "--seed"),
         (["heatmap", "a b"], "--size"),
         (["heatmap", "a b", "-o", "x.png"], "--dpi"),
@@ -257,10 +257,10 @@ def test_numbers_of_hundreds_of_digits(mhaviz, tmp_path, monkeypatch, command, o
 @pytest.mark.parametrize(
     ("command", "option", "expected"),
     [
-        (["heatmap", "a b"], "--d-model", "expected at least 1, got"),
-        (["heatmap", "a b"], "--seed", "expected at least 0, got"),
-        (["heatmap", "a b"], "--dpi", "expected at least 20, got"),
-        (["show", "a.npy"], "--layer", "expected at least 0, got"),
+        (["heatmap", "a b"], "--d-model", "expected a number from 0 on, got"),
+        (["heatmap", "a b"], "--seed", "expected a number from 0 on, got"),
+        (["heatmap", "a b"], "--dpi", "expected a number from 0 on, got"),
+        (["show", "a.npy"], "--layer", "expected a number from 0 on, got"),
     ],
 )
 def test_a_number_far_below_0(mhaviz, command, option, expected):
@@ -287,7 +287,7 @@ def test_a_number_beyond_what_there_is(mhaviz, command, expected, number):
     assert expected in said(result)
 
 
-@pytest.mark.parametrize("option", ["--mask", "--head", "--vmax", "--cmap", "--device", "--window", "--checkpoint"])
+@pytest.mark.parametrize("option", ["--mask", "--head", "--vmax", "--cmap", "--device", "--window", "--model"])
 def test_what_an_option_was_given_is_cut(mhaviz, option):
     result = mhaviz("heatmap", "a b", option, ACTING * 500)
     assert result.status

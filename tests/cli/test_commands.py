@@ -20,7 +20,7 @@ from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.cli import main
 
 SENTENCE = "I wonder what will come next!"
-SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 
 
 def test_version(mhaviz):
@@ -118,7 +118,7 @@ def test_trace_of_the_worked_example(mhaviz):
 
 def test_trace_of_sizes(mhaviz):
     data = json.loads(
-        mhaviz("trace-shapes", "--batch-size", "32", "--seq-length", "100000", "--heads", "32", "--json").out
+        mhaviz("trace-shapes", "--batch-size", "32", "--seq-length", "100000", "--n-heads", "32", "--json").out
     )
     assert data["steps"][-1]["shape"] == [32, 100_000, 512]
 
@@ -151,11 +151,11 @@ BAD = [
     (["heatmap", ""], 2, "at least one word, got an empty one"),
     (["heatmap", "?!"], 2, 'at least one word, got "?!"'),
     (["report"], 2, "no sentence"),
-    (["heatmap", "a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
-    (["trace-shapes", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
-    (["heatmap", "a", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
+    (["heatmap", "a", "--d-model", "10", "--n-heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+    (["trace-shapes", "--d-model", "10", "--n-heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+    (["heatmap", "a", "--n-heads", "0"], 2, "n_heads: expected at least 1, got 0"),
     (["heatmap", "a", "--d-model", "-8"], 2, "d_model: expected at least 1, got -8"),
-    (["trace-shapes", "--heads", "0"], 2, "n_heads: expected at least 1, got 0"),
+    (["trace-shapes", "--n-heads", "0"], 2, "n_heads: expected at least 1, got 0"),
     (["heatmap", "a", "--dpi", "0"], 2, "dpi: expected at least 20, got 0"),
     (["trace-shapes", "--dpi", "-1"], 2, "dpi: expected at least 20, got -1"),
     (["heatmap", "a", "--columns", "0"], 2, "columns: expected at least 1"),
@@ -196,13 +196,13 @@ BAD = [
     (["compare-scaling", "--sweep", "--mask", "causal", "--d-model", "8"], 2, "leave out --d-model, --mask"),
     (["compare-scaling", "I", "wonder"], 2, "takes one sentence, got 2; put it in quotes"),
     (["report", "I", "wonder"], 2, "takes one sentence, got 2; put it in quotes"),
-    (["report", "a", "--heads", "512"], 2, "expected heads that fit on a page of A4, got 512"),
-    (["report", "a b", "--heads", "64", "--columns", "1"], 2, "got 64 in 1 columns"),
+    (["report", "a", "--n-heads", "512"], 2, "expected heads that fit on a page of A4, got 512"),
+    (["report", "a b", "--n-heads", "64", "--columns", "1"], 2, "got 64 in 1 columns"),
     (["compare-scaling", "--file", "two.txt"], 2, "takes one sentence, got 2"),
     (["report", "--file", "two.txt"], 2, "takes one sentence, got 2"),
     (["nothing"], 2, "No such command 'nothing'"),
     (["heatmap", "a", "--no-such-option"], 2, "--no-such-option"),
-    (["heatmap", "a", "--heads", "many"], 2, "--heads"),
+    (["heatmap", "a", "--n-heads", "many"], 2, "--n-heads"),
 ]
 
 
@@ -222,11 +222,11 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, tmp_path, monkeypatc
 
 
 READ = [
-    "heatmap a --weights x.safetensors",
-    "heatmap a --weights w.pt --input x.safetensors",
-    "heatmap a --checkpoint x.safetensors",
+    "heatmap a --model x.safetensors",
+    "heatmap a --model w.pt --input x.safetensors",
+    "heatmap a --model x.safetensors",
     "heatmap --file x.json",
-    *(f"{command} a --weights x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes")),
+    *(f"{command} a --model x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes")),
     *(f"{command} --file x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes", "heads")),
     "compare-projections --file x.json",
     "show x.safetensors",
@@ -281,7 +281,7 @@ OPTIONS = [
     ("heatmap", ["--columns", "1"]),
     ("trace-shapes", ["--target", "d e"]),
     ("trace-shapes", ["--d-model", "32"]),
-    ("trace-shapes", ["--heads", "4"]),
+    ("trace-shapes", ["--n-heads", "4"]),
     ("trace-shapes", ["--mask", "causal"]),
     ("trace-shapes", ["--follow", "0,1,3"]),
     ("trace-shapes", ["--dpi", "100"]),

@@ -7,7 +7,7 @@ import pytest
 
 import mhaviz as package
 
-SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 
 
 def test_help(mhaviz):
@@ -60,7 +60,7 @@ def test_files(mhaviz, tmp_path):
     assert json.loads((tmp_path / "one" / "a.json").read_text())["mhaviz"] == package.__version__
 
 
-OPTIONS = ("", "--exclude-self", "--d-model 32", "--heads 4", "--seed 1", "--cmap viridis", "--vmax 0.5", "--dpi 100")
+OPTIONS = ("", "--exclude-self", "--d-model 32", "--n-heads 4", "--seed 1", "--cmap viridis", "--vmax 0.5", "--dpi 100")
 
 
 def test_every_option_changes_the_picture(mhaviz, tmp_path):
@@ -75,7 +75,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     [
         (["I", "deposit"], 2, "takes one sentence, got 2; put it in quotes"),
         (["?!"], 2, 'at least one word, got "?!"'),
-        (["a", "--d-model", "10", "--heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
+        (["a", "--d-model", "10", "--n-heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
         (["a", "--vmax", "2"], 2, "vmax: expected a weight from 1e-30 to 1"),
         (["a", "--mask", "causal"], 2, "--mask"),
         (["a", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 
 
 @pytest.fixture

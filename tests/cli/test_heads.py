@@ -7,22 +7,40 @@ import numpy as np
 import pytest
 import torch
 
+from mhaviz.api import loaded
 from mhaviz.attention.call import AttentionWeights
-from mhaviz.attention.model import SiteCall
-from mhaviz.cli import heads as module
-from mhaviz.cli.sentences import stream_sentences
+from mhaviz.attention.model import Model, SiteCall
+from mhaviz.cli.commands.heads import SortColumn
+from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.records import Site, Source, Tokens
 from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
 
 
-class FakeModel:
+class FakeModel(Model):
     """Two layers of three heads that look at the first, the previous and the last key; [CLS] is 0, [SEP] is 1."""
 
     def __init__(self, kinds=("self",), max_length=None):
-        self.kinds, self.max_length = kinds, max_length
+        self.kinds, self.longest = kinds, max_length
         self.batches = []
+        self.layers = self.kind = None
 
-    def describe(self):
+    device = torch.device("cpu")
+
+    @property
+    def max_length(self):
+        return self.longest
+
+    @property
+    def all_sites(self):
+        return tuple(Site(kind, layer, 3, 1) for layer in range(2) for kind in self.kinds)
+
+    def encode(self, sentences, target=None):
+        raise NotImplementedError
+
+    def trace(self, inputs, values=False):
+        raise NotImplementedError
+
+    def describe(self, inputs=None, hide_special=False):
         return Source("a model of a test", {"kind": "test", "model": "fake"})
 
     def lengths(self, texts):
@@ -35,16 +53,15 @@ class FakeModel:
         words = ([2 + sum(map(ord, word)) for word in text.split()] for text in texts)
         return tuple(Tokens(("",) * n, (0, n - 1), (0, *ids, 1)) for n, ids in zip(lengths, words, strict=True))
 
-    def run(self, side, on_attention, batched):
+    def run(self, side, on_attention, heads=None, batched=False):
         lengths = list(map(len, side))
         n, most = len(lengths), max(lengths)
         weights = torch.zeros(n, 3, most, most)
         weights[:, 0, :, 0] = 1
         weights[:, 1, range(most), [0, *range(most - 1)]] = 1
         weights[range(n), 2, :, [length - 1 for length in lengths]] = 1
-        for layer in range(2):
-            for kind in self.kinds:
-                on_attention(SiteCall(Site(kind, layer, 3, 1), AttentionWeights(weights), (0, 1, 2), side, side))
+        for site in self.sites():
+            on_attention(SiteCall(site, AttentionWeights(weights), (0, 1, 2), side, side))
 
 
 @pytest.fixture
@@ -53,7 +70,7 @@ def model(monkeypatch, tmp_path):
 
     def make(*arguments, **options):
         fake = FakeModel(*arguments, **options)
-        monkeypatch.setattr(module, "choose_corpus_source", lambda *_: fake)
+        monkeypatch.setattr(loaded, "load_model", lambda *_, **__: fake)
         return fake
 
     return make
@@ -65,7 +82,7 @@ TEXT = "the cat saw the dog\n\na bird\n  \nthe end\n"
 def test_in_numbers(mhaviz, model):
     model()
     Path("t.txt").write_text(TEXT)
-    data = json.loads(mhaviz("heads", "one two two", "--file", "t.txt", "--json").out)
+    data = json.loads(mhaviz("heads", "--model", "fake", "one two two", "--file", "t.txt", "--json").out)
     assert data["source"] == {"footnote": "a model of a test", "kind": "test", "model": "fake"}
     (kind,) = data["kinds"]
     assert (kind["kind"], kind["layers"], kind["sentences"], kind["queries"]) == ("self", [0, 1], 4, 20)
@@ -82,23 +99,23 @@ def test_in_numbers(mhaviz, model):
 
 def test_in_the_terminal(mhaviz, model):
     model()
-    result = mhaviz("heads", "one two two", "a b c", "--sort", "previous")
+    result = mhaviz("heads", "--model", "fake", "one two two", "a b c", "--sort", "previous")
     assert result.status == 0
     assert not result.err
     assert result.out.startswith("self-attention: 6 heads, means over 2 sentences, 10 tokens\n")
     assert "heads by previous, highest first\n" in result.out
     assert result.out.splitlines()[-1] == "a model of a test"
     assert "copies, induction: of 1 token in 1 sentence that has an earlier copy" in result.out
-    assert not mhaviz("heads", "one two", "-q").out
+    assert not mhaviz("heads", "--model", "fake", "one two", "-q").out
 
 
 def test_one_sentence_has_no_spread(mhaviz, model):
     model()
-    result = mhaviz("heads", "a b c", "--json")
+    result = mhaviz("heads", "--model", "fake", "a b c", "--json")
     assert "null" in result.out
     statistics = json.loads(result.out)["kinds"][0]["statistics"]
     assert statistics["first"]["spread"] == statistics["copies"]["mean"] == [[None] * 3] * 2
-    table = mhaviz("heads", "a b c").out.split("heads by")[1]
+    table = mhaviz("heads", "--model", "fake", "a b c").out.split("heads by")[1]
     assert "±0" not in table
 
 
@@ -106,7 +123,7 @@ def test_files_are_the_same_each_time(mhaviz, model):
     model(("self", "cross"))
     for name in ("one", "two"):
         outputs = [part for s in ("png", "svg", "pdf", "json") for part in ("-o", f"{name}.{s}")]
-        result = mhaviz("heads", "a b c", "a d", "--dpi", "60", *outputs)
+        result = mhaviz("heads", "--model", "fake", "a b c", "a d", "--dpi", "60", *outputs)
         assert result.status == 0
         assert len(result.err.splitlines()) == 4
     for suffix in ("png", "svg", "pdf", "json"):
@@ -116,33 +133,36 @@ def test_files_are_the_same_each_time(mhaviz, model):
 def test_options_change_the_result(mhaviz, model):
     model(("self", "cross"))
     options = ["", "--sort first", "--sort layer", "--reverse", "--top 1", "--kind cross", "--kind self"]
-    assert len({mhaviz("heads", "a b c", "a b", *option.split()).out for option in options}) == len(options)
+    assert len({mhaviz("heads", "--model", "fake", "a b c", "a b", *option.split()).out for option in options}) == len(
+        options
+    )
     for i, option in enumerate(["", "--cmap magma", "--dpi 50", "--kind self"]):
-        assert mhaviz("heads", "a b c", "-q", "-o", f"{i}.png", *option.split()).status == 0
+        assert mhaviz("heads", "--model", "fake", "a b c", "-q", "-o", f"{i}.png", *option.split()).status == 0
     assert len({path.read_bytes() for path in Path().glob("?.png")}) == 4
-    assert [kind["kind"] for kind in json.loads(mhaviz("heads", "a b", "--kind", "cross", "--json").out)["kinds"]] == [
-        "cross"
-    ]
+    assert [
+        kind["kind"]
+        for kind in json.loads(mhaviz("heads", "--model", "fake", "a b", "--kind", "cross", "--json").out)["kinds"]
+    ] == ["cross"]
 
 
 @pytest.mark.parametrize("arguments", [["-"], ["--file", "-"]])
 def test_standard_input(mhaviz, model, arguments):
     fake = model()
-    result = mhaviz("heads", *arguments, stdin=b"\xef\xbb\xbfone two\r\n\r\nthree\n")
+    result = mhaviz("heads", "--model", "fake", *arguments, stdin=b"\xef\xbb\xbfone two\r\n\r\nthree\n")
     assert result.status == 0
     assert fake.batches == [("one two", "three")]
 
 
 def test_standard_input_can_be_read_once(mhaviz, model):
     model()
-    result = mhaviz("heads", "-", "--file", "-", stdin=b"one two\n")
+    result = mhaviz("heads", "--model", "fake", "-", "--file", "-", stdin=b"one two\n")
     assert (result.status, result.err) == (1, "mhaviz: standard input is empty: expected sentences, one a line\n")
 
 
 def test_what_is_too_long_is_left_out_and_counted(mhaviz, model):
     fake = model(max_length=5)
     Path("t.txt").write_text("a b\n" + "x " * 50 + "\nc d e\n.\nx y z u v\n")
-    result = mhaviz("heads", "--file", "t.txt")
+    result = mhaviz("heads", "--model", "fake", "--file", "t.txt")
     assert result.status == 0
     assert fake.batches == [("c d e", "a b")]
     assert result.err.splitlines() == [
@@ -150,7 +170,7 @@ def test_what_is_too_long_is_left_out_and_counted(mhaviz, model):
         "mhaviz: 1 sentence was left out: the model's tokenizer finds no token",
     ]
     assert "2 sentences were left out: longer than the model can read" in result.out
-    assert json.loads(mhaviz("heads", "--file", "t.txt", "--json").out)["too_long"] == 2
+    assert json.loads(mhaviz("heads", "--model", "fake", "--file", "t.txt", "--json").out)["too_long"] == 2
 
 
 def test_a_corpus_streams(mhaviz, model):
@@ -159,7 +179,7 @@ def test_a_corpus_streams(mhaviz, model):
     with Path("t.txt").open("w") as file:
         for number in range(10_000):
             file.write("word " * (1 + number % 7) + "\n")
-    result = mhaviz("heads", "--file", "t.txt", "--json")
+    result = mhaviz("heads", "--model", "fake", "--file", "t.txt", "--json")
     assert json.loads(result.out)["kinds"][0]["sentences"] == 10_000
     assert max(len(batch) * (len(batch[0].split()) + 2) for batch in fake.batches) <= 2048
     lines = stream_sentences(None, Path("t.txt"))
@@ -170,14 +190,14 @@ def test_a_corpus_streams(mhaviz, model):
 
 
 def test_the_columns_are_those_of_the_table():
-    assert list(module.SortColumn) == [*(column.name for column in COLUMNS), IN_MODEL_ORDER]
+    assert list(SortColumn) == [*(column.name for column in COLUMNS), IN_MODEL_ORDER]
 
 
 BAD = [
     ("--sort nothing a", 2, "'nothing' is not one of 'entropy', 'distance', 'itself', 'previous', 'next', 'first'"),
     ("--top 0 a", 2, "--top: expected a number of heads such as 20, or all, got '0'"),
     ("--top many a", 2, "--top: expected a number of heads such as 20, or all, got 'many'"),
-    ("--kind cross a", 2, "--kind: the model has no cross attention"),
+    ("--kind cross a", 2, "--kind: expected a kind of attention that the model has, self, got cross"),
     ("", 2, "no sentence: give one in quotes, or use --file, or - for standard input"),
     ("--file nothing.txt", 1, "cannot read nothing.txt: No such file or directory"),
     ("--file .", 1, "cannot read .: Is a directory"),
@@ -197,7 +217,7 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, model, arguments, st
     Path("empty.txt").write_text("\n \n")
     Path("latin.txt").write_bytes("good\ncafé\n".encode("latin-1"))
     Path("long.txt").write_text("x " * 20)
-    result = mhaviz("heads", *arguments.split())
+    result = mhaviz("heads", "--model", "fake", *arguments.split())
     assert result.status == status, result.err
     assert message in result.err
     assert len(result.err.splitlines()) == 1
@@ -206,7 +226,7 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, model, arguments, st
 
 def test_a_blank_argument(mhaviz, model):
     model()
-    assert mhaviz("heads", " ").status == 2
+    assert mhaviz("heads", "--model", "fake", " ").status == 2
 
 
 def test_no_model(mhaviz, tmp_path):

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from mhaviz.models.random_layer import RandomLayer
 from mhaviz.views.look import Look
 
-SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu")
+SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 WORDS = [f"w{i % 37}" for i in range(700)]
 
 
@@ -148,7 +148,7 @@ def test_memory_reaches_the_blocks(mhaviz, book, monkeypatch):
 
 def test_the_same_command_writes_the_same_bytes(mhaviz, book):
     names = ("a.json", "b.json", "a.safetensors", "b.safetensors", "a.png", "b.png")
-    arguments = ("--file", "book.txt", "--whole", "--d-model", "16", "--heads", "1", "--size", "50")
+    arguments = ("--file", "book.txt", "--whole", "--d-model", "16", "--n-heads", "1", "--size", "50")
     for letter in "ab":
         outputs = [word for name in names if name.startswith(letter) for word in ("-o", name)]
         assert mhaviz("heatmap", *arguments, "-q", *outputs).status == 0
@@ -185,10 +185,8 @@ def test_source_target_and_causal_maps(mhaviz, book):
 def test_windows_of_a_trained_model(mhaviz, tmp_path):
     path = tmp_path / "map.json"
     sentence = "the small black cat does not see my red car"
-    whole = saved(mhaviz("heatmap", "--checkpoint", "translation", sentence, "-o", str(path)), path)
-    parts = saved(
-        mhaviz("heatmap", "--checkpoint", "translation", sentence, "--window", "2:5,0:4", "-o", str(path)), path
-    )
+    whole = saved(mhaviz("heatmap", "--model", "translation", sentence, "-o", str(path)), path)
+    parts = saved(mhaviz("heatmap", "--model", "translation", sentence, "--window", "2:5,0:4", "-o", str(path)), path)
     assert [m["kind"] for m in parts] == ["self", "masked", "cross"]
     for part, all_of_it in zip(parts, whole, strict=True):
         np.testing.assert_allclose(np.array(part["weights"]), np.array(all_of_it["weights"])[:, 2:5, :4], atol=1e-6)
@@ -204,7 +202,7 @@ def test_several_long_sentences(mhaviz, book):
 
 @pytest.mark.parametrize(("few", "announced"), [(2 * 10**9, False), (0, True)])
 def test_a_long_run_is_announced(mhaviz, book, monkeypatch, few, announced):
-    from mhaviz.cli import long_inputs
+    from mhaviz.api import long_inputs
 
     monkeypatch.setattr(long_inputs, "_FEW_SCORES", few)
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.json")
@@ -259,8 +257,8 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
     for default in (
         "mass",
         "a quarter of what is free",
-        "of inputs longer than --size",
-        "log for maps of more than 128 keys, else linear",
+        "of pooled maps",
+        "log for more than 128 keys",
     ):
         assert f"[default: {default}]" in shown
 
@@ -309,7 +307,7 @@ def test_many_keys_have_a_scale_of_their_own(mhaviz, monkeypatch, tmp_path, word
     monkeypatch.setattr(Look, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
     text = " ".join(f"w{i}" for i in range(words))
     saved = ("-o", str(tmp_path / "x.png"), "-o", str(tmp_path / "x.json"), "--dpi", "20", "-q")
-    assert mhaviz("heatmap", text, "--d-model", "8", "--heads", "1", *asked, *saved).status == 0
+    assert mhaviz("heatmap", text, "--d-model", "8", "--n-heads", "1", *asked, *saved).status == 0
     assert mhaviz("show", str(tmp_path / "x.json"), *asked, *saved[:2], *saved[4:]).status == 0
     assert len(scales) == 2
     for scale in scales:

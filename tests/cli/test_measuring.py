@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from mhaviz.cli.progress import progress
+from mhaviz.cli.shared.progress import progress
 
 COMMANDS = ("compare-implementations", "complexity")
-SMALL = ("--d-model", "16", "--heads", "2", "--device", "cpu", "--lengths", "4,2")
+SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu", "--lengths", "4,2")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -41,7 +41,7 @@ def test_absurd_lengths_are_skipped(mhaviz, command):
 def test_help(mhaviz, command):
     result = mhaviz(command, "--help")
     assert (result.status, result.err) == (0, "")
-    for option in ("--lengths", "--most-seconds", "--d-model", "--heads", "--seed", "--device", "--output", "--json"):
+    for option in ("--lengths", "--most-seconds", "--d-model", "--n-heads", "--seed", "--device", "--output", "--json"):
         assert option in result.out
 
 
@@ -56,10 +56,10 @@ BAD = [
     (["--lengths", "9" * 5000], 2, "1,000,000,000,000, got a number of more than 60 digits"),
     (["--most-seconds", "0"], 2, "most_seconds: expected a number above 0, got 0"),
     (["--most-seconds", "nan"], 2, "most_seconds: expected a number above 0, got nan"),
-    (["--heads", "3"], 2, "expected heads that divide d_model"),
+    (["--n-heads", "3"], 2, "expected heads that divide d_model"),
     (["--d-model", "0"], 2, "d_model: expected at least 1"),
     (["--d-model", "16777216"], 1, "PiB of memory on cpu"),
-    (["--d-model", "1" + "0" * 30, "--heads", "1"], 2, "below 2^63"),
+    (["--d-model", "1" + "0" * 30, "--n-heads", "1"], 2, "below 2^63"),
     (["--seed", "-1"], 2, "seed: expected a number from 0"),
     (["--device", "gpu"], 2, "expected auto, cpu, cuda, cuda:N or mps"),
     (["--dpi", "1"], 2, "dpi: expected at least 20"),

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from mhaviz import devices
 from mhaviz.attention.call import AttentionCall
-from mhaviz.cli import layers
+from mhaviz.models import load
 
 TEXT = "the cat sat"
 
@@ -108,8 +108,7 @@ def test_a_quiet_verification_tells_by_its_status(mhaviz, model_folder, monkeypa
     asked = ("heatmap", TEXT, "--model", str(model_folder("bert")), "--verify", "--quiet")
     quiet = mhaviz(*asked)
     assert (quiet.status, quiet.out, quiet.err) == (0, "", "")
-    text = " ".join(mhaviz("heatmap", "--help").out.replace("│", " ").split())
-    assert "with --quiet the exit status alone tells: 1 if it is farther than rounding explains" in text
+    assert "exit with 1 if they differ" in " ".join(mhaviz("heatmap", "--help").out.replace("│", " ").split())
     mix = AttentionCall.mix
     monkeypatch.setattr(AttentionCall, "mix", lambda call, A: mix(call, A) + 0.1)
     failed = mhaviz(*asked, "-o", str(tmp_path / "x.png"))
@@ -299,8 +298,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--generate", "3"], 2, "has no weights for what writes text"),
         (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
         (["--revision", "main"], 2, "--revision is of a model on the hub"),
-        (["--d-model", "8"], 2, "--model brings its own sizes, weights and masks; leave out --d-model"),
-        (["--checkpoint", "translation"], 2, "--model and --checkpoint are models of their own"),
+        (["--d-model", "8"], 2, "of transformers, which brings its own sizes, weights and masks; leave out --d-model"),
         (["--rollout", "--head", "1"], 2, "--rollout goes through all heads and all tokens; leave out --head"),
         (["--rollout", "--verify"], 2, "leave out --verify"),
         (["--verify", "--hide-special"], 2, "leave out --hide-special"),
@@ -314,11 +312,16 @@ def test_what_cannot_be(mhaviz, model_folder, arguments, status, message):
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--verify", "--rollout", "--hide-special", "--layer=1", "--dtype=float32"])
+@pytest.mark.parametrize("option", ["--verify", "--generate=2", "--dtype=float32", "--revision=main"])
 def test_options_of_a_model_without_one(mhaviz, option):
     result = mhaviz("heatmap", TEXT, option)
     assert (result.status, result.out) == (2, "")
-    assert "goes with a model of transformers; add --model" in result.err
+    assert "goes with a model of transformers; name one by --model" in result.err
+
+
+def test_a_rollout_through_the_translator(mhaviz):
+    result = mhaviz("heatmap", "the small cat", "--model", "translation", "--rollout", "--json")
+    assert [(m["kind"], m["rollout"]) for m in json.loads(result.out)["maps"]] == [("self", True), ("masked", True)]
 
 
 def test_more_tokens_than_positions(mhaviz, copy):
@@ -422,7 +425,7 @@ def test_a_model_that_does_not_fit(mhaviz, model_folder, monkeypatch):
 
 
 def test_without_the_extra(mhaviz, monkeypatch):
-    monkeypatch.setattr(layers, "find_spec", lambda name: None)
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
     result = mhaviz("heatmap", TEXT, "--model", "any")
     assert (result.status, result.out) == (1, "")
     assert 'pip install "mhaviz[hf]"' in result.err

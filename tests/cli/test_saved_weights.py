@@ -16,7 +16,7 @@ COMMANDS = {
     "report": (),
     "trace-shapes": (),
 }
-WEIGHTS = ("--weights", "w.safetensors", "--prefix", "layers.1.self_attn", "--heads", "4", "--device", "cpu")
+WEIGHTS = ("--model", "w.safetensors", "--prefix", "layers.1.self_attn", "--n-heads", "4", "--device", "cpu")
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_several_inputs_and_pooled_ones(mhaviz, folder):
 def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
     named = mhaviz("heatmap", "a b", *WEIGHTS)
     assert named.err == ""
-    without = [option for option in WEIGHTS if option not in ("--heads", "4")]
+    without = [option for option in WEIGHTS if option not in ("--n-heads", "4")]
     told = mhaviz("heatmap", "a b", *without)
-    assert told.err == "mhaviz: weights do not tell how many heads they are for; took 8, see --heads\n"
+    assert told.err == "mhaviz: parameters do not tell how many heads they are for; took 8, see --n-heads\n"
     assert mhaviz("heatmap", "a b", *without, "-q", "-o", "a.json").err == ""
     assert "took 8" in mhaviz("trace-shapes", "a b", *without).err
 
@@ -86,17 +86,16 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["a", "--d-model", "16"], 2, "--weights brings its own weights and d_model; leave out --d-model"),
-        (["a", "--checkpoint", "translation"], 2, "--weights and --checkpoint are models of their own"),
-        (["a", "--kind", "self"], 2, "leave out --kind"),
+        (["a", "--d-model", "16"], 2, "parameters, which brings its own sizes, weights and masks; leave out --d-model"),
+        (["a", "--kind", "cross"], 2, "--kind: expected a kind of attention that the model has, self, got cross"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
         (["a", "--input-name", "x"], 2, "add --input"),
         (["a", "--prefix", "layers.7"], 2, "there is no attention layers.7 in w.safetensors; it has layers.{0..1}."),
-        (["a", "--heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
+        (["a", "--n-heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
         (["a b", "--input", "x.safetensors"], 2, "expected 5 words, one for each position of the input, got 2"),
         (["--input", "x.safetensors", "--input-name", "y"], 2, "there is no tensor y in x.safetensors; it has x"),
         (["--input", "nothing.safetensors"], 1, "cannot read nothing.safetensors: No such file or directory"),
-        (["a", "--weights", "nothing.pt"], 1, "cannot read nothing.pt: No such file or directory"),
+        (["a", "--model", "nothing.pt"], 1, "cannot read nothing.pt: No such file or directory"),
         (["--input", "w.safetensors", "--input-name", "layers.0.norm1.bias"], 1, "got 1 axes: (16)"),
         (["--input", "w.safetensors", "--input-name", "layers.0.linear2.weight"], 1, "expected 16 features"),
         (["--input", "many.safetensors", "--max-tokens", "4"], 2, "at most 4 tokens, got 5"),
@@ -115,14 +114,14 @@ def test_options_of_a_file_need_weights(mhaviz, folder, command):
     for option in ("--input", "--prefix", "--input-name"):
         result = mhaviz(command, "a b c", option, "x", *COMMANDS[command])
         assert (result.status, result.out) == (2, "")
-        assert f"expected a file of weights with {option}, got none; add --weights" in result.err
+        assert f"{option} goes with a file of parameters; name one by --model" in result.err
 
 
 @pytest.mark.parametrize("command", ["compare-scaling", "explain", "report"])
 def test_commands_that_take_one_sentence(mhaviz, folder, command):
     result = mhaviz(command, "--input", "many.safetensors", *WEIGHTS, *COMMANDS[command])
     assert (result.status, result.out) == (2, "")
-    assert result.err == f"mhaviz: {command} takes one sentence, got --input with 3; give one of them\n"
+    assert result.err == "mhaviz: this looks into one sentence, got 3; give one of them\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -134,17 +133,17 @@ def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, com
 
 def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
     result = mhaviz("compare-scaling", "a b", "--sweep", *WEIGHTS)
-    assert (result.status, result.err.endswith("leave out --weights, --prefix, --heads, --device\n")) == (2, True)
+    assert (result.status, result.err.endswith("leave out --model, --device, --n-heads, --prefix\n")) == (2, True)
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
     assert (result.status, "leave out sentences" in result.err) == (2, True)
 
 
 def test_an_assumed_number_of_heads_is_told_in_the_picture_too(mhaviz, folder):
-    weights = ("a b", "-q", *WEIGHTS[: WEIGHTS.index("--heads")])
+    weights = ("a b", "-q", *WEIGHTS[: WEIGHTS.index("--n-heads")])
     assert mhaviz("heatmap", *weights, "-o", "assumed.json").status == 0
     footnote = json.loads(Path("assumed.json").read_text())["source"]["footnote"]
     assert ", taken to be of 8 heads; random embeddings" in footnote
-    assert mhaviz("heatmap", *weights, "--heads", "8", "-o", "told.json").status == 0
+    assert mhaviz("heatmap", *weights, "--n-heads", "8", "-o", "told.json").status == 0
     assert "taken" not in json.loads(Path("told.json").read_text())["source"]["footnote"]
 
 
@@ -167,7 +166,7 @@ def test_weights_that_are_too_large_are_never_shown(mhaviz, tmp_path, largest, c
     torch.manual_seed(0)
     weights = MultiHeadAttention(16, 4).state_dict()
     save_file({name: x * largest.get(name[:2], 1) for name, x in weights.items()}, tmp_path / "large.safetensors")
-    given = ("the cat sat", "--weights", str(tmp_path / "large.safetensors"), "--heads", "4", "--device", "cpu")
+    given = ("the cat sat", "--model", str(tmp_path / "large.safetensors"), "--n-heads", "4", "--device", "cpu")
     result = mhaviz(command[0], *given, *command[1:])
     assert (result.status, result.out) == (1, "")
     assert f"expected {what}" in result.err

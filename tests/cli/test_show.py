@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SMALL = ("--d-model", "16", "--heads", "4", "--device", "cpu")
+SMALL = ("--d-model", "16", "--n-heads", "4", "--device", "cpu")
 TEXT = " ".join(f"w{i % 17}" for i in range(90))
-TRANSLATED = ["the small black cat does not see my red car", "--checkpoint", "translation", "--device", "cpu"]
+TRANSLATED = ["the small black cat does not see my red car", "--model", "translation", "--device", "cpu"]
 
 DRAWN = {
     "several": ["one two three", "four", *SMALL, "--head", "3,0"],

@@ -1,4 +1,4 @@
-"""mhaviz train, and what is looked at with --checkpoint afterwards."""
+"""mhaviz train, and what is looked at with --model afterwards."""
 
 import contextlib
 import json
@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from mhaviz.cli.film import filmed_pair
+from mhaviz.cli.shared.film import filmed_pair
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer
 
-SMALL = ("--steps", "4", "--d-model", "8", "--heads", "2", "--d-ff", "8", "--batch-size", "4", "--device", "cpu")
+SMALL = ("--steps", "4", "--d-model", "8", "--n-heads", "2", "--d-ff", "8", "--batch-size", "4", "--device", "cpu")
 SENTENCE = "the small black cat does not see my red car"
 
 
@@ -52,7 +52,7 @@ def test_the_built_in_grammar(mhaviz, tmp_path):
     assert result.err == f"mhaviz: saved {path}\n"
     assert "trained on 7,500 sentences; 500 held out" in result.out
     assert [m.step for m in load_checkpoint(str(path)).milestones] == [1, 2, 3, 4]
-    shown = mhaviz("heatmap", "--checkpoint", str(path), SENTENCE, "--target", "le petit chat", "--json")
+    shown = mhaviz("heatmap", "--model", str(path), SENTENCE, "--target", "le petit chat", "--json")
     assert [m["kind"] for m in json.loads(shown.out)["maps"]] == ["self", "masked", "cross"]
 
 
@@ -80,7 +80,7 @@ def test_a_language(mhaviz, text, tmp_path):
     result = mhaviz("train", str(text), "--task", "language", "-o", str(path), *SMALL)
     assert result.status == 0
     assert "next word right" in result.out
-    shown = mhaviz("heatmap", "--checkpoint", str(path), "the cat sat", "--json")
+    shown = mhaviz("heatmap", "--model", str(path), "the cat sat", "--json")
     (only,) = json.loads(shown.out)["maps"]
     assert (only["kind"], only["queries"]) == ("masked", ["<start>", "the", "cat", "sat"])
     evaluated = mhaviz("train", str(text), "--evaluate", str(path), "--json")
@@ -170,13 +170,13 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
             "'--dropout': expected a number;",
         ),
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "steps: expected at least 1, got 0"),
-        (("translation", "-o", "a.safetensors", "--heads", "3"), 2, "expected heads that divide d_model"),
+        (("translation", "-o", "a.safetensors", "--n-heads", "3"), 2, "expected heads that divide d_model"),
         (("translation", "-o", "a.safetensors", "--dropout", "1"), 2, "dropout: expected at least 0"),
         (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "learning_rate: expected"),
-        (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--heads", "1"), 1, "memory"),
+        (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--n-heads", "1"), 1, "memory"),
         (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is not there"),
         (("translation", "-o", "a.safetensors", "--resume"), 1, "there is no checkpoint"),
-        (("translation", "-o", "a.safetensors", "--resume", "--heads", "2"), 2, "leave out --heads"),
+        (("translation", "-o", "a.safetensors", "--resume", "--n-heads", "2"), 2, "leave out --n-heads"),
         (("--evaluate", "nothing"), 1, "there is no checkpoint nothing"),
         (("--evaluate", "translation", "--steps", "3", "--seed", "2"), 2, "leave out --steps, --seed"),
         (("--evaluate", "translation", "-o", "a.safetensors"), 2, "expected a name ending in .png"),
@@ -225,12 +225,12 @@ def interrupt(words):
 @pytest.mark.skipif(os.name != "posix", reason="needs a terminal of its own")
 def test_ctrl_c_keeps_the_last_checkpoint(mhaviz, pairs, tmp_path):
     path = tmp_path / "c.safetensors"
-    words = ["train", str(pairs), "-o", str(path), *SMALL[2:], "--steps", "2000"]
+    words = ["train", str(pairs), "-o", str(path), *SMALL[2:], "--steps", "20000"]
     status, seen = interrupt(words)
     assert status == 130
     assert "loss" in seen
     kept = load_checkpoint(str(path)).step
-    assert kept % 100 == 0
+    assert kept % 250 == 0
     assert 100 <= kept < 2000
     message = f"mhaviz: interrupted; {path} holds step {kept:,}, go on with --resume"
     assert message in seen
@@ -286,7 +286,7 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mhaviz.cli.heatmap.read_sentences", stop)
+    monkeypatch.setattr("mhaviz.cli.commands.heatmap.read_sentences", stop)
     result = mhaviz("heatmap", "one two")
     assert (result.status, result.out, result.err) == (130, "", "mhaviz: interrupted\n")
 
@@ -294,14 +294,14 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
 @pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
 def test_every_command_takes_a_checkpoint(mhaviz, tmp_path, command):
     path = tmp_path / "a.png"
-    result = mhaviz(command, "--checkpoint", "translation", SENTENCE, "-o", str(path))
+    result = mhaviz(command, "--model", "translation", SENTENCE, "-o", str(path))
     assert result.status == 0
     assert "1,500 steps from the built-in grammar" in result.out.replace("\n", " ")
     assert path.stat().st_size > 0
 
 
 def test_explain_takes_a_checkpoint(mhaviz):
-    words = ("explain", "--checkpoint", "translation", SENTENCE, "--json")
+    words = ("explain", "--model", "translation", SENTENCE, "--json")
     data = json.loads(mhaviz(*words, "--token", "noir").out)
     assert (data["token"], data["kind"], data["position"]) == ("noir", "cross", 3)
     data = json.loads(mhaviz(*words, "--token", "cat", "--kind", "self").out)
@@ -311,7 +311,7 @@ def test_explain_takes_a_checkpoint(mhaviz):
 
 def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
     path = tmp_path / "m.safetensors"
-    words = ("heatmap", "--checkpoint", "translation", SENTENCE, "-q", "-o", str(path))
+    words = ("heatmap", "--model", "translation", SENTENCE, "-q", "-o", str(path))
     assert mhaviz(*words).status == 0
     assert sorted(load_file(path)) == ["layer.0.cross", "layer.0.masked", "layer.0.self"]
     assert mhaviz(*words, "--kind", "cross", "--head", "1").status == 0
@@ -321,17 +321,17 @@ def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("heatmap", "--checkpoint", "translation"), 2, "no sentence"),
-        (("trace-shapes", "--checkpoint", "translation"), 2, "no sentence"),
-        (("compare-scaling", "--checkpoint", "translation"), 2, "no sentence"),
-        (("heatmap", "a cat", "--checkpoint", "translation", "--heads", "2"), 2, "leave out --heads"),
-        (("heatmap", "a cat", "--checkpoint", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed, --mask"),
-        (("heatmap", "a cat", "--kind", "cross"), 2, "add --checkpoint"),
-        (("heatmap", "a cat", "--checkpoint", "nothing"), 1, "there is no checkpoint nothing"),
-        (("heatmap", "a cat", "--checkpoint", "translation", "--head", "4"), 2, "there is no head 4"),
-        (("heatmap", "an elephant", "--checkpoint", "translation"), 2, '"an"'),
-        (("trace-shapes", "--seq-length", "3", "--checkpoint", "translation"), 2, "--checkpoint"),
-        (("compare-scaling", "a cat", "--sweep", "--checkpoint", "translation"), 2, "leave out --checkpoint"),
+        (("heatmap", "--model", "translation"), 2, "no sentence"),
+        (("trace-shapes", "--model", "translation"), 2, "no sentence"),
+        (("compare-scaling", "--model", "translation"), 2, "no sentence"),
+        (("heatmap", "a cat", "--model", "translation", "--n-heads", "2"), 2, "leave out --n-heads"),
+        (("heatmap", "a cat", "--model", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed, --mask"),
+        (("heatmap", "a cat", "--kind", "cross"), 2, "a kind of attention that the model has, self, got cross"),
+        (("heatmap", "a cat", "--model", "nothing.safetensors"), 1, "cannot read nothing.safetensors: No such file"),
+        (("heatmap", "a cat", "--model", "translation", "--head", "4"), 2, "there is no head 4"),
+        (("heatmap", "an elephant", "--model", "translation"), 2, '"an"'),
+        (("trace-shapes", "--seq-length", "3", "--model", "translation"), 2, "--model"),
+        (("compare-scaling", "a cat", "--sweep", "--model", "translation"), 2, "leave out --model"),
     ],
 )
 def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):

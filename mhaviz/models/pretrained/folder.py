@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted, shortened
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PICKLED_ADAPTER = "adapter_model.bin"
@@ -38,7 +38,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         is_folder = False
     if is_folder:
         if revision is not None:
-            raise ArgumentError(f"--revision is of a model on the hub, and {name} is a folder; leave it out")
+            raise ArgumentError(f"`revision` is of a model on the hub, and {name} is a folder; leave it out")
         check_folder(Path(name), name)
         return Path(name)
     if Path(name).is_file():
@@ -46,7 +46,9 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             raise MhavizError(f"{name} is a GGUF file, which mhaviz does not read: {_NO_GGUF}")
         raise MhavizError(f"{name} is a file: expected the folder of a model, with its config.json, or a hub id")
     if not _ID.fullmatch(name) or name.startswith("."):
-        raise MhavizError(f"there is no folder {name}: expected the folder of a model, or a hub id such as gpt2")
+        raise MhavizError(
+            f"there is no folder {shortened(name)}: expected the folder of a model, or a hub id such as gpt2"
+        )
     return _from_hub(name, revision)
 
 

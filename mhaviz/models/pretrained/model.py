@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.description import describe
+from mhaviz.models.pretrained.description import describe, unshown_text
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import read_without_names
 from mhaviz.models.pretrained.sites import Call, field_of, hear
@@ -48,13 +48,13 @@ class PretrainedModel(Model):
         kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
         if self.kind is not None and self.kind not in kinds:
             raise ArgumentError(
-                f"--kind: expected a kind of attention that {self.loaded.name} has, {', '.join(kinds)}, got {self.kind}"
+                f"`kind`: expected a kind of attention that {self.loaded.name} has, {', '.join(kinds)}, got {self.kind}"
             )
         if self.generate < 0:
-            raise ArgumentError(f"--generate: expected a number of tokens from 0 on, got {self.generate}")
+            raise ArgumentError(f"`generate`: expected a number of tokens from 0 on, got {self.generate}")
         if self.generate and kinds == ("self",):
             raise ArgumentError(
-                f"--generate: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+                f"`generate`: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )
 
     @property
@@ -151,6 +151,22 @@ class PretrainedModel(Model):
         """The model, the attentions that are looked at, and what has been done to its texts."""
         texts = inputs.texts if inputs is not None else ()
         return describe(self.loaded, self.all_sites, self.sites(), texts, hide_special)
+
+    @property
+    def notices(self) -> list[str]:
+        """Of a model that shows its weights alone, and of attention that is not shown."""
+        loaded, notices = self.loaded, []
+        if not loaded.captured:
+            notices.append(
+                f"{loaded.type} does not show what its attention computes with: it runs eagerly, and the weights of "
+                f"all its layers are in memory at once"
+            )
+        if loaded.unshown:
+            notices.append(
+                f"{unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "
+                f"weights of queries and keys"
+            )
+        return notices
 
     def require_captured(self) -> None:
         """Raise MhavizError of a model that shows its weights alone."""

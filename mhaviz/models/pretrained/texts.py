@@ -56,7 +56,7 @@ class Texts:
             raise ArgumentError("expected at least one sentence, got none")
         if target is not None and not self.loaded.has_encoder:
             raise ArgumentError(
-                f"--target is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
+                f"`target` is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
         if target is not None and len(sentences) > 1:
             raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
@@ -145,7 +145,7 @@ class Texts:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
         if not model.can_generate():
-            raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by --target")
+            raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by `target`")
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
         with torch.no_grad(), self.loaded.running():
             eos = model.generation_config.eos_token_id

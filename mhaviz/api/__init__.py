@@ -1,0 +1,1 @@
+"""What mhaviz does, for Python: the command line calls nothing else."""

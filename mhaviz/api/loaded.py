@@ -1,0 +1,364 @@
+"""A model to look at, and what can be asked of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mhaviz.analyses import explanation, scaling, verification
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
+from mhaviz.analyses.rollout import rollout as rollout_of
+from mhaviz.analyses.weights import attention_weights
+from mhaviz.api.long_inputs import LongInputs, announce
+from mhaviz.api.numbers import Numbers, require_numbers
+from mhaviz.attention.model import Inputs, Model
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.models.kinds import RANDOM
+from mhaviz.models.load import load_model
+from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace, Site
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Notice = Callable[[str], None]
+_ON_A_PAGE = 4096
+"""Tokens: a page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
+
+MAX_TOKENS = 2**18
+"""Longer inputs take longer than most people would wait; they can be had by asking for them."""
+
+
+def load(
+    model: "str | Path | PreTrainedModel" = RANDOM,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    *,
+    device: str = "auto",
+    writes: bool = False,
+    on_notice: Notice = lambda notice: None,
+    **options: Any,
+) -> "LoadedModel":
+    """Load a model to look at its attention.
+
+    Args:
+        model: "random" (a layer with random weights), "translation" (the bundled translator), a file saved by ``mhaviz
+            train``, a file with the parameters of an attention (.safetensors, or of torch.save), a folder of
+            transformers, a hub id; or a model of transformers that is in memory, with its ``tokenizer``.
+        tokenizer: of a model that is in memory.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model that is in memory stays where it is.
+        writes: load it so that it can write at once; else it is loaded again when it first must.
+        on_notice: is told, in a line, what has been assumed.
+        options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
+            ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
+            ``input_name``; of transformers ``revision`` and ``dtype`` ("auto", "float32", "bfloat16", "float16").
+
+    Raises:
+        ArgumentError: options that this kind of model does not take, sizes that cannot be.
+        MhavizError: it cannot be read, or told what it is; a device that is not there.
+    """
+    for name in options:
+        if name not in _OPTIONS:
+            raise ArgumentError(f"load: expected options among {', '.join(_OPTIONS)}, got {name}")
+    if not isinstance(model, str | Path):
+        from mhaviz.models.pretrained.in_memory import model_in_memory
+
+        if options:
+            raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
+        return LoadedModel(lambda writes: model_in_memory(model, tokenizer, writes), writes)
+    if tokenizer is not None:
+        raise ArgumentError("`tokenizer` goes with a model that is in memory; a folder brings its own")
+    return LoadedModel(lambda writes: load_model(str(model), device, writes, on_notice, **options), writes)
+
+
+_OPTIONS = ("d_model", "n_heads", "seed", "causal", "prefix", "input", "input_name", "revision", "dtype")
+
+
+class LoadedModel:
+    """What ``mhaviz.load`` returns. ``make``: loads the model, so that it can write if asked."""
+
+    def __init__(self, make: Callable[[bool], Model], writes: bool = False) -> None:
+        self._make, self._writes = make, writes
+        self._whole = make(writes)
+
+    def __repr__(self) -> str:
+        sites = self._whole.all_sites
+        layers = len({(site.kind, site.layer) for site in sites})
+        return f"<mhaviz {type(self._whole).__name__}: {layers} attentions of up to {self.n_heads} heads>"
+
+    @property
+    def notices(self) -> list[str]:
+        """What should be known of how the model is looked at, a line each."""
+        return self._whole.notices
+
+    @property
+    def n_heads(self) -> int:
+        """Of the attention that has most."""
+        return self._whole.n_heads
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The numbers of the layers that have an attention."""
+        return tuple(sorted({site.layer for site in self._whole.all_sites}))
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that there are, in the order in which they run."""
+        return tuple(dict.fromkeys(site.kind for site in self._whole.all_sites))
+
+    def attend(
+        self,
+        texts: str | Sequence[str] = (),
+        target: str | None = None,
+        *,
+        layer: Numbers = None,
+        head: Numbers = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+        hide_special: bool = False,
+        rollout: bool = False,
+        verify: bool = False,
+        pool: Literal["mass", "max", "both"] | None = None,
+        size: int | None = None,
+        window: OpenWindow | None = None,
+        summary: bool | None = None,
+        memory: int | None = None,
+        max_tokens: int = MAX_TOKENS,
+        check: Callable[[int], None] = lambda n_maps: None,
+        on_notice: Notice | None = None,
+        on_progress: Callable[[float], None] = lambda done: None,
+    ) -> Attention:
+        """The attention weights of these texts.
+
+        Args:
+            texts: a sentence, or several.
+            target: queries from this sentence, keys from the one text: source-target attention. Of a translator, what
+                it should write.
+            layer, head: the numbers of those that are wanted, counted from 0; None: all.
+            kind: "self", "masked" or "cross" alone; None: all.
+            generate: so many tokens a decoder goes on writing, which are part of the map.
+            hide_special: leave out tokens that are not of the text; weights are then shares of the other keys.
+            rollout: attention rollout up to each layer instead (Abnar and Zuidema 2020, arXiv 2005.00928).
+            verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
+            pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
+            max_tokens: refuse longer inputs.
+            check: is called with the number of maps before they are made.
+            on_notice: is told, in a line, what will take long and what has been found.
+            on_progress: is called with how much is done, from 0 to 1.
+
+        Raises:
+            ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
+            MhavizError: it does not fit into memory; NaN or infinity in the model; outputs that differ.
+        """
+        long = LongInputs(pool, size, window, memory, summary)
+        if hide_special and verify:
+            raise ArgumentError("`verify` compares with all tokens; leave out `hide_special`")
+        model = self._chosen(layer, kind, generate)
+        heads = require_numbers("head", head, range(model.n_heads), "the layer")
+        inputs = model.encode([texts] if isinstance(texts, str) else texts, target)
+        require_length(inputs.longest, max_tokens)
+        sites = model.sites(inputs)
+        n_maps = len(inputs.texts) * len(sites)
+        if rollout:
+            return rollout_of(model, inputs)
+        check(n_maps)
+        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
+        if pooling is None:
+            attention = attention_weights(model, inputs, heads, hide_special)
+        else:
+            announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device, on_notice)
+            attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress)
+        return _verified(attention, model, inputs, heads, on_notice) if verify else attention
+
+    def explain(
+        self,
+        text: str | Sequence[str],
+        token: int | Callable[[Sequence[str], Site], int],
+        target: str | None = None,
+        *,
+        head: int = 0,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> Explanation:
+        """Take apart what one query of one head makes of its keys.
+
+        Args:
+            text: a sentence.
+            token: the query's position; or what finds it among the queries, of the attention's site.
+            target, generate: as in ``attend``.
+            head, layer, kind: which attention; None: the first layer, the last kind.
+
+        Raises:
+            ArgumentError, MhavizError: as ``attend``; the model shows its weights alone.
+        """
+        model, inputs = self._one(text, target, layer, kind, generate)
+        site = model.one_site(inputs)
+        queries, _ = inputs.texts[0].sides(site.kind)
+        position = token if isinstance(token, int) else token(queries.texts, site)
+        return explanation.explain(model, inputs, position, head)
+
+    def compare_scaling(
+        self,
+        text: str | Sequence[str],
+        target: str | None = None,
+        *,
+        head: Numbers = 0,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> ScalingComparison:
+        """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``."""
+        model, inputs = self._one(text, target, layer, kind, generate)
+        return scaling.compare_scaling(model, inputs, require_numbers("head", head, range(model.n_heads), "the layer"))
+
+    def report(
+        self,
+        text: str | Sequence[str],
+        target: str | None = None,
+        *,
+        head: int = 0,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> Report:
+        """Weights, shapes and scaling of one attention, for one page; arguments as in ``explain``.
+
+        Raises:
+            ArgumentError: more tokens than a page shows; and as ``explain``.
+        """
+        model, inputs = self._one(text, target, layer, kind, generate)
+        if inputs.longest > _ON_A_PAGE:
+            raise ArgumentError(
+                f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts with "
+                f"mhaviz heatmap"
+            )
+        comparison = scaling.compare_scaling(model, inputs, [head])
+        return Report(attention_weights(model, inputs), model.trace(inputs), comparison)
+
+    def trace_shapes(
+        self,
+        texts: str | Sequence[str] = WORKED_EXAMPLE,
+        target: str | None = None,
+        *,
+        values: bool = False,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> ShapeTrace:
+        """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones."""
+        model = self._chosen(*self._default(layer, kind), generate)
+        return model.trace(model.encode([texts] if isinstance(texts, str) else texts, target), values)
+
+    def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
+        """The same for sizes without sentences, of a layer with random weights: nothing is computed."""
+        if not isinstance(self._whole, RandomLayer):
+            raise ArgumentError("sizes alone are traced of a layer with random weights; leave out `model`")
+        return self._whole.trace_sizes(batch_size, seq_length)
+
+    def head_statistics(
+        self,
+        texts: Iterable[str | Sentence],
+        *,
+        layer: Numbers = None,
+        kind: Kind | None = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> HeadStatistics:
+        """What every head looks at, averaged over these texts, which may be more than memory holds.
+
+        Args:
+            texts: one after the other.
+            layer, kind: as in ``attend``.
+            on_notice: is told of texts that were left out.
+            on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+
+        Raises:
+            ArgumentError: the model has no attention of this kind, or cannot read many texts.
+            MhavizError: it can read none of them.
+        """
+        model = self._chosen(layer, kind)
+        sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in texts)
+        study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
+        for batch in batches:
+            model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
+            on_progress(batch.done, batches.taken)
+        left_out = list(_left_out(batches, model.max_length))
+        if not batches.taken:
+            raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
+        for notice in left_out:
+            on_notice(notice)
+        return study.result(model.describe(), batches.too_long)
+
+    def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
+        """The model, of which these attentions are looked at."""
+        from mhaviz.models.pretrained.model import PretrainedModel
+
+        whole = self._whole
+        if generate:
+            if not isinstance(whole, PretrainedModel):
+                raise ArgumentError("`generate` goes with a model of transformers; name one by `model`")
+            if not self._writes:
+                self._writes, whole = True, self._make(True)
+                self._whole = whole
+            assert isinstance(whole, PretrainedModel)
+            whole = replace(whole, generate=generate)
+        if layer is None and kind is None:
+            return whole
+        layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model")
+        return whole.select(layers, kind)
+
+    def _default(self, layer: int | None, kind: Kind | None) -> tuple[int | None, Kind | None]:
+        """Of what looks into one attention: the first layer, and of several kinds the last."""
+        if len(self._whole.all_sites) == 1:
+            return layer, kind
+        return self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
+
+    def _one(
+        self, text: str | Sequence[str], target: str | None, layer: int | None, kind: Kind | None, generate: int
+    ) -> tuple[Model, Inputs]:
+        model = self._chosen(*self._default(layer, kind), generate)
+        return model, model.encode([text] if isinstance(text, str) else text, target)
+
+
+def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
+    """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
+    if max_tokens < 1:
+        raise ArgumentError(f"`max_tokens`: expected at least 1, got {max_tokens}")
+    if length > max_tokens:
+        got = f"{length:,}" if whole else "more"
+        raise ArgumentError(
+            f"`max_tokens`: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
+        )
+
+
+def _verified(
+    attention: Attention, model: Model, inputs: Inputs, heads: Sequence[int], on_notice: Notice | None
+) -> Attention:
+    """The same, with how far its outputs are from those of the model among its source's details."""
+    from mhaviz.models.pretrained.model import PretrainedModel
+
+    if not isinstance(model, PretrainedModel):
+        raise ArgumentError("`verify` goes with a model of transformers; name one by `model`")
+    if not model.loaded.captured:
+        raise MhavizError(f"{model.loaded.type} shows its weights alone, and no values: leave out `verify`")
+    deviations = verification.verify(model, inputs, heads)
+    worst = verification.require_alike(deviations, model.loaded.model.dtype)
+    if on_notice is not None:
+        on_notice(
+            f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to "
+            f"{worst.difference:.1e} (largest in layer {worst.layer}, {worst.kind}, head {worst.head})"
+        )
+    details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
+    return replace(attention, source=replace(attention.source, details=details))
+
+
+def _left_out(batches: CorpusBatches, most: int | None) -> Iterable[str]:
+    """What is said of sentences that are in no batch."""
+    if batches.too_long:
+        were = "sentence was" if batches.too_long == 1 else "sentences were"
+        yield f"{batches.too_long:,} {were} left out: expected at most {most:,} tokens, got up to {batches.longest:,}"
+    if batches.empty:
+        were = "sentence was" if batches.empty == 1 else "sentences were"
+        yield f"{batches.empty:,} {were} left out: the model's tokenizer finds no token"

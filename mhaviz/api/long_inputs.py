@@ -1,0 +1,108 @@
+"""Inputs whose weights are too many: when they are pooled, and what is said before it takes a while."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from mhaviz.analyses.pooled_maps import (
+    MapSize,
+    OpenWindow,
+    Pooling,
+    bytes_needed,
+    cells_of,
+    scores_needed,
+    seconds_needed,
+)
+from mhaviz.devices import free_memory, require_memory
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.limits import MOST_CELLS
+from mhaviz.records import Cells
+from mhaviz.units import readable_bytes, readable_seconds
+from mhaviz.views.captions import cells_texts
+
+_COPIES = 3  # of the weights: those of the layer, of the record, of the picture
+_FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
+
+
+@dataclass(frozen=True)
+class LongInputs:
+    """What is asked of inputs that may be long.
+
+    Attributes:
+        pool: "mass", "max" or "both"; see ``attention_map``. None: by mass, of inputs that do not fit.
+        size: rows and columns of cells, at most; None: 512.
+        window: (q0, q1, k0, k1): show these queries and keys alone; an end that is None is that of the map.
+        memory: limit, in bytes, for computing the map; None: a quarter of what is free.
+        summary: sum up each head in numbers; None: of inputs longer than ``size``.
+    """
+
+    pool: Literal["mass", "max", "both"] | None = None
+    size: int | None = None
+    window: OpenWindow | None = None
+    memory: int | None = None
+    summary: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ArgumentError(f"`size`: expected at least 1 cell, got {self.size}")
+
+    def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device) -> Pooling | None:
+        """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
+
+        Args:
+            longest: tokens of the longest input.
+            n_maps: how many maps there will be.
+            n_heads: of each.
+            device: where they are computed.
+
+        Raises:
+            MhavizError: the cells that were asked for do not fit into memory.
+        """
+        size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
+        allowed = self.memory or (free_memory(device) or 2**32) // 4
+        a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
+        cells = min(size, longest)
+        if a_cell * cells**2 > allowed:
+            fitting = max(math.isqrt(allowed // a_cell), 1)
+            if self.size is not None and longest > size:
+                heads = n_maps * n_heads
+                raise MhavizError(
+                    f"`size` {size} needs {readable_bytes(a_cell * size**2)} for {heads} head{'s' * (heads != 1)}, "
+                    f"where {readable_bytes(allowed)} may be used: `size` {fitting} would fit; or take fewer heads, or "
+                    f"more `memory`"
+                )
+            cells = fitting
+        elif longest <= size and not asked:
+            return None
+        summary = self.summary if self.summary is not None else longest > cells
+        return Pooling(cells, self.pool or "mass", self.window, self.memory, summary)
+
+
+def announce(
+    sizes: Sequence[MapSize], pooling: Pooling, device: torch.device, on_notice: Callable[[str], None] | None
+) -> None:
+    """Say what will become of the weights, what it takes, and how long; None: say nothing.
+
+    Raises:
+        MhavizError: it does not fit into memory.
+    """
+    needed = bytes_needed(sizes, pooling, device)
+    if on_notice is not None:
+        for text in dict.fromkeys(_becoming(cells) for size in sizes if (cells := cells_of(size, pooling))):
+            on_notice(text)
+    require_memory(needed, device, "the map")
+    if on_notice is not None and scores_needed(sizes, pooling) >= _FEW_SCORES:
+        seconds = readable_seconds(seconds_needed(sizes, pooling, device), 2)
+        on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")
+
+
+def _becoming(cells: Sequence[Cells]) -> str:
+    """How many tokens become how many cells, and by which reduction."""
+    edges = cells[0].query_edges, cells[0].key_edges
+    n_queries, n_keys = (int(side[-1] - side[0]) for side in edges)
+    tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
+    shape = " × ".join(f"{len(side) - 1:,}" for side in edges)
+    return f"{tokens} tokens become {shape} cells: {cells_texts(cells)}"

@@ -1,0 +1,92 @@
+"""The studies as functions: of a model, or of the name of one."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mhaviz.analyses import difference
+from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.api.token_choice import choose_token
+from mhaviz.files.maps import About, read_maps
+from mhaviz.records import Attention, Difference, Explanation, HeadStatistics, Kind, ScalingComparison, ShapeTrace
+
+AnyModel = LoadedModel | str | Path
+"""What ``mhaviz.load`` returns, or what it takes."""
+
+
+def attend(model: AnyModel, texts: str | Sequence[str], target: str | None = None, **options: Any) -> Attention:
+    """The attention weights of these texts; see ``LoadedModel.attend`` for the options and errors."""
+    return _loaded(model).attend(texts, target, **options)
+
+
+def explain(model: AnyModel, text: str, token: str | int, target: str | None = None, **options: Any) -> Explanation:
+    """Take apart what one query of one head makes of its keys.
+
+    Args:
+        model: what ``load`` returns, or takes.
+        text: a sentence.
+        token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
+        target: as in ``LoadedModel.attend``.
+        options: ``head``, ``layer``, ``kind``, ``generate``.
+
+    Raises:
+        ArgumentError: no such token; and as ``LoadedModel.explain``.
+    """
+    name = f"#{token}" if isinstance(token, int) else token
+    return _loaded(model).explain(text, lambda tokens, site: choose_token(name, tokens), target, **options)
+
+
+def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:
+    """Scores and weights without the division by √d_key beside those with it; see ``LoadedModel.compare_scaling``."""
+    return _loaded(model).compare_scaling(text, target, **options)
+
+
+def trace_shapes(model: AnyModel, texts: str | Sequence[str], target: str | None = None, **options: Any) -> ShapeTrace:
+    """The shape of every tensor on the way through one attention; see ``LoadedModel.trace_shapes``."""
+    return _loaded(model).trace_shapes(texts, target, **options)
+
+
+def head_statistics(model: AnyModel, texts: Iterable[str], **options: Any) -> HeadStatistics:
+    """What every head of a model looks at, averaged over texts; see ``LoadedModel.head_statistics``."""
+    return _loaded(model).head_statistics(texts, **options)
+
+
+def read(
+    path: str | Path,
+    name: str | None = None,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    kind: Kind | None = None,
+) -> Attention:
+    """Attention maps that mhaviz has saved, or weights of another tool.
+
+    Args:
+        path: .safetensors or .json of mhaviz; .npy, .npz, .safetensors or .pt with weights (q_length, k_length),
+            (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length).
+        name: of the array, where a file holds several.
+        queries, keys: labels of the rows and columns; ``queries`` alone: of both sides of a square map.
+        kind: "self", "masked" or "cross"; None: "cross" if the labels differ or the map is no square.
+
+    Raises:
+        ArgumentError: what does not suit the array.
+        MhavizError: the file cannot be read, or its weights are none.
+    """
+    of_queries, of_keys = (None if side is None else tuple(side) for side in (queries, keys))
+    return read_maps(Path(path), About(name, of_queries, of_keys, kind)).attention
+
+
+def diff(before: Attention | str | Path, after: Attention | str | Path) -> Difference:
+    """What has changed between two attentions of the same tokens: after − before, and how unlike their rows are.
+
+    Args:
+        before, after: what ``attend`` returns, or a file that ``read`` can read.
+
+    Raises:
+        MhavizError: they have no map in common, or tokens, heads or cells that differ.
+    """
+    first, second = (one if isinstance(one, Attention) else read(one) for one in (before, after))
+    return difference.compare(first, second)
+
+
+def _loaded(model: AnyModel) -> LoadedModel:
+    return model if isinstance(model, LoadedModel) else load(model)

@@ -1,0 +1,57 @@
+"""Which token of a sentence the user means."""
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from mhaviz.errors import ArgumentError, counted
+from mhaviz.layer.tokens import tokenize
+from mhaviz.units import parse_whole
+from mhaviz.views.labels import bare, cut, visible
+
+_LISTED = 12  # tokens that an error lists
+
+
+def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentence") -> int:
+    """The position of the token that ``text`` names: by its word, as ``tokenize`` would write it, or its position.
+
+    A number that is also a word of the sentence is read as that word; "#3" is always the position.
+
+    >>> choose_token("Deposit!", ["i", "deposit", "2"]), choose_token("2", ["i", "deposit", "2"])
+    (1, 2)
+
+    Raises:
+        ArgumentError: no token is named, or none that is there, or one that occurs several times.
+    """
+    if text is None:
+        raise ArgumentError(f"`token`: expected a word of {of} or its position; it has {_listed(tokens)}")
+    found = [i for i, token in enumerate(tokens) if token == text]
+    wanted = tokenize(text)
+    if not found and not text.startswith("#") and len(wanted) == 1:
+        found = [i for i, token in enumerate(tokens) if tokenize(token) == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        positions = ", ".join(f"#{i}" for i in found)
+        raise ArgumentError(
+            f"`token`: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its positions, {positions}"
+        )
+    if match := re.fullmatch(r"#?([0-9]+)", text.strip()):
+        position = parse_whole(match[1])
+        if position >= len(tokens):
+            raise ArgumentError(f"`token`: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}")
+        return position
+    if len(wanted) > 1:
+        raise ArgumentError(f"`token`: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
+    near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []
+    shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
+    raise ArgumentError(f"`token`: “{_short(text)}” is not in {of}; {shown}")
+
+
+def _listed(tokens: Sequence[str]) -> str:
+    more = f", … {len(tokens) - _LISTED} more" if len(tokens) > _LISTED else ""
+    return ", ".join(f"#{i} {_short(token)}" for i, token in enumerate(tokens[:_LISTED])) + more
+
+
+def _short(text: str) -> str:
+    return cut(visible(bare(text)), 24)

@@ -1,0 +1,35 @@
+"""mhaviz compare-implementations"""
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths, OutputOptions
+from mhaviz.cli.shared.numbers import parse_lengths
+from mhaviz.cli.shared.progress import progress
+
+
+def compare_implementations(
+    bench: BenchOptions,
+    options: OutputOptions,
+    looks: DpiOption,
+    lengths: Lengths = "16,32,64,128,256,512,1024,2048",
+) -> None:
+    """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
+
+    \b
+    mhaviz compare-implementations -o implementations.png
+    mhaviz compare-implementations --lengths 16,64,256 --most-seconds 1
+
+    Same weights, same input, one sentence. Each way's time, peak memory and difference from a result in float64.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery.of(options)
+    chosen = parse_lengths(lengths)
+
+    from mhaviz.analyses import implementations
+    from mhaviz.analyses.timing import Laboratory
+
+    look, layer = looks.look, bench.bench
+    with progress(options.quiet) as told:
+        laboratory = Laboratory(layer.device, bench.most_seconds, told)
+        comparison = implementations.compare_implementations(layer, laboratory, chosen)
+    delivery.deliver(comparison, look)

@@ -1,0 +1,40 @@
+"""mhaviz complexity"""
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths, OutputOptions
+from mhaviz.cli.shared.numbers import parse_lengths
+from mhaviz.cli.shared.progress import progress
+
+
+def complexity(
+    bench: BenchOptions,
+    options: OutputOptions,
+    looks: DpiOption,
+    lengths: Lengths = "64,128,256,512,1024,2048,4096",
+) -> None:
+    """Count what attention costs, N²·d_model + N·d_model², and measure it.
+
+    \b
+    mhaviz complexity -o complexity.png
+    mhaviz complexity --lengths 64,256,1024 --d-model 768 --n-heads 12
+
+    Operations and bytes step by step, with measured times; where attention overtakes the projections; and the longest
+    input whose weights fit into memory.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery.of(options)
+    chosen = parse_lengths(lengths)
+
+    import torch
+
+    from mhaviz.analyses.complexity import measure_complexity
+    from mhaviz.analyses.timing import Laboratory
+    from mhaviz.devices import free_memory
+
+    look, layer = looks.look, bench.bench
+    free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
+    with progress(options.quiet) as told:
+        laboratory = Laboratory(layer.device, bench.most_seconds, told)
+        measured = measure_complexity(layer, laboratory, free, chosen)
+    delivery.deliver(measured, look)

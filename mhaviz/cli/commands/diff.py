@@ -1,0 +1,156 @@
+"""mhaviz diff"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.drawn_maps import MOST_MAPS, require_drawable, tell_shown
+from mhaviz.cli.shared.groups import LOOK, ArrayOptions, Heads, OutputOptions, PageOptions, of_each
+from mhaviz.cli.shared.saved_maps import choose_maps, find_heads, read_saved, require_use
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from mhaviz.files.maps import SavedMaps
+    from mhaviz.records import Attention
+
+
+@dataclass(frozen=True)
+class ChangeOptions(PageOptions):
+    """How changes look."""
+
+    cmap: Annotated[
+        str, typer.Option(help="A matplotlib colormap for the changes, no change in its middle.", rich_help_panel=LOOK)
+    ] = "RdBu_r"
+    vmax: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHANGE|auto",
+            help="The change with the last colour. \\[default: auto: the largest, or nearly so of long maps]",
+            rich_help_panel=LOOK,
+        ),
+    ] = "auto"
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
+    arrays: ArrayOptions,
+    options: OutputOptions,
+    looks: ChangeOptions,
+    head: Heads = "all",
+    layer: Annotated[
+        list[int] | None,
+        typer.Option("--layer", metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
+    ] = None,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-above",
+            metavar="NATS",
+            help="Exit with 1 if the divergence of any head, drawn or not, is above this: the mean of its rows.",
+        ),
+    ] = None,
+    fail_above_row: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-above-row",
+            metavar="NATS",
+            help="Exit with 1 if the divergence of any row of any head, drawn or not, is above this.",
+        ),
+    ] = None,
+) -> None:
+    """Show what has changed between two saved attentions of the same tokens: B − A.
+
+    \b
+    mhaviz diff before.safetensors after.safetensors -o change.png
+    mhaviz diff before.safetensors after.safetensors --fail-above 0.05
+    mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
+
+    A and B are files that mhaviz show draws. Maps of the same sentence, layer and kind are compared; the heads are
+    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. --name, --queries,
+    --keys and --kind are about arrays: where one file brings its own tokens, they are about the other.
+
+    Output: a .png, .svg, .pdf or .json file.
+
+    Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
+    2 for a wrong command line.
+    """
+    delivery = Delivery.of(options, [before, after, *arrays.files])
+    for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
+        if most is not None and not 0 <= most <= math.log(2):
+            raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
+
+    from mhaviz.analyses.difference import compare
+
+    look, paths, abouts = looks.look, (before, after), arrays.of_files(2)
+    first_layer, second_layer = of_each("--layer", layer, 2)
+    sides = (before, first_layer), (after, second_layer)
+    files = [read_saved(path, about, delivery) for path, about in zip(paths, abouts, strict=True)]
+    require_use(abouts, dict(zip(paths, files, strict=True)))
+    for saved in files:
+        delivery.tell(saved.notices)
+    first, second = _of_layers([_named(*one) for one in zip(files, paths, strict=True)], (first_layer, second_layer))
+    find_heads(first, head)  # for its error
+    heads = find_heads(second, head)
+    if heads is not None:
+        first, second = _with_common_heads(first, second)
+    n_maps = min(len(first.maps), len(second.maps))
+    require_drawable(delivery, n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
+    whole = compare(first, second)
+    difference = whole if heads is None else whole.select(heads)
+    delivery.tell(
+        f"only in {path}: {'; '.join(names)}"
+        for path, names in ((before, difference.only_before), (after, difference.only_after))
+        if names
+    )
+    delivery.tell(flaw_notices(whole, sides))
+
+    tell_shown(delivery, len(difference.maps))
+    delivery.deliver(difference, look, look, MOST_MAPS)
+    if fail_above is not None or fail_above_row is not None:
+        require_at_most(fail_above, fail_above_row, whole, sides)
+
+
+def _named(saved: "SavedMaps", path: Path) -> "Attention":
+    """The maps of a file, their footnote with its path: two runs may have the same footnote, or the same name."""
+    source = saved.attention.source
+    array = source.details.get("array")
+    footnote = f"{path} ({source.footnote})" if saved.is_own else f"{path}" if array is None else f"{path}, {array}"
+    return replace(saved.attention, source=replace(source, footnote=footnote))
+
+
+def _of_layers(both: Sequence["Attention"], layers: tuple[int | None, int | None]) -> list["Attention"]:
+    """The maps of these layers; where they are two, the first stand for the second, to be compared with them."""
+    chosen = [choose_maps(attention, layer) for attention, layer in zip(both, layers, strict=True)]
+    if layers[0] == layers[1] or layers[1] is None:
+        return chosen
+    return [
+        replace(
+            attention,
+            source=replace(
+                attention.source,
+                footnote=f"{attention.source.footnote}, layer {layer}",
+                details={**attention.source.details, "layer": layer},
+            ),
+            maps=tuple(replace(m, layer=layers[1]) for m in attention.maps),
+        )
+        for attention, layer in zip(chosen, layers, strict=True)
+    ]
+
+
+def _with_common_heads(first: "Attention", second: "Attention") -> tuple["Attention", "Attention"]:
+    """Of maps that are in both, the heads that are in both."""
+    heads = {m.name: m.heads for m in first.maps}
+    common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in second.maps if m.name in heads}
+
+    def reduced(attention: "Attention") -> "Attention":
+        maps = (m if common.get(m.name, m.heads) == m.heads else m.select(common[m.name]) for m in attention.maps)
+        return replace(attention, maps=tuple(maps))
+
+    return reduced(first), reduced(second)

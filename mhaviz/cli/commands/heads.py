@@ -1,0 +1,109 @@
+"""mhaviz heads"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import CmapOptions, Device, Dtype, KindOption, Layers, OutputOptions, Revision, Sentences
+from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.cli.shared.progress import progress
+from mhaviz.cli.shared.sentences import quotes_notice, stream_sentences
+from mhaviz.errors import ArgumentError, quoted
+from mhaviz.units import parse_whole
+
+
+class SortColumn(StrEnum):
+    """What heads can be ranked by."""
+
+    entropy = "entropy"
+    distance = "distance"
+    itself = "itself"
+    previous = "previous"
+    next = "next"
+    first = "first"
+    separators = "separators"
+    copies = "copies"
+    induction = "induction"
+    layer = "layer"  # and in it by the head: the order of the model
+
+
+def heads(
+    options: OutputOptions,
+    looks: CmapOptions,
+    sentences: Sentences = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="FOLDER|ID", help="A folder of Hugging Face's transformers, or a hub id."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
+    ] = None,
+    sort: Annotated[
+        SortColumn, typer.Option("--sort", metavar="COLUMN", help=f"Rank by {', '.join(SortColumn)}.")
+    ] = SortColumn.entropy,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
+    ] = False,
+    top: Annotated[str, typer.Option(metavar="N|all", help="Rows of the table.")] = "16",
+    layer: Layers = None,
+    kind: KindOption = None,
+    device: Device = "auto",
+    revision: Revision = None,
+    dtype: Dtype = None,
+) -> None:
+    """Say what every head of a model looks at, averaged over many sentences.
+
+    \b
+    mhaviz heads --model path/to/bert --file sentences.txt -o heads.png
+    mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
+
+    For each head its entropy, the distance it looks, and its weight on the query itself, on the previous, the next and
+    the first token, on separators such as [SEP], on earlier copies of the query's token, and on what followed those
+    (induction): the mean over the sentences, and the standard deviation between them.
+
+    A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
+    are too long, are left out and counted.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery.of(options, [file] if file else [])
+    most = _parse_top(top)
+
+    from mhaviz.views.head_statistics import Order
+
+    look, order = looks.look, Order(sort.value, reverse, most)
+    stream = stream_sentences(sentences, file)
+    if model is None:
+        raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
+
+    from mhaviz.api.loaded import load
+
+    asked: dict[str, Any] = {
+        name: value for name, value in (("revision", revision), ("dtype", dtype)) if value is not None
+    }
+    loaded = load(model, device=device, on_notice=delivery.notice, **asked)
+    delivery.tell(loaded.notices)
+    layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
+    with progress(options.quiet, time_left=True) as told:
+        statistics = loaded.head_statistics(
+            stream,
+            layer=layers,
+            kind=kind.value if kind else None,
+            on_notice=delivery.notice,
+            on_progress=lambda done, taken: told(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+        )
+    delivery.deliver(statistics, look, order, looks.cmap, notice=quotes_notice(sentences))
+
+
+def _parse_top(text: str) -> int | None:
+    """ "20" → 20; "all" → None. Raises ArgumentError if it cannot be read."""
+    if text.strip().lower() == "all":
+        return None
+    most = parse_whole(text.strip()) if text.strip().isdecimal() else 0
+    if not most:
+        raise ArgumentError(f"--top: expected a number of heads such as 20, or all, got {quoted(text)}")
+    return most

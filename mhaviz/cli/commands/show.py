@@ -1,0 +1,44 @@
+"""mhaviz show"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mhaviz.cli.shared.delivery import MAP_SUFFIXES, Delivery
+from mhaviz.cli.shared.drawn_maps import deliver_maps
+from mhaviz.cli.shared.groups import ArrayOptions, Heads, MapOptions, OutputOptions
+from mhaviz.cli.shared.saved_maps import choose_maps, read_saved, require_use
+
+
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
+    arrays: ArrayOptions,
+    options: OutputOptions,
+    looks: MapOptions,
+    head: Heads = "all",
+    layer: Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")] = None,
+) -> None:
+    """Draw attention weights that have been saved.
+
+    \b
+    mhaviz show maps.safetensors --head 0-3 -o heads.png
+    mhaviz show attentions.pt --queries words.txt
+    mhaviz show weights.npz --name layer_0 --kind masked
+
+    FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
+    of weights of another tool: (q_length, k_length), (n_heads, q_length, k_length),
+    (n_layers, n_heads, q_length, k_length) or (n_layers, 1, n_heads, q_length, k_length); several arrays layer_0,
+    layer_1, … are a layer each, and so are the tensors of a list in a .pt file, such as the attentions of a Hugging
+    Face model. The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
+
+    Output: a .png, .svg, .pdf, .json or .safetensors file.
+    """
+    delivery = Delivery.of(options, [file, *arrays.files], MAP_SUFFIXES)
+    _ = looks.look  # for its errors
+    (about,) = arrays.of_files(1)
+    saved = read_saved(file, about, delivery)
+    require_use([about], {file: saved})
+    delivery.tell(saved.notices)
+    attention = choose_maps(saved.attention, layer, head)
+    deliver_maps(delivery, attention, looks.look_of(attention.maps))

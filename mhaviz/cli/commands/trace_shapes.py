@@ -1,0 +1,99 @@
+"""mhaviz trace-shapes"""
+
+from typing import Annotated
+
+import typer
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import DpiOption, File, ModelOptions, OutputOptions, Sentences, Target
+from mhaviz.cli.shared.sentences import quotes_notice, read_sentences, require_some, require_words
+from mhaviz.errors import ArgumentError, quoted
+from mhaviz.units import parse_whole
+
+_WORKED_EXAMPLE_SIZES = {"d_model": 8, "n_heads": 4}
+
+
+def trace_shapes(
+    model: ModelOptions,
+    options: OutputOptions,
+    looks: DpiOption,
+    sentences: Sentences = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
+    ] = None,
+    values: Annotated[bool, typer.Option("--values", help="Print the numbers of small tensors.")] = False,
+    batch_size: Annotated[int | None, typer.Option(help="Trace this many sentences of --seq-length.")] = None,
+    seq_length: Annotated[int | None, typer.Option(help="Trace a length without a sentence.")] = None,
+    file: File = None,
+    target: Target = None,
+) -> None:
+    """Show the shape of every tensor on the way through the layer.
+
+    \b
+    mhaviz trace-shapes --follow 0,2,5
+    mhaviz trace-shapes "one two three" --d-model 4 --n-heads 2 --values
+    mhaviz trace-shapes --batch-size 32 --seq-length 100000 --n-heads 32
+
+    Without a sentence: the worked example, three sentences with d_model 8 and 4 heads. Shapes alone are traced without
+    computing anything, so any size will do. The bytes are those that a step adds: none for a view. A product and a sum
+    count one operation each, a softmax five a weight. Of a translator it is the way through source-target attention
+    that is traced, or another --kind.
+
+    Output: a .png, .svg, .pdf or .json file.
+    """
+    delivery = Delivery.of(options, [*model.files, *([file] if file else [])])
+    texts = read_sentences(sentences, file, any_text=model.takes_any_text)
+    require_words("--target", target)
+    element = _parse_element(follow)
+    bare_sizes, is_random = batch_size is not None or seq_length is not None, model.model == "random"
+    if bare_sizes and (texts or target or values or not is_random):
+        raise ArgumentError(
+            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --model"
+        )
+    if bare_sizes and seq_length is None:
+        raise ArgumentError("--batch-size needs a length; add --seq-length")
+    if target and not texts and model.input is None:
+        raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+    if not is_random and model.input is None:
+        require_some(texts)
+
+    from mhaviz.models.random_layer import WORKED_EXAMPLE
+
+    look = looks.look
+    is_worked_example = is_random and not texts and not bare_sizes
+    sizes = {
+        name: usual
+        for name, usual in _WORKED_EXAMPLE_SIZES.items()
+        if is_worked_example and getattr(model, name) is None
+    }
+    loaded = model.load(delivery.notice, **sizes)
+    if seq_length is not None:
+        trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
+    else:
+        trace = loaded.trace_shapes(
+            WORKED_EXAMPLE if is_worked_example else texts,
+            target,
+            values=values,
+            layer=model.one_layer(loaded),
+            kind=model.kind_name,
+            generate=model.generate,
+        )
+
+    from mhaviz.analyses.following import follow_element
+    from mhaviz.views.data import document
+
+    followed = follow_element(trace, element) if element else None
+    whole = document(trace) | ({"follow": document(followed)} if followed else {})
+    delivery.deliver(trace, look, followed, document=whole, notice=quotes_notice(sentences), followed=followed)
+
+
+def _parse_element(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 3 or not all(map(str.isdecimal, parts)):
+        raise ArgumentError(
+            f"--follow: expected three coordinates such as 0,2,5 (batch, position, feature), got {quoted(text)}"
+        )
+    return tuple(map(parse_whole, parts))

@@ -1,0 +1,1 @@
+"""What commands share: options, sentences, files, and how results are delivered."""

@@ -1,0 +1,60 @@
+"""mhaviz train --evaluate"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mhaviz.cli.shared.corpora import BUILT_IN, read_corpus
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.errors import ArgumentError
+from mhaviz.views.labels import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mhaviz.training.checkpoint import Checkpoint
+    from mhaviz.training.corpus import Pair
+    from mhaviz.views.look import Look
+
+
+def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, look: "Look") -> None:
+    """Say how much a checkpoint gets right of what it has not been trained on, and deliver that.
+
+    Raises:
+        ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
+        MhavizError: a file that cannot be read.
+    """
+    from mhaviz.analyses.alignment import alignment_errors
+    from mhaviz.devices import resolve_device
+    from mhaviz.models.learning import evaluate
+    from mhaviz.models.trained_model import TrainedModel, source_target_maps
+    from mhaviz.training.loading import load_checkpoint
+
+    checkpoint = load_checkpoint(name)
+    chosen_device = resolve_device(device)
+    pairs, notice = _sentences(checkpoint, name, corpus)
+    evaluation = evaluate(checkpoint, pairs, held_out=notice is None, device=chosen_device)
+    gold = [(pair, pair.alignment) for pair in pairs if pair.alignment is not None]
+    if any(alignment for _, alignment in gold):
+        maps = source_target_maps(TrainedModel(checkpoint, str(chosen_device)), [pair for pair, _ in gold])
+        evaluation = replace(evaluation, alignment=alignment_errors(maps, [alignment for _, alignment in gold]))
+
+    delivery.deliver(evaluation, look, notice=notice)
+
+
+def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tuple[Sequence[Pair], str | None]":
+    """What is held out of the checkpoint's own corpus, or all of another; and what to tell of it."""
+    from mhaviz.training.grammar import NAME
+
+    if corpus is None and checkpoint.corpus != NAME:
+        raise ArgumentError(
+            f"this checkpoint has learnt from {checkpoint.corpus}; name it: mhaviz train {checkpoint.corpus} "
+            f"--evaluate {name}"
+        )
+    read = read_corpus(corpus or BUILT_IN, checkpoint.task, checkpoint.plan.seed)
+    if read.fingerprint == checkpoint.fingerprint:
+        return read.held_out, None
+    notice = (
+        f"these are not just the sentences that the checkpoint has learnt from ({visible(checkpoint.corpus)}): all of "
+        f"them are evaluated, also those that it may have been trained on"
+    )
+    return read.pairs, notice

@@ -1,0 +1,97 @@
+"""Numbers on the command line: lists of them, and those that are too large."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mhaviz.errors import ArgumentError, counted, quoted, shortened
+from mhaviz.units import parse_bytes, parse_whole
+
+LARGEST = 2**63 - 1  # what a whole number of PyTorch, numpy and matplotlib can be
+_LAST_POSITION = 10**12  # no input is so long
+
+
+def require_small(values: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for a number that no library below can hold."""
+    for name, value in values.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and abs(number) > LARGEST:
+                raise ArgumentError(beyond(f"--{name.replace('_', '-')}", number))
+
+
+def beyond(option: str, number: int) -> str:
+    """What is said of a number that is too large, or so far below 0 that no option can mean it."""
+    return f"{option}: expected a number {'from 0 on' if number < 0 else 'below 2^63'}, got {quoted(number)}"
+
+
+def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
+    """ "0,3-5" → (0, 3, 4, 5); "all" → all of them.
+
+    Raises:
+        ArgumentError: it cannot be read, or there is no such head.
+    """
+    return parse_numbers("head", text, range(n_heads), "the layer")
+
+
+def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tuple[int, ...]:
+    """The same of any numbered things; ``owner``: of what they are."""
+    from mhaviz.api.numbers import listed_numbers
+
+    if text.strip().lower() == "all":
+        return tuple(there)
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise ArgumentError(f"--{what}: expected {what}s such as 0, 3-5 or all, got {quoted(text)}")
+        low, high = parse_whole(first), parse_whole(last or first)
+        if low > high:
+            raise ArgumentError(f"--{what}: expected a range that goes up, got {quoted(part.strip())}")
+        missing = next((number for number in (high, *range(low, min(high, max(there)))) if number not in there), None)
+        if missing is not None:
+            number = str(missing) if missing != high else shortened(last or first)
+            raise ArgumentError(f"--{what}: there is no {what} {number}; {owner} has {listed_numbers(what, there)}")
+        numbers += range(low, high + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def parse_window(text: str | None) -> tuple[int | None, int | None, int | None, int | None] | None:
+    """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", text), re.ASCII)
+    if not match:
+        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {text[:60]!r}")
+    q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
+    for end in (q0, q1, k0, k1):
+        if end is not None and end > _LAST_POSITION:
+            raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
+    return q0, q1, k0, k1
+
+
+def parse_memory(text: str | None) -> int | None:
+    """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
+    try:
+        return parse_bytes(text) if text is not None else None
+    except ValueError as error:
+        raise ArgumentError(f"--memory: {error}") from None
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """ "16,64,256" → (16, 64, 256). Raises ArgumentError if it cannot be read."""
+    lengths = []
+    for part in map(str.strip, text.split(",")):
+        if not part.removeprefix("-").isdecimal():
+            raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {quoted(text)}")
+        lengths.append(parse_whole(part))
+    return tuple(lengths)
+
+
+def parse_vmax(text: str) -> float | None:
+    """ "0.5" → 0.5; "auto" → None. Raises ArgumentError if it cannot be read."""
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {text!r}") from None

@@ -1,0 +1,38 @@
+"""What every record can do for whoever holds it: be seen in a notebook, be saved, be drawn."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Shown:
+    """A record that shows itself. Nothing that draws is loaded before it is asked for."""
+
+    def save(self, *paths: str | Path, **look: Any) -> None:
+        """Save it, in the format of each path's suffix: all files, or none.
+
+        Args:
+            paths: .png, .svg, .pdf or .json; of attention .safetensors as well.
+            look: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``; see ``mhaviz.views.look.Look``.
+
+        Raises:
+            ArgumentError: a suffix that is no format, a look that cannot be.
+            MhavizError: a file cannot be written; nothing is left behind.
+        """
+        from mhaviz.views.showing import save
+
+        save(self, [Path(path) for path in paths], **look)
+
+    def plot(self, **look: Any) -> "Figure":
+        """It as a matplotlib Figure, to go on working with; ``look``: as in ``save``."""
+        from mhaviz.views.showing import plot
+
+        return plot(self, **look)
+
+    def _repr_png_(self) -> bytes:
+        """How a notebook shows it."""
+        from mhaviz.views.showing import png_of
+
+        return png_of(self)

@@ -1,0 +1,230 @@
+"""What Python users call: every kind of model by its name, every study, and records that show and save themselves."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+import mhaviz
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.records import Attention, Source
+
+D_MODEL, N_HEADS = 16, 4
+TEXT = "the small black cat sees my car"
+
+
+@pytest.fixture
+def layer():
+    """PyTorch's layer, whose biases are no zeros."""
+    torch.manual_seed(0)
+    made = nn.MultiheadAttention(D_MODEL, N_HEADS, batch_first=True).eval()
+    with torch.no_grad():
+        made.in_proj_bias.normal_()
+        made.out_proj.bias.normal_()
+    return made
+
+
+def renamed(layer):
+    """Its parameters as other libraries name and turn them."""
+    W, b = layer.in_proj_weight.detach(), layer.in_proj_bias.detach()
+    out, out_bias = layer.out_proj.weight.detach(), layer.out_proj.bias.detach()
+
+    def apart(names, outward):
+        weights = {f"{name}.weight": part for name, part in zip(names, W.chunk(3), strict=True)}
+        biases = {f"{name}.bias": part for name, part in zip(names, b.chunk(3), strict=True)}
+        return weights | biases | {f"{outward}.weight": out, f"{outward}.bias": out_bias}
+
+    return {
+        "nanoGPT": {"c_attn.weight": W, "c_attn.bias": b, "c_proj.weight": out, "c_proj.bias": out_bias},
+        "GPT-2": {"c_attn.weight": W.T, "c_attn.bias": b, "c_proj.weight": out.T, "c_proj.bias": out_bias},
+        "timm": {"qkv.weight": W, "qkv.bias": b, "proj.weight": out, "proj.bias": out_bias},
+        "llama": apart(("q_proj", "k_proj", "v_proj"), "o_proj"),
+        "diffusers": apart(("to_q", "to_k", "to_v"), "to_out.0"),
+        "bert": apart(("query", "key", "value"), "dense"),
+    }
+
+
+@pytest.mark.parametrize("form", ["nanoGPT", "GPT-2", "timm", "llama", "diffusers", "bert"])
+def test_parameters_under_common_names(layer, tmp_path, form):
+    X = torch.randn(5, D_MODEL)
+    named = {f"h.0.attn.{name}": tensor.contiguous() for name, tensor in renamed(layer)[form].items()}
+    torch.save(named, tmp_path / "w.pt")
+    torch.save({"x": X}, tmp_path / "x.pt")
+    model = mhaviz.load(tmp_path / "w.pt", n_heads=N_HEADS, input=tmp_path / "x.pt")
+    output, weights = layer(X[None], X[None], X[None], average_attn_weights=False)
+    np.testing.assert_allclose(model.attend()[0].weights, weights[0].detach(), atol=1e-6)
+    traced = model.trace_shapes((), values=True).step("O").values
+    np.testing.assert_allclose(traced, output.detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"k_proj.weight": torch.zeros(8, D_MODEL)}, "as of heads that share their keys; give the model's folder"),
+        ({"o_proj.weight": None}, "expected the projection of the joined heads, as Wo, out_proj, .*rename it"),
+        ({"q_proj.bias": None}, "expected a bias of all of q_proj, k_proj, v_proj, or of none"),
+        ({"q_proj.weight": None}, "no parameters of an attention by a name that is known .*: rename them, or give"),
+    ],
+)
+def test_parameters_that_cannot_be_taken(layer, tmp_path, changed, message):
+    named = renamed(layer)["llama"] | changed
+    torch.save({name: tensor for name, tensor in named.items() if tensor is not None}, tmp_path / "w.pt")
+    with pytest.raises(MhavizError, match=message):
+        mhaviz.load(tmp_path / "w.pt")
+
+
+def test_every_kind_of_model_by_its_name(model_folder, layer, tmp_path):
+    torch.save(layer.state_dict(), tmp_path / "w.pt")
+    assert mhaviz.load(d_model=32, n_heads=2).n_heads == 2
+    assert mhaviz.load("translation").kinds == ("self", "masked", "cross")
+    assert mhaviz.load(tmp_path / "w.pt", n_heads=4).layers == (0,)
+    assert mhaviz.load(model_folder("bert")).layers == (0, 1)
+    (tmp_path / "notes.txt").write_text("a")
+    with pytest.raises(MhavizError, match=r"cannot tell what model .*notes\.txt is: expected a file"):
+        mhaviz.load(tmp_path / "notes.txt")
+    with pytest.raises(MhavizError, match=r"cannot read .*nothing\.pt: No such file"):
+        mhaviz.load(tmp_path / "nothing.pt")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("random", {"prefix": "a"}, "`prefix` goes with a file of parameters; name one by `model`"),
+        (
+            "translation",
+            {"d_model": 8, "seed": 1},
+            "its own sizes, weights and masks; leave out `d_model`, `seed`",
+        ),
+        ("random", {"colour": 1}, "load: expected options among d_model, .*got colour"),
+    ],
+)
+def test_options_that_a_model_does_not_take(name, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        mhaviz.load(name, **options)
+
+
+def test_a_model_in_memory_is_that_of_its_folder(model_folder):
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = model_folder("bert")
+    theirs, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    in_memory, named = (mhaviz.load(*given).attend(TEXT, layer=1) for given in ((theirs, tokenizer), (folder,)))
+    np.testing.assert_array_equal(in_memory[0].weights, named[0].weights)
+    for given, message in (
+        ((theirs,), "expected the model's tokenizer too, got NoneType"),
+        ((object(), tokenizer), "expected a name, a path or a model of transformers, got object"),
+        (("random", tokenizer), "`tokenizer` goes with a model that is in memory"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            mhaviz.load(*given)
+
+
+def test_a_decoder_is_loaded_again_when_it_must_write(model_folder):
+    model = mhaviz.load(model_folder("llama"))
+    length = len(model.attend("the cat")[0].queries)
+    assert len(model.attend("the cat", generate=3)[0].queries) in range(length + 1, length + 4)
+    with pytest.raises(ArgumentError, match="`generate` goes with a model of transformers"):
+        mhaviz.load().attend("the cat", generate=3)
+
+
+def test_layers_and_heads_by_their_numbers(model_folder):
+    model = mhaviz.load(model_folder("bert"))
+    attention = model.attend(["the cat", "a dog"], layer=1, head=[2, 0])
+    assert [(m.sentence, m.layer, m.heads) for m in attention] == [(0, 1, (2, 0)), (1, 1, (2, 0))]
+    assert len(model.attend("the cat")) == 2
+    for asked, message in (({"layer": 7}, "`layer`: there is no layer 7; the model has"), ({"head": 9}, "no head 9")):
+        with pytest.raises(ArgumentError, match=message):
+            model.attend("the cat", **asked)
+
+
+def test_the_command_line_and_python_give_the_same(mhaviz, tmp_path):
+    import mhaviz as package
+
+    path = tmp_path / "maps.json"
+    words = ("heatmap", TEXT, "--model", "translation", "--kind", "cross", "-q", "-o", str(path))
+    assert mhaviz(*words).status == 0
+    package.load("translation").attend(TEXT, kind="cross").save(tmp_path / "ours.json")
+    assert json.loads(path.read_text()) == json.loads((tmp_path / "ours.json").read_text())
+
+
+def test_attention_shows_and_saves_itself(tmp_path):
+    attention = mhaviz.load(d_model=16, n_heads=2).attend("one two three")
+    attention.save(tmp_path / "a.png", tmp_path / "a.json", tmp_path / "a.safetensors", cmap="viridis")
+    assert attention._repr_png_().startswith(b"\x89PNG")
+    np.testing.assert_array_equal(mhaviz.read(tmp_path / "a.safetensors")[0].weights, attention[0].weights)
+    figure = attention.plot(cmap="viridis")
+    assert isinstance(figure, Figure)
+    first, second, _ = figure.axes
+    for axes, weights in zip((first, second), attention[0].weights, strict=True):
+        (image,) = axes.images
+        np.testing.assert_array_equal(image.get_array(), weights)
+        assert image.get_cmap().name == "viridis"
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["one", "two", "three"]
+    for path, message in (("a.gif", "cannot tell the format"), ("none/a.png", "there is no folder")):
+        with pytest.raises(MhavizError, match=message):
+            attention.save(tmp_path / path)
+    with pytest.raises(ArgumentError, match="`cmap`: expected a matplotlib colormap"):
+        attention.save(tmp_path / "b.png", cmap="nothing")
+
+
+def test_every_study_gives_a_record_that_saves_itself(tmp_path, model_folder):
+    model = mhaviz.load(d_model=16, n_heads=2)
+    attention = model.attend("one two")
+    records = {
+        "explanation": mhaviz.explain(model, "one two three", "two", head=1),
+        "scaling": mhaviz.compare_scaling("random", "one two"),
+        "trace": mhaviz.trace_shapes(model, "one two"),
+        "statistics": mhaviz.head_statistics(mhaviz.load(model_folder("bert")), ["the cat", "a dog"]),
+        "difference": mhaviz.diff(attention, mhaviz.attend(mhaviz.load(d_model=16, n_heads=2, seed=1), "one two")),
+        "report": model.report("one two"),
+    }
+    for name, record in records.items():
+        record.save(tmp_path / f"{name}.png", tmp_path / f"{name}.json", dpi=40)
+        assert json.loads((tmp_path / f"{name}.json").read_text())["source"]
+        assert isinstance(record.plot(), Figure)
+    assert records["explanation"].position == 1
+    with pytest.raises(ArgumentError, match="`token`: “four” is not in the sentence"):
+        mhaviz.explain(model, "one two", "four")
+
+
+def test_a_data_frame_has_every_weight_in_long_form(monkeypatch):
+    attention = mhaviz.load(d_model=16, n_heads=2).attend(["one two three", "four"])
+    frame = attention.to_dataframe()
+    assert len(frame) == 2 * 3 * 3 + 2 * 1 * 1
+    row = frame[(frame["head"] == 1) & (frame["query"] == "three") & (frame["key"] == "two")]
+    assert row[["query_position", "key_position"]].values.tolist() == [[2, 1]]
+    assert row["weight"].item() == attention[0].weights[1, 2, 1]
+    sums = frame.groupby(["sentence", "head", "query_position"])["weight"].sum()
+    np.testing.assert_allclose(sums, 1, atol=1e-6)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MhavizError, match="a data frame needs pandas; install it with pip install pandas"):
+        attention.to_dataframe()
+
+
+def test_numbered_arrays_are_layers(tmp_path):
+    generator = np.random.default_rng(0)
+    layers = {f"layer_{i}": generator.dirichlet(np.ones(4), (2, 4)).astype(np.float32) for i in range(11)}
+    np.savez(tmp_path / "w.npz", **layers)
+    attention = mhaviz.read(tmp_path / "w.npz")
+    assert [m.layer for m in attention] == list(range(11))
+    np.testing.assert_array_equal(attention[10].weights, layers["layer_10"])
+    np.savez(tmp_path / "gap.npz", layer_0=layers["layer_0"], layer_2=layers["layer_1"])
+    with pytest.raises(ArgumentError, match="2 arrays that could be weights"):
+        mhaviz.read(tmp_path / "gap.npz")
+
+
+def test_axes_show_hostile_tokens_as_text():
+    """No mathematics, no control characters, no warning for what a font lacks."""
+    m = mhaviz.load(d_model=16, n_heads=2).attend("a b c")[0]
+    ugly = replace(m, queries=("$\\frac$", "漢\x1b[31m", "a\nb"), keys=("x" * 300, "\u202eab", "👩\u200d👩"))
+    figure = Attention(Source("s"), (ugly,)).plot()
+    figure.savefig(io.BytesIO())
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[0] == "$\\frac$"
+    assert all(label.isprintable() for label in labels)
