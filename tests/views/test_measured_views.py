@@ -9,6 +9,7 @@ import pytest
 from drawn import texts
 from rich.cells import cell_len
 
+from mhaviz.pages.blocks import Axis, Column, Plot, Series, Table
 from mhaviz.records import (
     Complexity,
     CostTerm,
@@ -20,12 +21,12 @@ from mhaviz.records import (
 )
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.complexity import complexity_figure
-from mhaviz.views.figure.curves import Curve, draw_curves, spread
+from mhaviz.views.figure.curves import draw_plot, spread
 from mhaviz.views.figure.implementations import implementations_figure
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.terminal.complexity import ComplexityView
 from mhaviz.views.terminal.implementations import ImplementationsView
-from mhaviz.views.terminal.tables import fitting_tables
+from mhaviz.views.terminal.tables import table_lines
 
 SLOW = (Timing(0.0123, 3, 200_704), Timing(2.5, 3), Timing(would_take=40.2))
 FAST = (Timing(0.00041, 50, 172_032), Timing(0.0036, 40, 4_718_592), Timing(would_need=3 * 2**30))
@@ -192,8 +193,9 @@ def inside(sheet):
 
 def test_labels_of_the_axes_do_not_touch():
     sheet = Sheet(5, 4, 100)
-    lengths = [1, 2, 1000, 1001, 1002, 5000, 10**6]
-    draw_curves(sheet, (1, 1, 3, 2), "t", [Curve("a", lengths, lengths, "k")], lengths, str)
+    lengths = (1, 2, 1000, 1001, 1002, 5000, 10**6)
+    plot = Plot("t", (Series("a", lengths, lengths),), Axis(log=2, ticks=lengths), Axis(log=10, unit=str))
+    draw_plot(sheet, (1, 1, 3, 2), plot)
     renderer = sheet.canvas.get_renderer()
     extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]
     assert len(extents) >= 2
@@ -211,7 +213,8 @@ def test_names_are_moved_apart_as_little_as_needed():
 def test_a_table_keeps_its_keys(show):
     class View:
         def __rich_console__(self, console, options):
-            yield from fitting_tables(("N", "first", "second"), [("1", "a" * 10, "b" * 10)], console, options)
+            columns = (Column("N", is_key=True), Column("first"), Column("second"))
+            yield from table_lines(Table(columns, ((1, "a" * 10, "b" * 10),)), console, options)
 
     assert show(View(), 40).count("N") == 1
     assert show(View(), 20).count("N") == 2

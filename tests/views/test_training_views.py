@@ -11,10 +11,10 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from mhaviz.models.learning import training_record
+from mhaviz.pages.training import evenly
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.animation import write_gif
-from mhaviz.views.captions import evenly
 from mhaviz.views.colours import palette
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.sheet import ACCENT, Sheet
