@@ -29,7 +29,7 @@ class Column:
 
     Attributes:
         heading: stands over it.
-        text: how one of its values is written; None is always a dash.
+        text: how one of its values is written; None is always a dash, and "" stays empty.
         align: words begin on the left, numbers end on the right.
         is_key: whether it tells the rows apart: it stands in every part of a table that is too wide for its place.
         is_bar: whether its values are shares from 0 to 1 that are drawn as bars, as far as there is room for them.
@@ -44,11 +44,12 @@ class Column:
     is_bar: bool = False
     short: str = ""
     stacked: Callable[[Any], str] | None = None
+    style: Literal["plain", "bold", "quiet"] = "plain"
 
     def write(self, value: object, stacked: bool = False) -> str:
         """A value as text."""
-        if value is None:
-            return NOTHING
+        if value is None or value == "":
+            return NOTHING if value is None else ""
         return self.stacked(value) if stacked and self.stacked else self.text(value)
 
 

@@ -9,14 +9,10 @@ from mhaviz.records import (
     AttentionMap,
     Cells,
     Explanation,
-    FollowedElement,
     Kind,
     ScalingComparison,
-    ShapeTrace,
-    TraceStep,
 )
-from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import bare, cut, cut_words, harmless, in_ascii, title_words, visible
+from mhaviz.views.labels import cut, cut_words, harmless, in_ascii, title_words, visible
 from mhaviz.views.row_sums import ONE, sums_text
 
 _RULE = 8  # characters, such as those of / √1024
@@ -219,53 +215,3 @@ def _title(
 def rule_text(record: Explanation | ScalingComparison) -> str:
     """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
     return record.rule if len(record.rule) <= _RULE else "scaled"
-
-
-def shape_text(sizes: Sequence[int]) -> str:
-    """(3, 6, 8); one size stands alone."""
-    return f"({', '.join(map(str, sizes))})"
-
-
-def costs_text(steps: Sequence[TraceStep]) -> str:
-    """ "72 parameters, 2,448 FLOPs, 576 B", without what is nothing."""
-    parameters, flops, size = (sum(getattr(s, name) for s in steps) for name in ("parameters", "flops", "bytes"))
-    parts = [
-        f"{readable_count(parameters)} parameters" if parameters else "",
-        f"{readable_count(flops)} FLOPs" if flops else "",
-        readable_bytes(size) if size else "",
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def following_text(
-    followed: FollowedElement, trace: ShapeTrace, shown: Callable[[str], str] = visible
-) -> tuple[str, ...]:
-    """What happens to a followed element, a sentence each; the first is a heading."""
-    position, intruder = followed.element[1], followed.intruder
-    heads = trace.step("Q heads")
-
-    def token(batch: int, index: int) -> str:
-        words = trace.tokens[batch] if trace.tokens else None
-        if words is None:
-            return f"position {index}"
-        return f"“{cut(shown(bare(words[index])), 24)}”, position {index}" if index < len(words) else f"padding {index}"
-
-    heading = f"Q{list(followed.element)}, of {token(followed.element[0], position)}, through every reshape"
-    view = f"A view straight to {shape_text(heads.shape)}, without the transpose,"
-    misplaced = f"{_share(followed.misplaced)} of all elements would be misplaced, and no shape check would notice."
-    if not followed.misplaced:
-        return heading, f"{view} would misplace nothing, as there is only one head or one token."
-    if followed.wrong == followed.right:
-        return heading, f"{view} would leave this one in its place.", misplaced
-    return (
-        heading,
-        f"{view} has the right shape and would send it to {shape_text(followed.wrong)}: "
-        f"head {followed.wrong[1]}, {token(followed.wrong[0], followed.wrong[2])}.",
-        f"In its place at {shape_text(followed.right)} would stand Q{list(intruder)}, "
-        f"of {token(intruder[0], intruder[1])}.",
-        misplaced,
-    )
-
-
-def _share(share: float) -> str:
-    return f"{share:.0%}" if share <= 0.995 or share == 1 else "More than 99%"

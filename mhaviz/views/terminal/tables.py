@@ -6,14 +6,16 @@ from typing import Any
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
 from mhaviz.pages.blocks import Table
 from mhaviz.views.terminal.bars import bar
-from mhaviz.views.terminal.grid import DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 
 _BAR = 20  # cells
+_STYLES: dict[str, str | Style] = {"plain": "", "bold": BOLD, "quiet": DIM}
 _TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
@@ -73,5 +75,6 @@ def draw_grid(table: Table, columns: Sequence[int], short: bool, abilities: Abil
         ]
         if table.is_grouped and not is_first:
             cells[0] = ""
-        grid.add_row(*map(Text, cells))
+        styles = (_STYLES[table.columns[place].style] for place in columns)
+        grid.add_row(*map(Text, cells, styles))
     return grid
