@@ -32,7 +32,8 @@ class Column:
         text: how one of its values is written; None is always a dash, and "" stays empty.
         align: words begin on the left, numbers end on the right.
         is_key: whether it tells the rows apart: it stands in every part of a table that is too wide for its place.
-        is_bar: whether its values are shares from 0 to 1 that are drawn as bars, as far as there is room for them.
+        is_extra: whether a narrow place does without it.
+        bar: its values are shares from 0 to 1, drawn as bars of up to so many cells of a terminal; 0: they are not.
         short: a heading for a narrow place, if there is one.
         stacked: how a value is written on several lines, for a narrow place.
     """
@@ -41,7 +42,8 @@ class Column:
     text: Callable[[Any], str] = str
     align: Literal["left", "right"] = "right"
     is_key: bool = False
-    is_bar: bool = False
+    is_extra: bool = False
+    bar: int = 0
     short: str = ""
     stacked: Callable[[Any], str] | None = None
     style: Literal["plain", "bold", "quiet"] = "plain"
@@ -81,7 +83,7 @@ class Table:
     def texts(self, stacked: bool = False) -> list[tuple[str, ...]]:
         """All values as they are written, without bars."""
         return [
-            tuple("" if c.is_bar else c.write(value, stacked) for c, value in zip(self.columns, row, strict=True))
+            tuple("" if c.bar else c.write(value, stacked) for c, value in zip(self.columns, row, strict=True))
             for row in self.rows
         ]
 

@@ -7,7 +7,7 @@ from mhaviz.pages.blocks import Axis, Column, Curves, Page, Plot, Series, Table,
 from mhaviz.records import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
-_ROWS = 20  # of a table
+_ROWS, _BAR = 20, 20  # of a table, and cells of a bar
 
 
 def training_page(training: Training) -> Page:
@@ -42,9 +42,9 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
     columns = (
         Column("step", "{:,}".format, is_key=True),
         Column("loss", "{:.3f}".format),
-        Column("", align="left", is_bar=True),
+        Column("", align="left", is_extra=True, bar=_BAR),
         Column(score_name, "{:.2f}".format),
-        Column("", align="left", is_bar=True),
+        Column("", align="left", is_extra=True, bar=_BAR),
     )
     rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
     return Table(columns, tuple(rows), where="instead of curves")
@@ -65,7 +65,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
         columns = (
             Column("weights of", align="left", is_key=True),
             Column("error rate", "{:.3f}".format, is_key=True),
-            Column("", align="left", is_bar=True),
+            Column("", align="left", bar=_BAR),
         )
         blocks.append(Table(columns, tuple((name, rate, rate) for name, rate in rates), has_total=True))
     return Page(title, tuple(blocks), e.source.footnote)

@@ -54,7 +54,7 @@ def draw_page(page: Page, look: Look | None = None) -> Sheet:
 
 
 def _has_bars(table: Table) -> bool:
-    return any(column.is_bar for column in table.columns)
+    return any(column.bar for column in table.columns)
 
 
 def _height(block: Text | Table, width: float) -> float:

@@ -91,7 +91,7 @@ def bars_height(table: Table) -> float:
 
 def draw_bars(sheet: Sheet, table: Table, x: float, y: float, width: float) -> None:
     """A bar a row between its first and its second text, in ``width`` inches; a row of all others stands out."""
-    (share,) = (place for place, column in enumerate(table.columns) if column.is_bar)
+    (share,) = (place for place, column in enumerate(table.columns) if column.bar)
     left, room = x + _BAR_NAMES, width - _BAR_NAMES - _BAR_NUMBER
     for i, ((name, number, *_), row) in enumerate(zip(table.texts(), table.rows, strict=True)):
         middle = y + _OVER_BARS + (i + 0.5) * _BAR_PITCH

@@ -32,7 +32,7 @@ class TraceView:
         ascii_only, plain = not abilities.unicode, abilities.plain
 
         table = steps_table(self.trace)
-        grid = draw_grid(table, range(len(table.columns)), False, abilities, padding=(0, 1))
+        grid = draw_grid(table, range(len(table.columns)), abilities, padding=(0, 1))
         if fits(grid, console, options):
             yield grid
         else:  # parts of a table would tear steps apart, each of which is one thought
