@@ -40,11 +40,11 @@ def complexity_page(c: Complexity) -> Page:
 
 
 def _terms(c: Complexity) -> Table:
-    columns = [Column(name, align="left", is_key=not i) for i, name in enumerate(("result", "equation"))]
-    columns += [Column(name, align="left") for name in ("operations", "bytes")]
+    headings = ("result", "equation", "operations", "bytes")
+    columns = tuple(Column(heading, align="left", is_key=heading == "result") for heading in headings)
     rows = [(term.name, term.equation, term.flops_formula, term.bytes_formula or NOTHING) for term in c.terms]
     rows.append(("Wq … Wo", "the parameters", NOTHING, "16·d_model·(d_model+1)"))
-    return Table(tuple(columns), tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def _numbers(c: Complexity) -> Table:

@@ -15,113 +15,80 @@ from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, POINTS, QUIET, SMALL
 from mhaviz.views.labels import every
 
 # Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
-COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
+_COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
 _LINE = 0.14  # inches from one name to the next
 _LEADER = 0.22  # inches between the plot and the names
 _MOST_TICKS = 7
-_TITLE, _KEYS = 0.21, 0.3  # inches: over the axes for the title of a plot, and over all plots for keys in a row
+_TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
 
 
-@dataclass(frozen=True)
-class _Room:
-    """Inches around axes: to their left, from one plot to the next, from one row to the next, below the last row."""
-
-    left: float
-    beside: float
-    between: float
-    below: float
-
-
-_WITH_NAMES, _WITHOUT = _Room(0.6, 0.75, 0.85, 0.42), _Room(0.4, 0.65, 0.75, 0.51)
-
-
-def colour_of(number: int | None) -> str:
+def _colour(number: int | None) -> str:
     """The colour of a series or a key."""
-    return QUIET if number is None else COLOURS[number % len(COLOURS)]
+    return QUIET if number is None else _COLOURS[number % len(_COLOURS)]
 
 
 @dataclass(frozen=True)
 class CurvesLayout:
-    """Where plots stand, in inches from the top left corner of all of them; ``names``: inches for those of curves."""
+    """Where plots stand, in inches from the top left corner of all of them.
+
+    Attributes:
+        places: the top left corners of their axes, then of those of one more plot.
+        names: room for the names of curves beside each plot; 0: they have none.
+        free: the top left corner of an empty place in the last row, if there is one.
+        plots_bottom: what is below the labels of the last row.
+        has_remarks: whether keys stand one below the other under the plots, not side by side over them.
+        width, height: with names, labels and keys.
+    """
 
     curves: Curves
+    places: tuple[tuple[float, float], ...]
     names: float
-
-    @property
-    def _room(self) -> _Room:
-        return _WITH_NAMES if self.names else _WITHOUT
-
-    @property
-    def keys_in_row(self) -> bool:
-        """Whether all keys stand over the plots, as there is nothing to be said of them."""
-        return bool(self.curves.keys) and not any(key.remark for key in self.curves.keys)
-
-    def place(self, number: int) -> tuple[float, float]:
-        """The top left corner of the axes of a plot, or of one more."""
-        row, column = divmod(number, self.curves.columns)
-        across, down = self.curves.size
-        top = _TITLE + (_KEYS if self.keys_in_row else 0.0)
-        return (
-            self._room.left + column * (across + self._room.beside + self.names),
-            top + row * (down + self._room.between),
-        )
-
-    @property
-    def width(self) -> float:
-        """In inches, labels and names included."""
-        last = self.place(self.curves.columns - 1)[0] + self.curves.size[0]
-        return last + (self.names + 0.15 if self.names else 0.0)
-
-    @property
-    def free(self) -> tuple[float, float] | None:
-        """The top left corner of an empty place in the last row, if there is one."""
-        if len(self.curves.plots) % self.curves.columns == 0:
-            return None
-        x, y = self.place(len(self.curves.plots))
-        return x - self._room.left, y - 0.1
-
-    @property
-    def plots_bottom(self) -> float:
-        """What is below the labels of the last row."""
-        return self.place(len(self.curves.plots) - 1)[1] + self.curves.size[1] + self._room.below
-
-    @property
-    def height(self) -> float:
-        """In inches, with the remarks on keys."""
-        remarks = 0 if self.keys_in_row else len(self.curves.keys)
-        return self.plots_bottom + (0.08 + FOOT_LINE * remarks if remarks else 0.0)
+    free: tuple[float, float] | None
+    plots_bottom: float
+    has_remarks: bool
+    width: float
+    height: float
 
 
 def decide_curves(curves: Curves) -> CurvesLayout:
     """Lay plots out; the names of curves need as much room beside each as the longest."""
-    names = {series.name for plot in curves.plots for series in plot.series if series.name}
-    widest = max((text_width(name, SMALL) for name in names), default=0.0)
-    return CurvesLayout(curves, _LEADER + widest if names else 0.0)
+    (across, down), n_plots, columns = curves.size, len(curves.plots), curves.columns
+    named = {series.name for plot in curves.plots for series in plot.series if series.name}
+    names = _LEADER + max(text_width(name, SMALL) for name in named) if named else 0.0
+    # To the left of axes, from one plot to the next, from one row to the next, below the last row.
+    left, beside, between, below = (0.6, 0.75, 0.85, 0.42) if named else (0.4, 0.65, 0.75, 0.51)
+    has_remarks = any(key.remark for key in curves.keys)
+    top = _TITLE + (_KEYS if curves.keys and not has_remarks else 0.0)
+    places = tuple(
+        (left + column * (across + beside + names), top + row * (down + between))
+        for row, column in (divmod(i, columns) for i in range(n_plots + 1))
+    )
+    free = (places[-1][0] - left, places[-1][1] - 0.1) if n_plots % columns else None
+    bottom = places[-2][1] + down + below
+    height = bottom + (_OVER_REMARKS + FOOT_LINE * len(curves.keys) if has_remarks else 0.0)
+    width = places[columns - 1][0] + across + (names + 0.15 if named else 0.0)
+    return CurvesLayout(curves, places, names, free, bottom, has_remarks, width, height)
 
 
 def draw_curves(sheet: Sheet, x: float, y: float, layout: CurvesLayout, room: float) -> None:
     """Draw all plots with their keys, the top left corner at (x, y), in at most ``room`` inches."""
-    for number, plot in enumerate(layout.curves.plots):
-        left, top = layout.place(number)
+    for (left, top), plot in zip(layout.places, layout.curves.plots, strict=False):
         draw_plot(sheet, (x + left, y + top, *layout.curves.size), plot)
-    if layout.keys_in_row:
-        _draw_key_row(sheet, x, y + 0.06, layout)
-        return
+    along = x
     for i, key in enumerate(layout.curves.keys):
-        middle = y + layout.plots_bottom + 0.08 + FOOT_LINE * (i + 0.5)
-        sheet.write(x, middle, key.name, SMALL, colour=colour_of(key.colour))
-        left = layout.names + 0.1
-        sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
-
-
-def _draw_key_row(sheet: Sheet, x: float, y: float, layout: CurvesLayout) -> None:
-    for key in layout.curves.keys:
-        sheet.page.plot([x, x + 0.25], [y, y], color=colour_of(key.colour), linestyle=_LINES[key.line])
-        sheet.write(x + 0.32, y, key.name, BODY)
-        x += 0.32 + text_width(key.name, BODY) + 0.3
+        colour = _colour(key.colour)
+        if layout.has_remarks:
+            middle = y + layout.plots_bottom + _OVER_REMARKS + FOOT_LINE * (i + 0.5)
+            sheet.write(x, middle, key.name, SMALL, colour=colour)
+            left = layout.names + 0.1
+            sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
+        else:
+            sheet.page.plot([along, along + 0.25], [y + 0.06] * 2, color=colour, linestyle=_LINES[key.line])
+            sheet.write(along + 0.32, y + 0.06, key.name, BODY)
+            along += 0.32 + text_width(key.name, BODY) + 0.3
 
 
 def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) -> None:
@@ -139,7 +106,7 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) 
             marker = "" if series.marker is None else _MARKERS[series.marker % len(_MARKERS)]
             xs, ys = zip(*points, strict=True)
             axes.plot(
-                xs, ys, color=colour_of(series.colour), marker=marker, linestyle=_LINES[series.line], linewidth=1.2,
+                xs, ys, color=_colour(series.colour), marker=marker, linestyle=_LINES[series.line], linewidth=1.2,
                 markersize=3.5 if has_names else 3, clip_on=False, label=series.name,
             )  # fmt: skip
     if has_names:
@@ -260,7 +227,7 @@ def _write_names(sheet: Sheet, place: _Place, curves: Sequence[tuple[list[tuple[
     heights = spread([y for (_, y), _ in named], _LINE, place.top, place.top + place.height)
     right = place.left + place.width
     for ((x, y), series), height in zip(named, heights, strict=True):
-        gap, colour = 3.5 / POINTS, colour_of(series.colour)
+        gap, colour = 3.5 / POINTS, _colour(series.colour)
         sheet.page.plot(
             [x + gap, right + _LEADER - 0.08, right + _LEADER - 0.02], [y, height, height], color=colour,
             linewidth=0.5, alpha=0.6,
