@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from mhaviz.errors import MhavizError
 from mhaviz.pages.blocks import Page
 from mhaviz.pages.complexity import complexity_page
 from mhaviz.pages.implementations import implementations_page
@@ -21,5 +22,12 @@ PAGES: dict[type, Callable[[Any], Page]] = {
 
 
 def page_of(record: object) -> Page:
-    """The page that shows this record, which must be of a type in ``PAGES``."""
+    """The page that shows this record.
+
+    Raises:
+        MhavizError: it has none.
+    """
+    if type(record) not in PAGES:
+        names = ", ".join(kind.__name__ for kind in PAGES)
+        raise MhavizError(f"expected a record that is shown in blocks, one of {names}, got {type(record).__name__}")
     return PAGES[type(record)](record)

@@ -1,6 +1,6 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
-from mhaviz.pages.scaling import STATISTICS, sweep_page
+from mhaviz.pages.scaling import STATISTICS, statistics_table, sweep_page
 from mhaviz.records import ScalingComparison, ScalingSweep
 from mhaviz.views.captions import rule_text
 from mhaviz.views.figure.lettering import Lettering
@@ -78,11 +78,11 @@ def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: i
     first, second = x + (_NAMES + _NUMBER) * size / BODY, x + TABLE_WIDTH * size / BODY
     sheet.write(first, y + step / 2, "unscaled", size, align="right", bold=True, colour=ACCENT)
     sheet.write(second, y + step / 2, rule_text(c), size, align="right", bold=True, colour=SECOND)
-    for row, statistic in enumerate(STATISTICS, start=1):
+    for row, (name, unscaled, scaled) in enumerate(statistics_table(c, i, rule_text(c)).texts(), start=1):
         middle = y + (row + 0.5) * step
-        sheet.write(x, middle, statistic.name, size)
-        sheet.write(first, middle, statistic.text(c.unscaled.statistics[i]), size, align="right")
-        sheet.write(second, middle, statistic.text(c.scaled.statistics[i]), size, align="right")
+        sheet.write(x, middle, name, size)
+        sheet.write(first, middle, unscaled, size, align="right")
+        sheet.write(second, middle, scaled, size, align="right")
 
 
 def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
