@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.training import evenly
 from mhaviz.records import Attention
-from mhaviz.views.captions import evenly
 from mhaviz.views.colours import palette
 from mhaviz.views.look import Look
 

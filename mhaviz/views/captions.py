@@ -1,37 +1,21 @@
 """The words that stand over pictures, the same in the terminal and in figures."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
+from mhaviz.pages.words import KINDS
 from mhaviz.records import (
     Attention,
     AttentionMap,
     Cells,
-    Evaluation,
     Explanation,
-    FollowedElement,
     Kind,
     ScalingComparison,
-    ScoreStatistics,
-    ShapeTrace,
-    TraceStep,
-    Training,
 )
-from mhaviz.units import readable_bytes, readable_count
-from mhaviz.views.labels import bare, cut, cut_words, harmless, in_ascii, title_words, visible
+from mhaviz.views.labels import cut, cut_words, harmless, in_ascii, title_words, visible
 from mhaviz.views.row_sums import ONE, sums_text
 
-T = TypeVar("T")
-
 _RULE = 8  # characters, such as those of / √1024
-
-KINDS: dict[Kind, str] = {
-    "self": "self-attention",
-    "masked": "masked self-attention",
-    "cross": "source-target attention",
-}
-
 
 _SIDES = "rows are queries, columns keys"
 _ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
@@ -228,125 +212,6 @@ def _title(
     return cut(f"{head}: {shortened}", width, ellipsis)
 
 
-def training_text(training: Training) -> str:
-    """ "a translator of 105,213 parameters, trained on 7,500 sentences; 500 held out"."""
-    model = "translator" if training.task == "translation" else "language model"
-    return (
-        f"a {model} of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
-        f"{training.held_out_sentences:,} held out"
-    )
-
-
-AVERAGED = "heads averaged"
-"""Not the mean of the heads' error rates: that of their averaged weights."""
-
-
-def alignment_text(evaluation: Evaluation) -> str:
-    """What an alignment error rate is, or why there is none."""
-    if evaluation.alignment is not None:
-        return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
-    if evaluation.task == "language":
-        return "a language has no translations that could be aligned"
-    return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
-
-
-def score_text(training: Training) -> str:
-    """What the score is the share of: "exact match, 50 held-out sentences"."""
-    number = training.scored_sentences
-    return f"{training.score_name}, {number} held-out sentence{'s' * (number != 1)}"
-
-
-def evenly(things: Sequence[T], most: int) -> list[T]:
-    """At most so many of them, with equal gaps between as far as that goes, the last always among them."""
-    if len(things) <= most:
-        return list(things)
-    return [things[-1 - place * (len(things) - 1) // (most - 1)] for place in reversed(range(most))]
-
-
-def evaluation_text(evaluation: Evaluation) -> str:
-    """What the model gets right, in a line."""
-    number = f"{evaluation.sentences:,}{' held-out' * evaluation.held_out} sentence{'s' * (evaluation.sentences != 1)}"
-    return f"{number}: {evaluation.score_name} {evaluation.score:.3f}, perplexity {evaluation.perplexity:,.3f}"
-
-
 def rule_text(record: Explanation | ScalingComparison) -> str:
     """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
     return record.rule if len(record.rule) <= _RULE else "scaled"
-
-
-def shape_text(sizes: Sequence[int]) -> str:
-    """(3, 6, 8); one size stands alone."""
-    return f"({', '.join(map(str, sizes))})"
-
-
-def costs_text(steps: Sequence[TraceStep]) -> str:
-    """ "72 parameters, 2,448 FLOPs, 576 B", without what is nothing."""
-    parameters, flops, size = (sum(getattr(s, name) for s in steps) for name in ("parameters", "flops", "bytes"))
-    parts = [
-        f"{readable_count(parameters)} parameters" if parameters else "",
-        f"{readable_count(flops)} FLOPs" if flops else "",
-        readable_bytes(size) if size else "",
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def following_text(
-    followed: FollowedElement, trace: ShapeTrace, shown: Callable[[str], str] = visible
-) -> tuple[str, ...]:
-    """What happens to a followed element, a sentence each; the first is a heading."""
-    position, intruder = followed.element[1], followed.intruder
-    heads = trace.step("Q heads")
-
-    def token(batch: int, index: int) -> str:
-        words = trace.tokens[batch] if trace.tokens else None
-        if words is None:
-            return f"position {index}"
-        return f"“{cut(shown(bare(words[index])), 24)}”, position {index}" if index < len(words) else f"padding {index}"
-
-    heading = f"Q{list(followed.element)}, of {token(followed.element[0], position)}, through every reshape"
-    view = f"A view straight to {shape_text(heads.shape)}, without the transpose,"
-    misplaced = f"{_share(followed.misplaced)} of all elements would be misplaced, and no shape check would notice."
-    if not followed.misplaced:
-        return heading, f"{view} would misplace nothing, as there is only one head or one token."
-    if followed.wrong == followed.right:
-        return heading, f"{view} would leave this one in its place.", misplaced
-    return (
-        heading,
-        f"{view} has the right shape and would send it to {shape_text(followed.wrong)}: "
-        f"head {followed.wrong[1]}, {token(followed.wrong[0], followed.wrong[2])}.",
-        f"In its place at {shape_text(followed.right)} would stand Q{list(intruder)}, "
-        f"of {token(intruder[0], intruder[1])}.",
-        misplaced,
-    )
-
-
-def _share(share: float) -> str:
-    return f"{share:.0%}" if share <= 0.995 or share == 1 else "More than 99%"
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """How one of the numbers in ``ScoreStatistics`` is called and written."""
-
-    name: str
-    short: str
-    text: Callable[[ScoreStatistics], str]
-    value: Callable[[ScoreStatistics], float]
-
-
-STATISTICS = (
-    Statistic("standard deviation of the scores", "std", lambda s: f"{s.score_std:.2f}", lambda s: s.score_std),
-    Statistic(
-        "range of the scores",
-        "range",
-        lambda s: f"{s.score_min:.1f} to {s.score_max:.1f}",
-        lambda s: s.score_max - s.score_min,
-    ),
-    Statistic("mean entropy of a row, in nats", "entropy", lambda s: f"{s.entropy:.2f}", lambda s: s.entropy),
-    Statistic(
-        "mean largest weight of a row", "largest", lambda s: f"{s.largest_weight:.2f}", lambda s: s.largest_weight
-    ),
-    Statistic("rows saturated (largest > 0.99)", "saturated", lambda s: f"{s.saturated:.0%}", lambda s: s.saturated),
-    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
-)
-"""The numbers that stand beside every picture of scaling, in their order."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
+from mhaviz.pages.timings import skip_text
 from mhaviz.records import (
     STATISTICS,
     Attention,
@@ -31,7 +32,6 @@ from mhaviz.records import (
     Training,
 )
 from mhaviz.records.saved_form import describe, describe_source, tensor_names
-from mhaviz.views.measured import skip_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

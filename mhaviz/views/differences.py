@@ -1,23 +1,18 @@
 """What has changed between two attentions, in words and colours: the same in the terminal and in figures."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
+from mhaviz.records import AttentionMap, Cells, Difference
 from mhaviz.views.captions import cells_text, hidden_text
 from mhaviz.views.colours import DIVERGING
-from mhaviz.views.labels import visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
-from mhaviz.views.positions import position_text
 
 HEADING = "B − A, the change of every weight"
 
-_BOUND = math.log(2)
 _LEAST, _MOST = 2, 6  # decimals
 _MANY = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
@@ -65,126 +60,3 @@ def cell_text(m: AttentionMap, drawn: Cells) -> str:
         return f"each cell is {farthest} of up to {drawn.tallest:,} × {drawn.widest:,}"
     fewer = len(drawn.query_edges) < len(m.edges.query_edges) or len(drawn.key_edges) < len(m.edges.key_edges)
     return cells_text(m.edges) + f"; where several share a place, {farthest}" * fewer
-
-
-def ranking_heading(d: Difference) -> str:
-    """What stands over the table."""
-    return "the heads that changed most" if _has_changed(d) else "no weight differs"
-
-
-def _has_changed(d: Difference) -> bool:
-    return any(head.largest for head in d.ranking)
-
-
-def ranking_headings(d: Difference) -> tuple[str, ...]:
-    """Of the columns of ``ranking_rows``."""
-    names = ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
-    return (*["map"] * (len(d.maps) > 1), *names)
-
-
-WORDS = ("map", "worst row", "where")
-"""The columns that hold words; the others are numbers."""
-
-
-def ranking_rows(
-    d: Difference, most: int, shown: Callable[[str], str] = visible, stacked: bool = False
-) -> list[tuple[str, ...]]:
-    """A row a head, those that changed most first.
-
-    ``shown`` makes a token fit to be shown; ``stacked``: a part of a map's name, and one token, a line.
-    """
-    names = _short_names(d, "\n" if stacked else ", ")
-    return [
-        (
-            *[names[head.map.name]] * (len(d.maps) > 1),
-            f"{head.head}",
-            *_divergence(head.divergence),
-            _worst(head, shown, "\n" if stacked else " "),
-            *_change(head, shown, "\n" if stacked else " "),
-        )
-        for head in d.ranking[:most]
-    ]
-
-
-def _short_names(d: Difference, between: str) -> dict[str, str]:
-    """Of each map what tells it from the others: "sentence 1", "layer 2, cross"."""
-    changes = [m.change for m in d.maps]
-    parts = [
-        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
-        for m in changes
-    ]
-    differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
-    return {m.name: between.join(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
-
-
-def more_text(d: Difference, most: int) -> str:
-    """What is said of heads that the table leaves out."""
-    left_out = len(d.ranking) - most
-    return f"and {left_out:,} head{'s' * (left_out > 1)} more; .json has all" if left_out > 0 else ""
-
-
-def ranking_notes(d: Difference) -> str:
-    """What the columns mean."""
-    parts = ["change, before, after: of the weight that has changed most"] * _has_changed(d)
-    if any(head.divergence is not None for head in d.ranking):
-        parts.append(
-            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
-            f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
-        )
-    if any(head.worst for head in d.ranking):
-        parts.append("worst row: the largest of these divergences, and its query")
-    if zeros := sum(sum(m.zero_rows) for m in d.maps):
-        rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
-        parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
-    if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
-        parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
-    if any(head.divergence is not None and head.map.sink for head in d.ranking):
-        parts.append("a head's sink counts as one more key")
-    if any(m.change.edges.reduction == "max" for m in d.maps):
-        parts.append("largest weights of cells are no distribution: they have no divergence")
-    if any(head.flaw for head in d.ranking):
-        parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
-    return "; ".join(parts)
-
-
-def _divergence(divergence: float | None) -> tuple[str, str]:
-    if divergence is None:
-        return "–", "–"
-    return _nats(divergence), f"{divergence / _BOUND:.1%}"
-
-
-def _nats(divergence: float) -> str:
-    return "<0.0001" if 0 < divergence < 0.00005 else f"{divergence:.4f}"
-
-
-def _worst(head: HeadDifference, shown: Callable[[str], str], between: str) -> str:
-    """ "0.6931 at 3 cat"."""
-    if head.worst is None:
-        return "–"
-    m = head.map
-    return (
-        f"{_nats(head.worst.divergence)}{between}at {_token(m.queries, m.edges.query_edges, head.worst.query, shown)}"
-    )
-
-
-def _change(head: HeadDifference, shown: Callable[[str], str], between: str) -> tuple[str, str, str, str]:
-    m, change = head.map, head.largest
-    if change is None:
-        return "–", "–", "–", "–"
-    query = _token(m.queries, m.edges.query_edges, change.query, shown)
-    where = f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, shown)}"
-    return _signed(change.after - change.before), f"{change.before:.3f}", f"{change.after:.3f}", where
-
-
-def _signed(change: float) -> str:
-    """ "+0.553", and "+2e-07" of what three decimals would make nothing."""
-    return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
-
-
-def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, shown: Callable[[str], str]) -> str:
-    """ "12,345 whale", or "12,340 to 12,349" of a cell."""
-    cell = int(np.searchsorted(edges, position, side="right")) - 1
-    last = int(edges[cell + 1]) - 1
-    if last > position:
-        return f"{position:,} to {last:,}"
-    return position_text(position, tokens[position - int(edges[0])], shown)

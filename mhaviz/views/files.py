@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -13,8 +14,6 @@ from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
-
-FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequence[Path] = ()) -> None:
@@ -54,6 +53,52 @@ def _are_one(path: Path, other: Path) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Result:
+    """A record, its figure where a picture is asked for, and its JSON document where that is more than its own."""
+
+    record: object
+    sheet: "Sheet | None" = None
+    document: dict[str, object] | None = None
+
+
+def _write_picture(result: Result, suffix: str, stream: BinaryIO) -> None:
+    assert result.sheet is not None
+    result.sheet.save(stream, suffix[1:])
+
+
+def _write_json(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.views.data import document, write_json
+
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+    write_json(result.document or document(result.record), text)
+    text.flush()
+    text.detach()
+
+
+def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.records import Attention
+    from mhaviz.views.data import safetensors_bytes
+
+    assert isinstance(result.record, Attention)
+    stream.write(safetensors_bytes(result.record))
+
+
+Writer = Callable[[Result, str, BinaryIO], None]
+"""Writes a result in the format of a suffix."""
+
+FORMATS: dict[str, Writer] = {
+    ".png": _write_picture,
+    ".svg": _write_picture,
+    ".pdf": _write_picture,
+    ".json": _write_json,
+    ".safetensors": _write_safetensors,
+}
+"""Every format that mhaviz writes: a new one is a function and a row."""
+
+FIGURE_SUFFIXES = tuple(suffix for suffix, write in FORMATS.items() if write is _write_picture)
+
+
 def save_all(
     paths: Sequence[Path], record: object, draw: Callable[[], "Sheet"], whole: dict[str, object] | None = None
 ) -> list[str]:
@@ -71,8 +116,12 @@ def save_all(
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
     """
-    sheet = _draw(draw) if any(path.suffix.lower() in FIGURE_SUFFIXES for path in paths) else None
-    write_whole([(path, partial(_write, path.suffix.lower(), record, sheet, whole)) for path in paths])
+    suffixes = [path.suffix.lower() for path in paths]
+    sheet = _draw(draw) if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
+    result = Result(record, sheet, whole)
+    write_whole(
+        [(path, partial(FORMATS[suffix], result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
+    )
     return sheet.notices if sheet else []
 
 
@@ -81,22 +130,3 @@ def _draw(draw: Callable[[], "Sheet"]) -> "Sheet":
 
     with house_style():
         return draw()
-
-
-def _write(
-    suffix: str, record: object, sheet: "Sheet | None", whole: dict[str, object] | None, stream: BinaryIO
-) -> None:
-    from mhaviz.records import Attention
-    from mhaviz.views.data import document, safetensors_bytes, write_json
-
-    if suffix == ".json":
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
-        write_json(whole or document(record), text)
-        text.flush()
-        text.detach()
-    elif suffix == ".safetensors":
-        assert isinstance(record, Attention)
-        stream.write(safetensors_bytes(record))
-    else:
-        assert sheet is not None
-        sheet.save(stream, suffix[1:])

@@ -123,6 +123,11 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     return head + ellipsis + tail
 
 
+def quoting(shown: Callable[[str], str] = visible) -> Callable[[str, int], str]:
+    """How a page quotes a token, in at most so many cells; ``shown`` makes a text fit to be shown."""
+    return lambda token, cells: cut(shown(bare(token)), cells)
+
+
 def cut_words(words: Sequence[str], width: int, ellipsis: str = "…") -> str:
     """The words with blanks between, in at most ``width`` terminal cells, some left out in the middle.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import MhavizError
+from mhaviz.pages.registry import PAGES, page_of
 from mhaviz.views.look import Look, ends_at_largest
 
 if TYPE_CHECKING:
@@ -16,36 +17,39 @@ if TYPE_CHECKING:
 
 _SHOWN: dict[str, tuple[str, str, str]] = {
     "Attention": ("heatmap", "heatmap_figure", "HeatmapView"),
-    "Complexity": ("complexity", "complexity_figure", "ComplexityView"),
     "Difference": ("difference", "difference_figure", "DifferenceView"),
-    "Evaluation": ("training", "evaluation_figure", "EvaluationView"),
     "Explanation": ("explanation", "explanation_figure", "ExplanationView"),
     "HeadStatistics": ("head_statistics", "head_statistics_figure", "HeadStatisticsView"),
-    "ImplementationComparison": ("implementations", "implementations_figure", "ImplementationsView"),
     "ProjectionComparison": ("projections", "projections_figure", "ProjectionsView"),
     "Report": ("report", "report_figure", "ReportView"),
     "ScalingComparison": ("scaling", "scaling_figure", "ScalingView"),
-    "ScalingSweep": ("scaling", "sweep_figure", "SweepView"),
     "ShapeTrace": ("flow", "flow_figure", "TraceView"),
-    "Training": ("training", "training_figure", "TrainingView"),
 }
-"""Of each record: the module, the function that draws it, and its view in the terminal."""
+"""Of each record that is no page of blocks alone: the module, the function that draws it, its view in the terminal."""
 
 _TERMINAL_MODULES = {"flow": "trace"}
 
 
 def figure_of(record: object, look: Look | None = None, **details: Any) -> "Sheet":
     """The record as a figure; ``details``: what its drawing function takes beside it."""
-    module, function, _ = _find(record)
-    draw: Callable[..., Sheet] = getattr(import_module(f"mhaviz.views.figure.{module}"), function)
     from mhaviz.views.figure.sheet import house_style
 
     with house_style():
+        if type(record) in PAGES:
+            from mhaviz.views.figure.page import draw_page
+
+            return draw_page(page_of(record), look)
+        module, function, _ = _find(record)
+        draw: Callable[..., Sheet] = getattr(import_module(f"mhaviz.views.figure.{module}"), function)
         return draw(record, look or Look(), **details)
 
 
 def view_of(record: object, *details: Any) -> "RenderableType":
     """The record as something that rich prints; ``details``: what its view takes beside it."""
+    if type(record) in PAGES:
+        from mhaviz.views.terminal.page import PageView
+
+        return PageView(page_of(record))
     module, _, view = _find(record)
     made: Callable[..., RenderableType] = getattr(
         import_module(f"mhaviz.views.terminal.{_TERMINAL_MODULES.get(module, module)}"), view

@@ -28,10 +28,10 @@ from measure import in_fresh_process, peak_memory, time_functions
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
+from mhaviz.pages.blocks import Axis, Curves, Page, Plot, Series
 from mhaviz.records.cells import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
-from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, draw_curves, names_width
-from mhaviz.views.figure.sheet import MARGIN, TITLE, Sheet
+from mhaviz.views.figure.page import draw_page
 from mhaviz.views.files import save_all
 
 HEADS, D_KEY, CELLS = 8, 64, 512
@@ -47,7 +47,6 @@ NAMES = (
     "attention_map, causal",
     "with the summary",
 )
-_ACROSS, _DOWN, _LEFT, _TOP, _GAP = 2.9, 2.7, 0.6, 0.55, 0.2  # inches
 
 Measured = dict[str, dict[int, float]]
 """A figure of each way at each length."""
@@ -107,33 +106,20 @@ def memory(way: str, length: int) -> float:
 
 def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
     """Two plots over the length: time of one run, and peak memory above the inputs, of the ways that have names."""
-
-    lengths = [length for length in milliseconds["map"] if is_drawn(length)]
-
-    def draw() -> Sheet:
-        parts = [
-            [
-                Curve(name, drawn, [measured[way][x] * factor for x in drawn], colour, marker)
-                for way, name, colour, marker in zip(WAYS, NAMES, COLOURS, MARKERS, strict=False)
-                for drawn in [[length for length in measured[way] if is_drawn(length)]]
-            ]
-            for measured, factor in ((milliseconds, 1e-3), (peaks, 2**20))
-        ]
-        names = names_width(parts[0])
-        width = 2 * MARGIN + 2 * (_LEFT + _ACROSS + names) + _GAP
-        sheet = Sheet(width, MARGIN + _TOP + _DOWN + 0.7 + MARGIN, 150)
-        sheet.write(MARGIN, MARGIN + 0.1, "all the attention of a long input", TITLE, bold=True)
-        x = MARGIN + _LEFT
-        for title, curves, unit, base in (
-            ("time of one run", parts[0], readable_seconds, 10),
-            ("peak memory above the inputs", parts[1], readable_bytes, 2),
-        ):
-            draw_curves(sheet, (x, MARGIN + _TOP, _ACROSS, _DOWN), title, curves, lengths, unit, base)
-            x += _ACROSS + names + _GAP + _LEFT
-        sheet.foot(f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}")
-        return sheet
-
-    save_all([path], None, draw)
+    lengths = tuple(length for length in milliseconds["map"] if is_drawn(length))
+    plots = []
+    for title, measured, factor, y in (
+        ("time of one run", milliseconds, 1e-3, Axis(log=10, unit=readable_seconds)),
+        ("peak memory above the inputs", peaks, 2**20, Axis(log=2, unit=readable_bytes)),
+    ):
+        series = []
+        for i, (way, name) in enumerate(zip(WAYS, NAMES, strict=False)):
+            drawn = tuple(length for length in measured[way] if is_drawn(length))
+            series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
+        plots.append(Plot(title, tuple(series), Axis("N, tokens", log=2, ticks=lengths), y))
+    footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
+    page = Page("all the attention of a long input", (Curves(tuple(plots), 2, (2.9, 2.7)),), footnote)
+    save_all([path], None, lambda: draw_page(page))
 
 
 def is_drawn(length: int) -> bool:

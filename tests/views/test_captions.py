@@ -6,12 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mhaviz.analyses.following import follow_element
-from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Attention, Cells, Source
 from mhaviz.views.captions import (
     cells_text,
-    following_text,
     hidden_text,
     map_title,
     pair_title,
@@ -53,20 +50,6 @@ def test_titles_fit(tokens, width, ascii_only):
 )
 def test_what_pooling_says(sizes, text):
     assert pooled_text(*sizes) == text
-
-
-@pytest.mark.parametrize(
-    ("layer", "sentence", "element", "text"),
-    [
-        (RandomLayer(8, 4), "a b c", (0, 0, 0), "would leave this one in its place"),
-        (RandomLayer(8, 1), "a b c", (0, 1, 1), "would misplace nothing"),
-        (RandomLayer(8, 4), "a", (0, 0, 7), "would misplace nothing"),
-        (RandomLayer(8, 4), "a b c", (0, 1, 1), "of “b”, position 1"),
-    ],
-)
-def test_what_is_said_of_a_followed_element(layer, sentence, element, text):
-    trace = layer.trace(layer.encode([sentence]))
-    assert text in " ".join(following_text(follow_element(trace, element), trace))
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,7 @@ import pytest
 
 from mhaviz.analyses.difference import compare
 from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.views.data import document
-from mhaviz.views.differences import (
-    cell_text,
-    change_scale,
-    more_text,
-    ranking_heading,
-    ranking_headings,
-    ranking_notes,
-    ranking_rows,
-    reading_text,
-)
+from mhaviz.views.differences import cell_text, change_scale, reading_text
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
@@ -71,61 +61,11 @@ def test_colours_are_named_where_they_are_seen():
         assert text.endswith("below 0: less weight than before, above 0: more")
 
 
-def pair(*maps_after):
-    """Each map, before with its weights the other way round."""
-    before = tuple(replace(m, weights=m.weights[..., ::-1]) for m in maps_after)
-    return compare(Attention(Source("s"), before), Attention(Source("s"), maps_after))
-
-
-def test_rows_name_the_place():
-    d = pair(AttentionMap(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
-    assert ranking_headings(d) == ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
-    assert ranking_rows(d, 9) == [
-        ("0", "0.6931", "100.0%", "0.6931 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
-        ("1", "0.0000", "0.0%", "–", "–", "–", "–", "–"),
-    ]
-    assert len(ranking_rows(d, 1)) == 1
-    assert (more_text(d, 1), more_text(d, 2)) == ("and 1 head more; .json has all", "")
-    assert ranking_rows(d, 1, stacked=True)[0][-1] == "0 q\\x1b\n→ 0 k"
-
-
-def test_small_numbers_do_not_become_nothing():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
-    ((_, divergence, share, _, change, *_),) = ranking_rows(d, 1)
-    assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
-
-
-def test_maps_are_told_apart_by_what_differs(random_map):
-    maps = [random_map(1, layer=layer, kind=kind, sentence=0) for layer, kind in ((0, "self"), (1, "cross"))]
-    assert {row[0] for row in ranking_rows(pair(*maps), 9)} == {"layer 0, self", "layer 1, cross"}
-    maps = [random_map(1, sentence=i) for i in range(2)]
-    assert {row[0] for row in ranking_rows(pair(*maps), 9)} == {"sentence 0", "sentence 1"}
-
-
 def pooled(reduction, cells=2):
     edges = np.arange(cells + 1) * 3
     tokens = tuple(map(str, range(3 * cells)))
     weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
     return AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
-
-
-def test_cells_and_their_positions():
-    d = pair(pooled("mass"))
-    assert ranking_rows(d, 1)[0][-1] in ("0 to 2 → 0 to 2", "3 to 5 → 0 to 2")
-    assert "of cells, and of a window" in ranking_notes(d)
-    assert "largest weights of cells are no distribution" not in ranking_notes(d)
-
-
-def test_largest_weights_have_no_divergence():
-    d = pair(pooled("max"))
-    assert ranking_rows(d, 1)[0][1:3] == ("–", "–")
-    assert "largest weights of cells are no distribution: they have no divergence" in ranking_notes(d)
-    assert "Jensen" not in ranking_notes(d)
-
-
-def test_rows_that_are_no_distributions():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
-    assert "rows that do not sum to 1 are no distribution" in ranking_notes(d)
 
 
 def test_what_a_cell_is(random_map):
@@ -144,36 +84,6 @@ def test_what_a_cell_is(random_map):
 def test_the_change_farthest_from_0_stays():
     m = changed(0.1, -0.4, 0.3, -0.2)
     np.testing.assert_allclose(pool_map(m, 1, 2).weights, [[[-0.4, 0.3]]])
-
-
-def test_nothing_differs():
-    m = AttentionMap(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
-    same = compare(*[Attention(Source("s"), (m,))] * 2)
-    assert ranking_heading(same) == "no weight differs"
-    assert ranking_rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
-    assert "change" not in ranking_notes(same).replace("changed", "")
-    assert "worst" not in ranking_notes(same)
-    assert document(same)["differences"][0]["largest"] == [None]
-
-
-def test_positions_are_written_once():
-    d = pair(AttentionMap(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
-    assert ranking_heading(d) == "the heads that changed most"
-    assert ranking_rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
-
-
-def test_rows_of_zeros_are_told():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
-    assert "1 row that is zeros in both is left out of the mean" in ranking_notes(d)
-    assert ranking_rows(d, 1)[0][1] == "0.6931"
-    assert document(d)["differences"][0]["zero_rows"] == [1]
-
-
-def test_the_worst_row_in_json():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
-    data = document(d)
-    assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
-    assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))
 
 
 def test_what_is_grey_and_which_layer_it_is(show, random_map):

@@ -6,11 +6,10 @@ import matplotlib
 import pytest
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.views import files
 from mhaviz.views.figure.heatmap import heatmap_figure
-from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
+from mhaviz.views.files import FORMATS, check_outputs, save_all
 
-ALL = (*FIGURE_SUFFIXES, ".json", ".safetensors")
+ALL = tuple(FORMATS)
 
 
 @pytest.mark.parametrize("suffix", ALL)
@@ -71,14 +70,13 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
     attention = random_attention()
     old = tmp_path / "a.png"
     old.write_bytes(b"old")
-    write = files._write
+    write = FORMATS[".json"]
 
-    def fill_up(suffix, *rest):
-        write(suffix, *rest)
-        if suffix == ".json":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def fill_up(*arguments):
+        write(*arguments)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "_write", fill_up)
+    monkeypatch.setitem(FORMATS, ".json", fill_up)
     with pytest.raises(MhavizError, match=r"cannot write .*b\.json: No space left on device"):
         save_all([old, tmp_path / "b.json"], attention, lambda: heatmap_figure(attention))
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
@@ -89,7 +87,7 @@ def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "_write", interrupt)
+    monkeypatch.setitem(FORMATS, ".json", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save_all([tmp_path / "a.json"], random_attention(), lambda: None)
     assert not list(tmp_path.iterdir())

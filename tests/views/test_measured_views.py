@@ -9,6 +9,7 @@ import pytest
 from drawn import texts
 from rich.cells import cell_len
 
+from mhaviz.pages.blocks import Axis, Column, Plot, Series, Table
 from mhaviz.records import (
     Complexity,
     CostTerm,
@@ -19,13 +20,10 @@ from mhaviz.records import (
     Timing,
 )
 from mhaviz.views.data import document, write_json
-from mhaviz.views.figure.complexity import complexity_figure
-from mhaviz.views.figure.curves import Curve, draw_curves, spread
-from mhaviz.views.figure.implementations import implementations_figure
+from mhaviz.views.figure.curves import draw_plot, spread
 from mhaviz.views.figure.sheet import Sheet
-from mhaviz.views.terminal.complexity import ComplexityView
-from mhaviz.views.terminal.implementations import ImplementationsView
-from mhaviz.views.terminal.tables import fitting_tables
+from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.terminal.tables import table_lines
 
 SLOW = (Timing(0.0123, 3, 200_704), Timing(2.5, 3), Timing(would_take=40.2))
 FAST = (Timing(0.00041, 50, 172_032), Timing(0.0036, 40, 4_718_592), Timing(would_need=3 * 2**30))
@@ -76,7 +74,7 @@ def as_json(record):
 
 
 def test_every_number_stands_in_its_row(show, comparison):
-    rows = [line.split() for line in plain(show(ImplementationsView(comparison), 80)).splitlines()]
+    rows = [line.split() for line in plain(show(view_of(comparison), 80)).splitlines()]
     assert ["16", "nested", "loops", "12.3", "ms", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
     assert ["fused", "kernel", "410", "µs", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
     assert ["256", "nested", "loops", "2.50", "s", "1.00", "×", "–", "4.2e-07"] in rows
@@ -85,7 +83,7 @@ def test_every_number_stands_in_its_row(show, comparison):
 
 
 def test_what_was_skipped_is_said(show, comparison):
-    shown = plain(show(ImplementationsView(comparison), 100))
+    shown = plain(show(view_of(comparison), 100))
     assert "nested loops, skipped: N = 1,024 would take about 40 s" in shown
     assert "fused kernel, skipped: N = 1,024 would need about 3.0 GiB" in shown
     assert "F.fused; gives no weights" in shown
@@ -95,20 +93,20 @@ def test_what_was_skipped_is_said(show, comparison):
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_tables_are_split_and_not_cut(show, comparison, complexity, width, encoding):
-    for view in (ImplementationsView(comparison), ComplexityView(complexity)):
+    for view in (view_of(comparison), view_of(complexity)):
         shown = plain(show(view, width, "truecolor", encoding))
         assert max(cell_len(line) for line in shown.splitlines()) <= width
         assert "…" not in shown.replace("Wq … Wo", "")
         assert "..." not in shown.replace("Wq ... Wo", "")
         assert "\\u" not in shown
-    implementations = plain(show(ImplementationsView(comparison), width, encoding=encoding))
+    implementations = plain(show(view_of(comparison), width, encoding=encoding))
     assert implementations.count("nested loops") >= 3 * (2 if width < 60 else 1) + 2
 
 
 def test_predicted_and_measured_beside_each_other(show, complexity):
-    rows = [line.split() for line in plain(show(ComplexityView(complexity), 80)).splitlines()]
+    rows = [line.split() for line in plain(show(view_of(complexity), 80)).splitlines()]
     assert [*"512 1.07 G 279 M 5.12 ms 2.62 ms 2.62 ms".split(), "1.0", "GiB", "10.0", "MiB"] in rows  # noqa: SIM905
-    shown = plain(show(ComplexityView(complexity), 120))
+    shown = plain(show(view_of(complexity), 120))
     for line in (
         "N²·d_model = N·d_model² at N = d_model = 512",
         "at N = 2·d_model = 1,024",
@@ -122,12 +120,12 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
 
 def test_predictions_without_measurements(show):
     complexity = make_complexity(skipped=True, crossing=None)
-    shown = plain(show(ComplexityView(complexity), 120))
+    shown = plain(show(view_of(complexity), 120))
     assert "take as long as" not in shown
     assert "whole layer, skipped: N = 64 would take about 2.0 h" in shown
     assert "FLOP/s" not in shown
     assert "1.07 G" in shown
-    sheet = complexity_figure(complexity)
+    sheet = figure_of(complexity)
     assert "nothing was measured" in texts(sheet)
     sheet.save(io.BytesIO(), "png")
 
@@ -137,7 +135,7 @@ def lines(axes):
 
 
 def test_the_figure_draws_what_was_measured(comparison):
-    sheet = implementations_figure(comparison)
+    sheet = figure_of(comparison)
     times, memories = sheet.axes[1:]
     assert lines(times) == {"nested loops": ([16, 256], [0.0123, 2.5]), "fused kernel": ([16, 256], [0.00041, 0.0036])}
     assert lines(memories) == {"nested loops": ([16], [200_704]), "fused kernel": ([16, 256], [172_032, 4_718_592])}
@@ -151,7 +149,7 @@ def test_the_figure_draws_what_was_measured(comparison):
 
 
 def test_the_figure_marks_the_crossings(complexity):
-    sheet = complexity_figure(complexity)
+    sheet = figure_of(complexity)
     operations, times, sizes = sheet.axes[1:]
     assert lines(operations)["projections"][1] == [8 * 512**2 * N for N in (64, 512, 4096)]
     assert lines(times)["scores, softmax, mix"][1] == [N**2 / 1e8 for N in (64, 512, 4096)]
@@ -171,12 +169,12 @@ def test_the_figure_marks_the_crossings(complexity):
 def test_nothing_is_drawn_outside_the_sheet(lengths):
     for crossing in (None, (724.0, 0.01)):
         for skipped in (False, True):
-            sheet = complexity_figure(make_complexity(skipped, crossing, lengths))
+            sheet = figure_of(make_complexity(skipped, crossing, lengths))
             inside(sheet)
 
 
 def test_nor_in_the_other(comparison):
-    inside(implementations_figure(comparison))
+    inside(figure_of(comparison))
 
 
 def inside(sheet):
@@ -192,8 +190,9 @@ def inside(sheet):
 
 def test_labels_of_the_axes_do_not_touch():
     sheet = Sheet(5, 4, 100)
-    lengths = [1, 2, 1000, 1001, 1002, 5000, 10**6]
-    draw_curves(sheet, (1, 1, 3, 2), "t", [Curve("a", lengths, lengths, "k")], lengths, str)
+    lengths = (1, 2, 1000, 1001, 1002, 5000, 10**6)
+    plot = Plot("t", (Series("a", lengths, lengths),), Axis(log=2, ticks=lengths), Axis(log=10, unit=str))
+    draw_plot(sheet, (1, 1, 3, 2), plot)
     renderer = sheet.canvas.get_renderer()
     extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]
     assert len(extents) >= 2
@@ -211,7 +210,8 @@ def test_names_are_moved_apart_as_little_as_needed():
 def test_a_table_keeps_its_keys(show):
     class View:
         def __rich_console__(self, console, options):
-            yield from fitting_tables(("N", "first", "second"), [("1", "a" * 10, "b" * 10)], console, options)
+            columns = (Column("N", is_key=True), Column("first"), Column("second"))
+            yield from table_lines(Table(columns, ((1, "a" * 10, "b" * 10),)), console, options)
 
     assert show(View(), 40).count("N") == 1
     assert show(View(), 20).count("N") == 2

@@ -11,16 +11,15 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from mhaviz.models.learning import training_record
+from mhaviz.pages.training import evenly
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.animation import write_gif
-from mhaviz.views.captions import evenly
 from mhaviz.views.colours import palette
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.sheet import ACCENT, Sheet
-from mhaviz.views.figure.training import evaluation_figure, training_figure
 from mhaviz.views.look import Look
-from mhaviz.views.terminal.training import EvaluationView, TrainingView
+from mhaviz.views.showing import figure_of, view_of
 
 
 def training(n_points=4, footnote="made by a test"):
@@ -34,18 +33,18 @@ def evaluation(alignment=True, footnote="made by a test"):
 
 
 def test_a_training_in_the_terminal(show):
-    shown = show(TrainingView(training()))
+    shown = show(view_of(training()))
     assert "a translator of 105,213 parameters, trained on 7,500 sentences; 500 held out" in shown
     lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
     assert lines["10"].split()[:3] == ["10", "4.000", "█" * 20]
     assert lines["20"].split()[1:4] == ["2.000", "█" * 10, "0.25"]
     assert "made by a test" in shown
-    assert max(map(len, show(TrainingView(training()), width=40).splitlines())) <= 40
-    assert show(TrainingView(training()), encoding="ascii").isascii()
+    assert max(map(len, show(view_of(training()), width=40).splitlines())) <= 40
+    assert show(view_of(training()), encoding="ascii").isascii()
 
 
 def test_a_long_training_is_thinned(show):
-    shown = show(TrainingView(training(400)))
+    shown = show(view_of(training(400)))
     steps = [int(line.split()[0].replace(",", "")) for line in shown.splitlines() if line.strip()[:1].isdigit()]
     assert len(steps) == 20
     assert steps[-1] == 4000
@@ -62,7 +61,7 @@ def test_evenly(length, most):
 
 
 def test_a_training_as_a_figure():
-    sheet = training_figure(training())
+    sheet = figure_of(training())
     loss, score = sheet.axes[1:]
     np.testing.assert_array_equal(loss.lines[0].get_xydata(), [[10, 4], [20, 2], [30, 4 / 3], [40, 1]])
     np.testing.assert_array_equal(score.lines[0].get_ydata(), [0, 0.25, 0.5, 0.75])
@@ -73,28 +72,28 @@ def test_a_training_as_a_figure():
 
 
 def test_one_point_is_a_picture():
-    assert training_figure(training(1)).axes[1].lines[0].get_xydata().tolist() == [[10, 4]]
+    assert figure_of(training(1)).axes[1].lines[0].get_xydata().tolist() == [[10, 4]]
 
 
 def test_an_evaluation_in_the_terminal(show):
-    shown = show(EvaluationView(evaluation()))
+    shown = show(view_of(evaluation()))
     assert "20 held-out sentences: exact match 0.750, perplexity 1.500" in shown
     assert "head 0" in shown
     assert "0.500" in shown
     (mean,) = (line for line in shown.splitlines() if "heads averaged" in line)
     assert "0.125" in mean
-    assert "head 0" not in show(EvaluationView(evaluation(alignment=False)))
-    assert show(EvaluationView(evaluation()), encoding="ascii").isascii()
-    assert max(map(len, show(EvaluationView(evaluation()), width=40).splitlines())) <= 40
+    assert "head 0" not in show(view_of(evaluation(alignment=False)))
+    assert show(view_of(evaluation()), encoding="ascii").isascii()
+    assert max(map(len, show(view_of(evaluation()), width=40).splitlines())) <= 40
 
 
 def test_an_evaluation_as_a_figure():
-    sheet = evaluation_figure(evaluation())
+    sheet = figure_of(evaluation())
     widths = [bar.get_width() for bar in sheet.page.patches]
     np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.5, 0.25])
     assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
     assert {"head 0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
-    assert not evaluation_figure(evaluation(alignment=False)).page.patches
+    assert not figure_of(evaluation(alignment=False)).page.patches
 
 
 def test_data():
@@ -112,10 +111,10 @@ def test_hostile_names_of_corpora(show, name):
     checkpoint = replace(load_checkpoint("translation"), corpus=name)
     history = training_record(checkpoint, torch.device("cpu"))
     assert history.source.details["corpus"] == name
-    shown = show(TrainingView(history), width=400)
-    assert len(shown.splitlines()) == len(show(TrainingView(training(20)), width=400).splitlines())
+    shown = show(view_of(history), width=400)
+    assert len(shown.splitlines()) == len(show(view_of(training(20)), width=400).splitlines())
     assert not set(shown) & set("\x1b\x07\u202e\x00\u2028")
-    sheet = training_figure(history)
+    sheet = figure_of(history)
     sheet.save(BytesIO(), "png")
     assert not any(set(text) & set("\x1b\u202e\x00\n") for text in texts(sheet))
 

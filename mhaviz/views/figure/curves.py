@@ -1,54 +1,146 @@
-"""Curves over the length of the input, both axes logarithmic, each with its name at its end."""
+"""Plots of curves side by side, each curve with its name at its end, or all with one key."""
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from mhaviz.views.figure.sheet import BODY, INK, POINTS, QUIET, SMALL, Sheet, text_width
+from mhaviz.pages.blocks import Axis, Curves, Plot, Series
+from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, POINTS, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import every
 
 # Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
-COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
-MARKERS = ("o", "s", "^", "D", "v")
-STYLES = ("-", "-", "-", "--", "-")
+_COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
+_MARKERS = ("o", "s", "^", "D", "v")
+_LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
 _LINE = 0.14  # inches from one name to the next
 _LEADER = 0.22  # inches between the plot and the names
-MOST_TICKS = 7
+_MOST_TICKS = 7
+_TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
+
+
+def _colour(number: int | None) -> str:
+    """The colour of a series or a key."""
+    return QUIET if number is None else _COLOURS[number % len(_COLOURS)]
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One line. Where a value is None, nothing is drawn.
+class CurvesLayout:
+    """Where plots stand, in inches from the top left corner of all of them.
 
     Attributes:
-        name: stands at its end; a curve without one is named by another.
-        xs, ys: its points, x rising.
-        style: a matplotlib line style.
-        marker: a matplotlib marker, or "".
+        places: the top left corners of their axes, then of those of one more plot.
+        names: room for the names of curves beside each plot; 0: they have none.
+        free: the top left corner of an empty place in the last row, if there is one.
+        plots_bottom: what is below the labels of the last row.
+        has_remarks: whether keys stand one below the other under the plots, not side by side over them.
+        width, height: with names, labels and keys.
     """
 
-    name: str
-    xs: Sequence[float]
-    ys: Sequence[float | None]
-    colour: str
-    marker: str = ""
-    style: str = "-"
+    curves: Curves
+    places: tuple[tuple[float, float], ...]
+    names: float
+    free: tuple[float, float] | None
+    plots_bottom: float
+    has_remarks: bool
+    width: float
+    height: float
 
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        """Those that are there, and that a logarithmic axis can show."""
-        return [(x, y) for x, y in zip(self.xs, self.ys, strict=True) if y is not None and y > 0]
+
+def decide_curves(curves: Curves) -> CurvesLayout:
+    """Lay plots out; the names of curves need as much room beside each as the longest."""
+    (across, down), n_plots, columns = curves.size, len(curves.plots), curves.columns
+    named = {series.name for plot in curves.plots for series in plot.series if series.name}
+    names = _LEADER + max(text_width(name, SMALL) for name in named) if named else 0.0
+    # To the left of axes, from one plot to the next, from one row to the next, below the last row.
+    left, beside, between, below = (0.6, 0.75, 0.85, 0.42) if named else (0.4, 0.65, 0.75, 0.51)
+    has_remarks = any(key.remark for key in curves.keys)
+    top = _TITLE + (_KEYS if curves.keys and not has_remarks else 0.0)
+    places = tuple(
+        (left + column * (across + beside + names), top + row * (down + between))
+        for row, column in (divmod(i, columns) for i in range(n_plots + 1))
+    )
+    free = (places[-1][0] - left, places[-1][1] - 0.1) if n_plots % columns else None
+    bottom = places[-2][1] + down + below
+    height = bottom + (_OVER_REMARKS + FOOT_LINE * len(curves.keys) if has_remarks else 0.0)
+    width = places[columns - 1][0] + across + (names + 0.15 if named else 0.0)
+    return CurvesLayout(curves, places, names, free, bottom, has_remarks, width, height)
+
+
+def draw_curves(sheet: Sheet, x: float, y: float, layout: CurvesLayout, room: float) -> None:
+    """Draw all plots with their keys, the top left corner at (x, y), in at most ``room`` inches."""
+    for (left, top), plot in zip(layout.places, layout.curves.plots, strict=False):
+        draw_plot(sheet, (x + left, y + top, *layout.curves.size), plot)
+    along = x
+    for i, key in enumerate(layout.curves.keys):
+        colour = _colour(key.colour)
+        if layout.has_remarks:
+            middle = y + layout.plots_bottom + _OVER_REMARKS + FOOT_LINE * (i + 0.5)
+            sheet.write(x, middle, key.name, SMALL, colour=colour)
+            left = layout.names + 0.1
+            sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
+        else:
+            sheet.page.plot([along, along + 0.25], [y + 0.06] * 2, color=colour, linestyle=_LINES[key.line])
+            sheet.write(along + 0.32, y + 0.06, key.name, BODY)
+            along += 0.32 + text_width(key.name, BODY) + 0.3
+
+
+def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) -> None:
+    """One plot, its axes in a box of left, top, width and height, in inches."""
+    axes = sheet.plot_axes(*box, plot.title)
+    axes.set_axisbelow(True)
+    axes.patch.set_visible(False)  # or it would hide what is drawn on the page: leaders and marks
+    if plot.x.log:
+        axes.set_xscale("log", base=plot.x.log)
+    if plot.y.log:
+        axes.set_yscale("log", base=plot.y.log)
+    has_names = any(series.name for series in plot.series)
+    for series in plot.series:
+        if points := _points(series, plot.y):
+            marker = "" if series.marker is None else _MARKERS[series.marker % len(_MARKERS)]
+            xs, ys = zip(*points, strict=True)
+            axes.plot(
+                xs, ys, color=_colour(series.colour), marker=marker, linestyle=_LINES[series.line], linewidth=1.2,
+                markersize=3.5 if has_names else 3, clip_on=False, label=series.name,
+            )  # fmt: skip
+    if has_names:
+        _finish_with_names(sheet, axes, box, plot)
+    else:
+        _finish(axes, plot)
+
+
+def _points(series: Series, y: Axis) -> list[tuple[float, float]]:
+    """Those that are there, and that the axis can show."""
+    points = zip(series.xs, series.ys, strict=True)
+    return [(x, value) for x, value in points if value is not None and not (y.log and value <= 0)]
+
+
+def _finish(axes: Axes, plot: Plot) -> None:
+    """Axes as matplotlib labels them, as far as the plot leaves that open."""
+    axes.set_xlabel(plot.x.label, size=BODY)
+    axes.set_xlim(*plot.x.limits)
+    axes.set_ylim(*plot.y.limits)
+    if plot.x.ticks:
+        axes.set_xticks(plot.x.ticks)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.minorticks_off()
+    if plot.y.log:
+        axes.yaxis.set_major_locator(LogLocator(plot.y.log, (1.0, 2.0, 5.0) if plot.y.log == 10 else (1.0,)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    if not plot.x.log:
+        axes.grid(True, color=_GRID, linewidth=0.6)
 
 
 @dataclass(frozen=True)
-class Plot:
-    """Where a plot stands on its sheet, in inches, and what its axes show."""
+class _Place:
+    """Where axes stand on their sheet, in inches, and what they show; both are logarithmic."""
 
     left: float
     top: float
@@ -57,124 +149,90 @@ class Plot:
     x_limits: tuple[float, float]
     y_limits: tuple[float, float]
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def of(self, x: float, y: float) -> tuple[float, float]:
         """A point of the plot in inches on the sheet."""
         across = math.log(x / self.x_limits[0]) / math.log(self.x_limits[1] / self.x_limits[0])
         up = math.log(y / self.y_limits[0]) / math.log(self.y_limits[1] / self.y_limits[0])
         return self.left + across * self.width, self.top + (1 - up) * self.height
 
 
-def names_width(curves: Sequence[Curve]) -> float:
-    """Inches to the right of a plot that the names of its curves take."""
-    return _LEADER + max((text_width(curve.name, SMALL) for curve in curves if curve.name), default=0.0)
+def _finish_with_names(sheet: Sheet, axes: Axes, box: tuple[float, float, float, float], plot: Plot) -> None:
+    """Logarithmic axes that end a little beyond the points, the names of curves, and marks.
 
-
-def draw_curves(
-    sheet: Sheet,
-    box: tuple[float, float, float, float],
-    title: str,
-    curves: Sequence[Curve],
-    ticks: Sequence[float],
-    unit: Callable[[float], str],
-    base: int = 10,
-) -> Plot:
-    """Draw the curves with their names to the right.
-
-    Args:
-        sheet: where.
-        box: left, top, width and height of the axes, in inches.
-        title: stands above them.
-        curves: at least one; if none of them has points, that is said.
-        ticks: lengths at which the x axis may have labels.
-        unit: writes the label of a place on the y axis.
-        base: these places are powers of it.
+    If none of the curves has points, that is said.
     """
-    left, top, width, height = box
-    points = [point for curve in curves for point in curve.points]
+    points = [point for series in plot.series for point in _points(series, plot.y)]
     ys = [y for _, y in points] or [1.0]
-    xs = [x for x, _ in points] or list(ticks)
-    plot = Plot(*box, _around(min(xs), max(xs), 1.12), _around(min(ys), max(ys), 1.6))
-    axes = sheet.plot_axes(*box, title)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=base)
-    axes.set_xlim(plot.x_limits)
-    axes.set_ylim(plot.y_limits)
-    axes.set_xlabel("N, tokens", size=SMALL, labelpad=2)
-    _label_x(axes, plot, [x for x in ticks if plot.x_limits[0] <= x <= plot.x_limits[1]])
-    _label_y(axes, plot.y_limits, unit, base)
+    xs = [x for x, _ in points] or list(plot.x.ticks)
+    place = _Place(*box, (min(xs) / 1.12, max(xs) * 1.12), (min(ys) / 1.6, max(ys) * 1.6))
+    axes.set_xlim(place.x_limits)
+    axes.set_ylim(place.y_limits)
+    axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
+    _label_x(axes, place, [x for x in plot.x.ticks if place.x_limits[0] <= x <= place.x_limits[1]])
+    _label_y(axes, place.y_limits, plot.y)
     axes.grid(True, color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.patch.set_visible(False)  # or it would hide what is drawn on the page: leaders and marks
-    for curve in curves:
-        if curve.points:
-            x, y = zip(*curve.points, strict=True)
-            axes.plot(
-                x, y, color=curve.colour, marker=curve.marker, linestyle=curve.style, markersize=3.5, linewidth=1.2,
-                label=curve.name,
-            )  # fmt: skip
     if points:
-        _write_names(sheet, plot, curves)
+        _write_names(sheet, place, [(_points(series, plot.y), series) for series in plot.series])
     else:
+        left, top, width, height = box
         sheet.write(left + width / 2, top + height / 2, "nothing was measured", BODY, colour=QUIET, align="center")
-    return plot
+    for x, y, text in plot.marks:
+        _mark(sheet, place, x, y, text)
 
 
-def mark(sheet: Sheet, plot: Plot, x: float, y: float, text: str) -> None:
+def _mark(sheet: Sheet, place: _Place, x: float, y: float, text: str) -> None:
     """A ring around a point, a thin line from it down to its x, and a remark beside that; nothing outside the plot."""
-    if not (plot.x_limits[0] <= x <= plot.x_limits[1] and plot.y_limits[0] <= y <= plot.y_limits[1]):
+    if not (place.x_limits[0] <= x <= place.x_limits[1] and place.y_limits[0] <= y <= place.y_limits[1]):
         return
-    across, down = plot.place(x, y)
-    bottom = plot.top + plot.height
+    across, down = place.of(x, y)
+    bottom = place.top + place.height
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     sheet.page.plot([across], [down], "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
-    beside = 0.09 if across + 0.2 < plot.left + plot.width else -0.09
+    beside = 0.09 if across + 0.2 < place.left + place.width else -0.09
     sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
 
 
-def _around(low: float, high: float, factor: float) -> tuple[float, float]:
-    return low / factor, high * factor
-
-
-def _label_x(axes: Axes, plot: Plot, ticks: Sequence[float]) -> None:
+def _label_x(axes: Axes, place: _Place, ticks: Sequence[float]) -> None:
     """As many of the lengths as fit beside each other."""
     labels = [f"{tick:,.0f}" for tick in ticks]
-    places = [plot.place(tick, plot.y_limits[0])[0] for tick in ticks]
+    places = [place.of(tick, place.y_limits[0])[0] for tick in ticks]
     fitting = 0
     for fitting in range(len(ticks), 0, -1):
         step = every(len(ticks), fitting)
-        ends = [(place, text_width(label, SMALL) / 2) for place, label in zip(places, labels, strict=True)][::step]
-        if all(place - half > before + other + 0.06 for (before, other), (place, half) in pairwise(ends)):
+        ends = [(x, text_width(label, SMALL) / 2) for x, label in zip(places, labels, strict=True)][::step]
+        if all(x - half > before + other + 0.06 for (before, other), (x, half) in pairwise(ends)):
             break
     step = every(len(ticks), fitting)
     axes.set_xticks(ticks[::step], labels[::step])
     axes.xaxis.minorticks_off()
 
 
-def _label_y(axes: Axes, limits: tuple[float, float], unit: Callable[[float], str], base: int) -> None:
+def _label_y(axes: Axes, limits: tuple[float, float], axis: Axis) -> None:
+    base, unit = axis.log or 10, axis.unit or "{:g}".format
     first, last = (math.log(limit, base) for limit in limits)
     powers = range(math.ceil(first), math.floor(last) + 1)
-    step = next(step for step in (1, 2, 3, 5, 10, 20, 50, 100, 200) if len(powers) <= MOST_TICKS * step)
+    step = next(step for step in (1, 2, 3, 5, 10, 20, 50, 100, 200) if len(powers) <= _MOST_TICKS * step)
     ticks = [float(base) ** power for power in powers if power % step == 0]
     if len(ticks) < 3 and base == 10:  # too few to read the scale by
-        spread = [digit * 10.0**power for power in range(math.floor(first), powers.stop) for digit in (1, 2, 5)]
-        ticks = [tick for tick in spread if limits[0] <= tick <= limits[1]]
+        finer = [digit * 10.0**power for power in range(math.floor(first), powers.stop) for digit in (1, 2, 5)]
+        ticks = [tick for tick in finer if limits[0] <= tick <= limits[1]]
     axes.set_yticks(ticks, [re.sub(r"\.0+ ", " ", unit(tick)) for tick in ticks])
     axes.yaxis.minorticks_off()
 
 
-def _write_names(sheet: Sheet, plot: Plot, curves: Sequence[Curve]) -> None:
+def _write_names(sheet: Sheet, place: _Place, curves: Sequence[tuple[list[tuple[float, float]], Series]]) -> None:
     """Each beside the last point of its curve, moved apart where they would touch."""
-    named = [(plot.place(*curve.points[-1]), curve) for curve in curves if curve.name and curve.points]
+    named = [(place.of(*points[-1]), series) for points, series in curves if series.name and points]
     named.sort(key=lambda item: item[0][1])
-    heights = spread([y for (_, y), _ in named], _LINE, plot.top, plot.top + plot.height)
-    right = plot.left + plot.width
-    for ((x, y), curve), height in zip(named, heights, strict=True):
-        gap = 3.5 / POINTS
+    heights = spread([y for (_, y), _ in named], _LINE, place.top, place.top + place.height)
+    right = place.left + place.width
+    for ((x, y), series), height in zip(named, heights, strict=True):
+        gap, colour = 3.5 / POINTS, _colour(series.colour)
         sheet.page.plot(
-            [x + gap, right + _LEADER - 0.08, right + _LEADER - 0.02], [y, height, height], color=curve.colour,
+            [x + gap, right + _LEADER - 0.08, right + _LEADER - 0.02], [y, height, height], color=colour,
             linewidth=0.5, alpha=0.6,
         )  # fmt: skip
-        sheet.write(right + _LEADER, height, curve.name, SMALL, colour=curve.colour)
+        sheet.write(right + _LEADER, height, series.name, SMALL, colour=colour)
 
 
 def spread(places: Sequence[float], least: float, low: float, high: float) -> list[float]:

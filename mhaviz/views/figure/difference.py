@@ -4,20 +4,15 @@ from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
+from mhaviz.pages.difference import ranking_heading, ranking_table
 from mhaviz.records import AttentionMap, Difference
 from mhaviz.views.captions import part_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
-    WORDS,
     cell_text,
     change_scale,
     layer_text,
-    more_text,
-    ranking_heading,
-    ranking_headings,
-    ranking_notes,
-    ranking_rows,
     reading_text,
 )
 from mhaviz.views.figure.lettering import Lettering
@@ -38,7 +33,8 @@ from mhaviz.views.figure.sheet import (
     text_width,
     title_width,
 )
-from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
+from mhaviz.views.figure.table import decide_table, draw_table
+from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.pooling import pool_map, pooled_cells
@@ -86,7 +82,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
     blocks = [_block(m, lettering, look, len(changes), text_length) for m in changes]
     drawn = [block.drawn for block in blocks]
     scale = change_scale(drawn, look)
-    table = _table(d, lettering)
+    table = decide_table(ranking_table(d, _MOST_ROWS, quoting(lettering.shown)), lettering)
     remark = reading_text(scale, maps=changes)
 
     mosaics = max(block.layout.width for block in blocks) + BESIDE + _SCALE_WIDTH
@@ -120,7 +116,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
             sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
         y += block.height + _BETWEEN
     sheet.write(beside, top - 0.12, ranking_heading(d), SMALL, bold=True)
-    draw_summary(sheet, table, beside, top, width - MARGIN - beside)
+    draw_table(sheet, table, beside, top, width - MARGIN - beside)
     sheet.foot(d.source.footnote, remark)
     return sheet
 
@@ -146,10 +142,3 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
         m, lettering, look.dpi, look.columns, room, stacked, numbers=look.numbers, text_length=text_length
     )
     return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
-
-
-def _table(d: Difference, lettering: Lettering) -> SummaryTable:
-    headings = ranking_headings(d)
-    rows = [headings, *ranking_rows(d, _MOST_ROWS, lettering.shown)]
-    right = tuple(heading not in WORDS for heading in headings)
-    return measured_table(rows, right, more_text(d, _MOST_ROWS), ranking_notes(d), lettering)

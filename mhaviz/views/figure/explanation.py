@@ -7,9 +7,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from mhaviz.records import Explanation
-from mhaviz.views.captions import pooled_text, rule_text
-from mhaviz.views.explaining import (
+from mhaviz.pages.explanation import (
     MOST_KEYS,
     heading,
     largest_contributions,
@@ -22,6 +20,8 @@ from mhaviz.views.explaining import (
     strongest_text,
     visible_products,
 )
+from mhaviz.records import Explanation
+from mhaviz.views.captions import pooled_text, rule_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import draw_scale, thinned_places, whole_pixels
 from mhaviz.views.figure.sheet import (
@@ -39,7 +39,7 @@ from mhaviz.views.figure.sheet import (
     text_width,
     wrap,
 )
-from mhaviz.views.labels import every
+from mhaviz.views.labels import every, quoting
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
 from mhaviz.views.pooling import pool_strongest
@@ -119,13 +119,13 @@ class _Drawing:
         remark = f"{pooled} features" if pooled else "columns are features, counted from 0; rows are keys"
         width = layout.end + 0.3 + 2 * _SCALE_WIDTH + MARGIN
         room = width - layout.strip - MARGIN
-        self._remarks = wrap(strongest_text(e, self._lettering.shown), room, BODY, self._lettering.families)
+        self._remarks = wrap(strongest_text(e, quoting(self._lettering.shown)), room, BODY, self._lettering.families)
         scores = max((len(self._keys) + bool(self._rest) + 2) * _ROW, _LEAST_SCALE) + 0.6 + 0.16 * len(self._remarks)
         values = max((len(self._largest) + bool(self._rest_values) + 1) * _ROW, _LEAST_SCALE) + 0.5
         height = 2 * MARGIN + 0.75 + scores + 0.25 + values + 0.2 + foot_height(width, e.source.footnote, remark)
         self._sheet = Sheet(snap(width, self._look.dpi), snap(height, self._look.dpi), self._look.dpi, self._lettering)
         self._sheet.study_title(MARGIN + 0.1, e)
-        self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, self._lettering.shown), _HEADING)
+        self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, quoting(self._lettering.shown)), _HEADING)
         y = MARGIN + 0.75
         self._draw_scores(y)
         self._draw_values(y + scores + 0.25)

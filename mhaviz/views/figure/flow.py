@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
 
+from mhaviz.pages.trace import costs_text, following_text, shape_text
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
-from mhaviz.views.captions import costs_text, following_text, shape_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width
+from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width, wrap
+from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 
 
@@ -83,8 +84,8 @@ def flow_figure(trace: ShapeTrace, look: Look | None = None, followed: FollowedE
     layout = decide_flow(trace.steps)
     boxes = Boxes()
     width, height = layout.size(boxes)
-    lines = following_text(followed, trace, lettering.shown) if followed else ()
-    wrapped = [part for line in lines for part in _wrap(line, width, lettering)]
+    lines = following_text(followed, trace, quoting(lettering.shown)) if followed else ()
+    wrapped = [part for line in lines for part in wrap(line, width, BODY, lettering.families)]
     top = MARGIN + 0.62
     foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
     sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, look.dpi, lettering)
@@ -208,15 +209,3 @@ def _draw_key(sheet: Sheet, x: float, y: float) -> None:
         sheet.page.add_patch(box)
         sheet.write(x + 0.22, y, text, SMALL, colour=QUIET)
         x += 0.22 + text_width(text, SMALL) + 0.2
-
-
-def _wrap(line: str, width: float, lettering: Lettering) -> list[str]:
-    """The line in pieces of at most ``width`` inches, broken between words."""
-    pieces: list[str] = []
-    for word in line.split(" "):
-        longer = f"{pieces[-1]} {word}" if pieces else word
-        if pieces and text_width(longer, BODY, lettering.families) <= width:
-            pieces[-1] = longer
-        else:
-            pieces.append(word)
-    return pieces

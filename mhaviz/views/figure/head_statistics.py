@@ -2,6 +2,15 @@
 
 from dataclasses import dataclass
 
+from mhaviz.pages.head_statistics import (
+    COLUMNS,
+    counts_text,
+    known_columns,
+    left_out_text,
+    notes,
+    reading_text,
+    title,
+)
 from mhaviz.records import HeadAverages, HeadStatistics
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import BESIDE, GAP, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
@@ -18,18 +27,7 @@ from mhaviz.views.figure.sheet import (
     text_width,
     wrap,
 )
-from mhaviz.views.head_statistics import (
-    COLUMNS,
-    counts_text,
-    known_columns,
-    left_out_text,
-    named_scales,
-    notes,
-    panels,
-    reading_text,
-    scales,
-    title,
-)
+from mhaviz.views.head_statistics import named_scales, panels, scales
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Panel
 

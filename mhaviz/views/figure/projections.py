@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mhaviz.pages.projections import StageText, divergence_text, split_text, stage_texts
 from mhaviz.records import ProjectionComparison
 from mhaviz.views.captions import READING
 from mhaviz.views.figure.lettering import Lettering
@@ -21,14 +22,11 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
 from mhaviz.views.stages import (
-    StageText,
     divergence_panel,
-    divergence_text,
     head_weight_panels,
     score_panel,
     score_scale,
-    split_text,
-    stage_texts,
+    shown_pair,
     weight_panel,
     weight_scale,
 )
@@ -117,7 +115,7 @@ def _decide(c: ProjectionComparison, lettering: Lettering, look: Look) -> _Parts
         text_length=max(panel.text_length for panel in panels),
     )
     stages = stages.spread(max(_PITCH, stages.tile_width + _BESIDE))
-    texts = stage_texts(c, lettering.shown)
+    texts = stage_texts(c, shown_pair(c, lettering.shown))
     remarks = [wrap(text.remark, _room(stages), BODY, lettering.families) for text in texts]
     numbers = [str(i) for i in range(len(c.heads))]
     divergence = decide_mosaic(1, numbers, numbers, lettering, look.dpi, most_width=4.0, most_height=4.0)

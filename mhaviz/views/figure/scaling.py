@@ -1,25 +1,19 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from mhaviz.records import ScalingComparison, ScalingSweep
-from mhaviz.views.captions import STATISTICS, rule_text
+from mhaviz.pages.scaling import STATISTICS, statistics_table
+from mhaviz.records import ScalingComparison
+from mhaviz.views.captions import rule_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
     BODY,
     MARGIN,
-    QUIET,
     SECOND,
-    TITLE,
     Sheet,
     foot_height,
     redraw_coarser,
     snap,
-    text_width,
 )
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, scaling_panels
@@ -83,54 +77,8 @@ def draw_statistics(sheet: Sheet, x: float, y: float, c: ScalingComparison, i: i
     first, second = x + (_NAMES + _NUMBER) * size / BODY, x + TABLE_WIDTH * size / BODY
     sheet.write(first, y + step / 2, "unscaled", size, align="right", bold=True, colour=ACCENT)
     sheet.write(second, y + step / 2, rule_text(c), size, align="right", bold=True, colour=SECOND)
-    for row, statistic in enumerate(STATISTICS, start=1):
+    for row, (name, unscaled, scaled) in enumerate(statistics_table(c, i, rule_text(c)).texts(), start=1):
         middle = y + (row + 0.5) * step
-        sheet.write(x, middle, statistic.name, size)
-        sheet.write(first, middle, statistic.text(c.unscaled.statistics[i]), size, align="right")
-        sheet.write(second, middle, statistic.text(c.scaled.statistics[i]), size, align="right")
-
-
-def sweep_figure(sweep: ScalingSweep, look: Look | None = None) -> Sheet:
-    """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
-    look = look or Look()
-    across, down, gap = 2.7, 2.0, 0.65
-    columns, rows = 3, 2
-    left, top = MARGIN + 0.4, MARGIN + 0.85
-    width = left + columns * across + (columns - 1) * gap + MARGIN
-    height = top + rows * down + (rows - 1) * (gap + 0.1) + 0.45 + 0.35 + MARGIN
-    sheet = Sheet(width, height, look.dpi)
-    sheet.write(MARGIN, MARGIN + 0.1, "what scaling the scores by √d_key does", TITLE, bold=True)
-    names: Sequence[tuple[str, str]] = (
-        (ACCENT, "q·k, unscaled"),
-        (SECOND, "q·k / √d_key"),
-        (QUIET, "theory: √d_key, and 1"),
-    )
-    x = MARGIN
-    for colour, name in names:
-        sheet.page.plot([x, x + 0.25], [MARGIN + 0.4] * 2, color=colour, linestyle=":" if colour == QUIET else "-")
-        sheet.write(x + 0.32, MARGIN + 0.4, name, BODY)
-        x += 0.32 + text_width(name, BODY) + 0.3
-    for number, statistic in enumerate(STATISTICS):
-        row, column = divmod(number, columns)
-        place = left + column * (across + gap), top + row * (down + gap + 0.1)
-        axes = sheet.plot_axes(*place, across, down, statistic.name)
-        axes.set_xscale("log", base=2)
-        if number == 0:
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.plot(sweep.d_keys, sweep.theory, ":", color=QUIET)
-            axes.plot(sweep.d_keys, np.ones(len(sweep.d_keys)), ":", color=QUIET)
-        for colour, results in ((ACCENT, sweep.unscaled), (SECOND, sweep.scaled)):
-            values = [statistic.value(result) for result in results]
-            axes.plot(sweep.d_keys, values, "o-", color=colour, markersize=3, linewidth=1.2, clip_on=False)
-        if number:
-            axes.set_ylim(bottom=0)
-        axes.set_xticks(sweep.d_keys[::3] if len(sweep.d_keys) > 6 else sweep.d_keys)
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.minorticks_off()
-        if row == rows - 1:
-            axes.set_xlabel("d_key", size=BODY)
-    length = f"{len(sweep.tokens)} token" + "s" * (len(sweep.tokens) != 1)
-    remark = f"{length}, means over {sweep.draws} draws of the weights at each d_key"
-    sheet.foot(sweep.source.footnote, remark)
-    return sheet
+        sheet.write(x, middle, name, size)
+        sheet.write(first, middle, unscaled, size, align="right")
+        sheet.write(second, middle, scaled, size, align="right")

@@ -6,27 +6,23 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from mhaviz.pages.difference import ranking_heading, ranking_table
 from mhaviz.records import Difference
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.differences import (
     HEADING,
-    WORDS,
     cell_text,
     change_scale,
     layer_text,
-    more_text,
-    ranking_heading,
-    ranking_headings,
-    ranking_notes,
-    ranking_rows,
     reading_text,
 )
+from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.map_grids import MapGrid, grid_title
-from mhaviz.views.terminal.tables import fitting_or_stacked
+from mhaviz.views.terminal.tables import table_lines
 
 _ROWS = 16  # of the table; more heads scroll the pictures away
 
@@ -61,15 +57,6 @@ class DifferenceView:
         changes = [m.change for m in maps]
         yield Text(plain(reading_text(scale, abilities.colour, changes, abilities.hidden)), DIM)
         yield Segment.line()
-
-        def rows(stacked: bool) -> list[tuple[str, ...]]:
-            return [tuple(map(plain, row)) for row in ranking_rows(d, _ROWS, abilities.shown, stacked)]
-
         yield Text(ranking_heading(d), BOLD)
-        headings = ranking_headings(d)
-        keys = headings.index("head") + 1
-        left = [place for place, heading in enumerate(headings) if heading in WORDS]
-        yield from fitting_or_stacked(headings, rows, console, options, keys, left)
-        for text in filter(None, [more_text(d, _ROWS), ranking_notes(d)]):
-            yield Text(plain(text), DIM)
+        yield from table_lines(ranking_table(d, _ROWS, quoting(abilities.shown)), console, options)
         yield footnote(d.source.footnote, not abilities.unicode)

@@ -1,33 +1,28 @@
 """What every head looks at, in the terminal: a layers × heads grid of each number, then the heads ranked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from mhaviz.records import HeadAverages, HeadStatistics
-from mhaviz.views.colours import BONE
-from mhaviz.views.head_statistics import (
-    SPREAD,
+from mhaviz.pages.head_statistics import (
     Order,
     counts_text,
     left_out_text,
-    named_scales,
-    notes,
-    panels,
     ranked_columns,
     ranking_heading,
-    ranking_headings,
-    ranking_rows,
+    ranking_table,
     reading_text,
-    scales,
     title,
 )
+from mhaviz.records import HeadAverages, HeadStatistics
+from mhaviz.views.colours import BONE
+from mhaviz.views.head_statistics import named_scales, panels, scales
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
-from mhaviz.views.terminal.tables import fitting_tables
+from mhaviz.views.terminal.tables import table_lines
 
 _ROWS = 16  # of the table, unless more are asked for
 _GRID_LINES = 40  # for the grids of all kinds, or the table scrolls them away
@@ -52,7 +47,7 @@ class HeadStatisticsView:
             yield ScaleBar(scale, name)
         yield Segment.line()
         yield Text(plain(ranking_heading(s, self.order)), BOLD)
-        yield from self._table(console, options, plain)
+        yield from table_lines(ranking_table(s, self.order), console, options)
         for text in filter(None, [counts_text(s), left_out_text(s)]):
             yield Text(plain(text), DIM)
         yield footnote(s.source.footnote, not abilities.unicode)
@@ -71,18 +66,3 @@ class HeadStatisticsView:
         yield grid(shown)
         more = len(all_panels) - shown
         yield Text(reading_text(self.statistics) + (f"; -o heads.png has {more} more" if more > 0 else ""), DIM)
-
-    def _table(
-        self, console: Console, options: ConsoleOptions, plain: Callable[[str], str]
-    ) -> Iterator[RenderableType]:
-        s, order = self.statistics, self.order
-        keys = 2 + (len(s.kinds) > 1)
-        for short in (False, True):
-            rows = [tuple(map(plain, row)) for row in ranking_rows(s, order, stacked=short)]
-            tables = fitting_tables(
-                ranking_headings(s, order, short), rows, console, options, keys, left=range(keys - 2)
-            )
-            if len(tables) == 1:
-                break
-        yield from tables
-        yield Text(plain(f"{notes(ranked_columns(s, order), short)}; {SPREAD}"), DIM)

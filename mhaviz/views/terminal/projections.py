@@ -8,20 +8,17 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from mhaviz.pages.projections import SCORE_REMARK, StageText, divergence_text, split_text, stage_texts
 from mhaviz.records import ProjectionComparison
 from mhaviz.views.captions import READING, pair_title
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
 from mhaviz.views.stages import (
-    SCORE_REMARK,
-    StageText,
     divergence_panel,
-    divergence_text,
     head_weight_panels,
     score_panel,
     score_scale,
-    split_text,
-    stage_texts,
+    shown_pair,
     weight_panel,
     weight_scale,
 )
@@ -51,7 +48,7 @@ class ProjectionsView:
             return cut(abilities.shown(token), room, "..." if ascii_only else "…")
 
         yield Text(pair_title("self", c.tokens, c.tokens, options.max_width, ascii_only), BOLD, no_wrap=True)
-        *with_maps, last = stage_texts(c, shown)
+        *with_maps, last = stage_texts(c, shown_pair(c, shown))
         for text, stage in zip(with_maps, c.stages, strict=False):
             yield from _words(text, plain)
             panels = [score_panel(stage, scores, "S"), weight_panel(stage, weights, "A = softmax(S)")]

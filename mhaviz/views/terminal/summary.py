@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
 
+from mhaviz.pages.map_summary import summary_table
 from mhaviz.records import AttentionMap, MapSummary
-from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
-from mhaviz.views.terminal.grid import DIM, Abilities
-from mhaviz.views.terminal.tables import fitting_or_stacked
-
-_WORDS = range(3, 6)  # the columns that name tokens
+from mhaviz.views.labels import quoting
+from mhaviz.views.terminal.grid import Abilities
+from mhaviz.views.terminal.tables import table_lines
 
 
 @dataclass(frozen=True)
@@ -21,11 +19,5 @@ class SummaryTable:
     summary: MapSummary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        abilities = Abilities.of(console, options)
-
-        def rows(stacked: bool) -> list[tuple[str, ...]]:
-            texts = summary_rows(self.attention_map, self.summary, abilities.shown, stacked)
-            return [tuple(map(abilities.plain, row)) for row in texts]
-
-        yield from fitting_or_stacked(summary_headings(self.summary), rows, console, options, left=_WORDS)
-        yield Text(abilities.plain(summary_notes(self.summary)), DIM)
+        quote = quoting(Abilities.of(console, options).shown)
+        yield from table_lines(summary_table(self.attention_map.heads, self.summary, quote), console, options)

@@ -1,69 +1,69 @@
-"""Tables of numbers that are split where the terminal is too narrow for them."""
+"""Tables that take several lines a row, or are split, where the terminal is too narrow for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
-from rich.table import Table
+from rich.style import Style
+from rich.table import Table as Grid
 from rich.text import Text
 
-Row = Sequence[str]
+from mhaviz.pages.blocks import Table
+from mhaviz.views.terminal.bars import bar
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+
+_NARROW_BAR = 6  # cells
+_STYLES: dict[str, str | Style] = {"plain": "", "bold": BOLD, "quiet": DIM}
+_TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
-def fitting_tables(
-    headings: Sequence[str],
-    rows: Sequence[Row | None],
-    console: Console,
-    options: ConsoleOptions,
-    keys: int = 1,
-    left: Sequence[int] = (),
-) -> list[Table]:
-    """One table, or as many as the width makes necessary.
+def table_lines(table: Table, console: Console, options: ConsoleOptions, **look: Any) -> Iterator[RenderableType]:
+    """A table, what is said of rows that it leaves out, and its notes.
 
-    Args:
-        headings: of the columns.
-        rows: as many texts each; None draws a line.
-        console: where they are shown.
-        options: likewise.
-        keys: how many columns on the left tell the rows apart: they stand in every table.
-        left: the columns of words; the others are numbers, aligned on the right.
+    Where it is too wide, it is drawn for a narrow place: without extra columns, each row on several lines. What is too
+    wide even so is split into parts, each with the columns that tell the rows apart. ``look``: as in ``draw_grid``.
     """
-    unlimited = options.update(max_width=1000)
-
-    def fits(columns: Sequence[int]) -> bool:
-        table = _table([*range(keys), *columns], headings, rows, left)
-        return Measurement.get(console, unlimited, table).maximum <= options.max_width
-
-    parts: list[list[int]] = []
-    for column in range(keys, len(headings)):
-        if parts and fits([*parts[-1], column]):
-            parts[-1].append(column)
-        else:
-            parts.append([column])
-    return [_table([*range(keys), *part], headings, rows, left) for part in parts]
-
-
-def fitting_or_stacked(
-    headings: Sequence[str],
-    rows_of: Callable[[bool], Sequence[Row | None]],
-    console: Console,
-    options: ConsoleOptions,
-    keys: int = 1,
-    left: Sequence[int] = (),
-) -> list[Table]:
-    """``fitting_tables`` of ``rows_of(False)``, or of the rows stacked, ``rows_of(True)``, if one table is too wide."""
-    tables = fitting_tables(headings, rows_of(False), console, options, keys, left)
-    return tables if len(tables) == 1 else fitting_tables(headings, rows_of(True), console, options, keys, left)
+    abilities = Abilities.of(console, options)
+    every = range(len(table.columns))
+    narrow = [place for place in every if not table.columns[place].is_extra]
+    keys = [place for place in narrow if table.columns[place].is_key]
+    grid, is_short = draw_grid(table, every, abilities, **look), False
+    if not fits(grid, console, options):
+        grid, is_short = draw_grid(table, keys, abilities, short=True, **look), True
+        part = keys
+        for place in narrow[len(keys) :]:
+            longer = draw_grid(table, [*part, place], abilities, short=True, **look)
+            if part != keys and not fits(longer, console, options):
+                yield grid
+                part, longer = keys, draw_grid(table, [*keys, place], abilities, short=True, **look)
+            part, grid = [*part, place], longer
+    yield grid
+    for text in filter(None, (table.more, (is_short and table.short_notes) or table.notes)):
+        yield Text(abilities.plain(text), DIM)
 
 
-def _table(columns: Sequence[int], headings: Sequence[str], rows: Sequence[Row | None], left: Sequence[int]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in columns:
-        table.add_column(headings[column], justify="left" if column in left else "right", no_wrap=True)
-    for row in rows:
-        if row is None:
-            table.add_section()
-        else:
-            table.add_row(*(Text(row[column]) for column in columns))
-    return table
+def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
+    """Whether nothing of it would be cut."""
+    return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
+
+
+def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short: bool = False, **look: Any) -> Grid:
+    """These columns of a table, whatever room there is; ``look``: other options of rich's tables."""
+    grid = Grid(**(_TIGHT | look))
+    chosen, headings, texts = [table.columns[i] for i in columns], table.headings(short), table.texts(short)
+    for place, column in zip(columns, chosen, strict=True):
+        grid.add_column(abilities.plain(headings[place]), justify=column.align, no_wrap=True)
+    for number, (row, words) in enumerate(zip(table.rows, texts, strict=True)):
+        begins = not number or row[0] != table.rows[number - 1][0]
+        if table.is_grouped and number and begins:
+            grid.add_section()
+        cells = [abilities.plain(words[place]) for place in columns]
+        for i, (place, column) in enumerate(zip(columns, chosen, strict=True)):
+            if column.bar:
+                cells[i] = bar(row[place], min(column.bar, _NARROW_BAR) if short else column.bar, abilities.unicode)
+        if table.is_grouped and not begins:
+            cells[0] = ""
+        grid.add_row(*(Text(text, _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
+    return grid

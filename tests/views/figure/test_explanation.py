@@ -9,7 +9,7 @@ from looking import encoded
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.random_layer import RandomLayer
-from mhaviz.views.explaining import MOST_KEYS
+from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
 from mhaviz.views.look import Look

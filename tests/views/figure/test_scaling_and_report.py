@@ -15,9 +15,10 @@ from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
 from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure
-from mhaviz.views.figure.scaling import scaling_figure, sweep_figure
+from mhaviz.views.figure.scaling import scaling_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
+from mhaviz.views.showing import figure_of
 from mhaviz.views.terminal.report import ReportView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -99,7 +100,7 @@ def test_nothing_is_drawn_outside_the_sheet(sentence):
 
 def test_the_sweep_draws_measures_and_theory():
     sweep = sweep_scaling(["one", "two", "three"], 0, (2, 8, 32), draws=2)
-    sheet = sweep_figure(sweep)
+    sheet = figure_of(sweep)
     plots = sheet.axes[1:]
     assert len(plots) == 6
     lines = [np.asarray(line.get_ydata()) for line in plots[0].lines]

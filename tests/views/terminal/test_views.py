@@ -15,9 +15,10 @@ from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, AttentionMap, Report, Source
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
+from mhaviz.views.showing import view_of
 from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.report import ReportView
-from mhaviz.views.terminal.scaling import ScalingView, SweepView
+from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
 
 FOOTNOTE = "random weights, seed 0, d_model 16, 2 heads, cpu"
@@ -85,7 +86,7 @@ def test_scaling(show, layer, width, encoding):
 @pytest.mark.parametrize("width", [44, 80, 120])
 def test_sweep(show, width):
     sweep = sweep_scaling(["one", "two"], 0, (2, 1024), draws=2)
-    shown = show(SweepView(sweep), width)
+    shown = show(view_of(sweep), width)
     assert max(cell_len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in shown.splitlines()) <= width
     assert "32.00" in shown, "theory at 1024"
     assert f"{sweep.unscaled[1].score_std:.2f}" in shown
@@ -114,7 +115,7 @@ def test_scaled_stands_in_the_column_of_scaled(show, layer):
 
 def test_the_sweep_has_both_tables(show):
     sweep = sweep_scaling(["one", "two"], 0, (2, 1024), draws=2)
-    shown = show(SweepView(sweep), 120)
+    shown = show(view_of(sweep), 120)
     for results in (sweep.unscaled, sweep.scaled):
         assert f"{results[1].score_min:.1f} to {results[1].score_max:.1f}" in shown
 

@@ -1,14 +1,16 @@
-"""An explanation in words, the same in the terminal and in figures."""
+"""One query taken apart, in words and as tables."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.blocks import Column, Quote, Table
 from mhaviz.records import Explanation
-from mhaviz.views.labels import bare, cut, visible
 
 _LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
+_QUOTED = 24  # cells of a terminal
+_LABEL, _NARROW_LABEL, _BAR = 24, 10, 16  # likewise
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
 
 
@@ -17,9 +19,9 @@ def number_text(value: float, form: str = "z.2f") -> str:
     return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
-def heading(e: Explanation, shown: Callable[[str], str] = visible) -> str:
-    """Which query of which head; ``shown`` makes a token fit to be shown."""
-    return f"head {e.head}, query “{cut(shown(bare(e.token)), 24)}” at position {e.position}"
+def heading(e: Explanation, quote: Quote) -> str:
+    """Which query of which head."""
+    return f"head {e.head}, query “{quote(e.token, _QUOTED)}” at position {e.position}"
 
 
 def scores_heading(e: Explanation) -> str:
@@ -33,7 +35,7 @@ def output_heading(e: Explanation) -> str:
     return "output: the values v times their weights a, the largest contributions first"
 
 
-def strongest_text(e: Explanation, shown: Callable[[str], str] = visible) -> str:
+def strongest_text(e: Explanation, quote: Quote) -> str:
     """What made the score of the key with the largest weight."""
     if not e.visible.any():
         return "Every key is hidden: the weights and the output are zeros."
@@ -42,7 +44,7 @@ def strongest_text(e: Explanation, shown: Callable[[str], str] = visible) -> str
     products = [f"{feature} ({number_text(e.products[key, feature], '+z.2f')})" for feature in features]
     named = f"feature{'s' * (len(features) > 1)} {' and '.join(filter(None, (', '.join(products[:-1]), products[-1])))}"
     return (
-        f"“{cut(shown(bare(e.keys[key])), 24)}” at position {key} weighs most, {e.weights[key]:.2f}: "
+        f"“{quote(e.keys[key], _QUOTED)}” at position {key} weighs most, {e.weights[key]:.2f}: "
         f"{named} {'count' if len(features) > 1 else 'counts'} most in its q·k of {number_text(e.similarities[key])}."
     )
 
@@ -69,6 +71,58 @@ def rest_text(e: Explanation, rest: Sequence[int]) -> str:
     hidden = len(rest) - int(e.visible[list(rest)].sum())
     text = f"and {len(rest)} more, together {e.weights[list(rest)].sum():.2f}"
     return text if not hidden else f"{text}, {hidden} of them hidden"
+
+
+Labels = Callable[[int], Sequence[str]]
+"""One label a key, in at most so many cells of a terminal."""
+
+
+def scores_table(e: Explanation, keys: Sequence[int], labels: Labels, rule: str) -> Table:
+    """These keys: scores, weights and the features that made them; ``rule``: what becomes of q·k, over a column."""
+    long, short = labels(_LABEL), labels(_NARROW_LABEL)
+    columns = (
+        Column("#", is_key=True),
+        Column("key", _nth(long), "left", is_key=True, stacked=_nth(short)),
+        Column("q·k", number_text, is_extra=True),
+        Column(rule, lambda score: score if isinstance(score, str) else number_text(score)),
+        Column("weight", "{:.2f}".format),
+        Column("", align="left", bar=_BAR),
+        Column("strongest features", lambda key: features_text(e, key), "left", is_extra=True),
+    )
+    rows = []
+    for key in keys:
+        score, weight = (e.scores[key] if e.visible[key] else "hidden"), float(e.weights[key])
+        rows.append((key, key, e.similarities[key], score, weight, weight, key))
+    features = "\n".join(f"{short[key]}: {features_text(e, key)}" for key in keys)
+    return Table(columns, tuple(rows), short_notes=features)
+
+
+def contributions_table(e: Explanation, keys: Sequence[int], labels: Labels) -> Table:
+    """These keys by what they contribute, and the sum of all."""
+    long, short = labels(_LABEL), labels(_NARROW_LABEL)
+    columns = (
+        Column("#", is_key=True),
+        Column("value of", _nth(long), "left", is_key=True, stacked=_nth(short)),
+        Column("weight", "{:.2f}".format, is_extra=True),
+        Column("‖v‖", number_text, is_extra=True),
+        Column("‖a v‖", number_text),
+        Column("share", "{:.0%}".format),
+        Column("", align="left", bar=_BAR),
+    )
+    norms = lengths_of(e.value)
+    rows: list[tuple[object, ...]] = [
+        (key, key, e.weights[key], norms[key], e.sizes[key], e.shares[key], float(e.shares[key])) for key in keys
+    ]
+    if rest := [key for key in others(e, keys) if e.visible[key]]:
+        size = float(lengths_of(e.contributions[rest].sum(axis=0)))
+        rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", size, e.shares[rest].sum(), 0.0))
+    rows.append(("", "= output", e.weights.sum(), "", float(lengths_of(e.output)), "", 0.0))
+    return Table(columns, tuple(rows), has_total=True)
+
+
+def _nth(labels: Sequence[str]) -> Callable[[int | str], str]:
+    """The label of a key; of several keys together the words that stand there."""
+    return lambda key: key if isinstance(key, str) else labels[key]
 
 
 def visible_products(e: Explanation) -> NDArray[np.float32]:

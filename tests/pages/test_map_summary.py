@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from mhaviz.pages.map_summary import summary_table
 from mhaviz.records import AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink
-from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
+from mhaviz.views.labels import quoting, visible
 
 
 @pytest.fixture
@@ -25,20 +26,29 @@ def window():
     return AttentionMap(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
 
 
+def table(m, shown=visible, most=None):
+    return summary_table(m.heads, m.summary, quoting(shown), most)
+
+
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):
-    assert summary_rows(window, window.summary) == [
+    assert table(window).texts() == [
         ("5", "1.00 (25%)", "50.0%", "2 y (50.0%), 50,000 far (0.01%)", "1,001 b → 3 z (0.75)", "1,003 d → 0 w (0.1)"),
         ("2", "0.00", "<0.0001%", "0 w (100.0%)", "1,000 a → 0 w (1)", "none"),
     ]
 
 
 def test_one_token_a_line(window):
-    first, _ = summary_rows(window, window.summary, str.upper, stacked=True)
+    first, _ = table(window, str.upper).texts(stacked=True)
     assert first[3:5] == ("2 Y (50.0%)\n50,000 FAR (0.01%)", "1,001 B\n→ 3 Z (0.75)")
 
 
 def test_headings_and_notes(window):
-    assert len(summary_headings(window.summary)) == len(summary_rows(window, window.summary)[0])
-    assert "within 32" in summary_headings(window.summary)
-    assert "4 queries" in summary_notes(window.summary)
-    assert "0.1 or more" in summary_notes(window.summary)
+    assert "within 32" in table(window).headings()
+    assert "4 queries" in table(window).notes
+    assert "0.1 or more" in table(window).notes
+    assert table(window).more == table(window, most=2).more == ""
+
+
+def test_heads_that_are_left_out_are_counted(window):
+    assert table(window, most=1).more == "and 1 head more"
+    assert [row[0] for row in table(window, most=1).texts()] == ["5"]

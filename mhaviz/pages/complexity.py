@@ -1,0 +1,145 @@
+"""What attention costs: the terms, predicted and measured numbers at every length, and where they cross."""
+
+from collections.abc import Iterable, Sequence
+
+from mhaviz.pages.blocks import NOTHING, Axis, Column, Curves, Page, Plot, Series, Table, Text
+from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
+from mhaviz.records import Complexity
+from mhaviz.units import readable_bytes, readable_count, readable_seconds
+
+_PARTS = ("projections", "scores, softmax, mix", "whole layer")
+_ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # of the colours and markers
+
+
+def complexity_page(c: Complexity) -> Page:
+    """The terms; operations, times and bytes against the length; what follows from them, a line each."""
+    timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
+    skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
+    skipped_from = {name: skipped_from_text(c.lengths, measured) for name, measured in timings.items()}
+    rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
+    of_numbers = [
+        "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
+        *filter(None, skipped),
+        f"parameters: {readable_bytes(c.parameter_bytes)}",
+        *([f"the whole layer does up to {rate}"] if rate else []),
+    ]
+    of_curves = [
+        *([f"dotted: the predicted operations at {rate}, the whole layer's best"] if rate else []),
+        *(f"{name}: {text}" for name, text in skipped_from.items() if text),
+    ]
+    blocks = (
+        _terms(c),
+        Curves((_operations(c), _times(c), _sizes(c)), columns=2, size=(2.75, 2.35)),
+        _numbers(c),
+        Text(tuple(of_numbers), where="instead of curves"),
+        Text(_crossings(c)),
+        Text(_longest(c)),
+        Text(tuple(of_curves), where="beside curves"),
+    )
+    return Page("what attention costs: N²·d_model + N·d_model²", blocks, c.source.footnote)
+
+
+def _terms(c: Complexity) -> Table:
+    headings = ("result", "equation", "operations", "bytes")
+    columns = tuple(Column(heading, align="left", is_key=heading == "result") for heading in headings)
+    rows = [(term.name, term.equation, term.flops_formula, term.bytes_formula or NOTHING) for term in c.terms]
+    rows.append(("Wq … Wo", "the parameters", NOTHING, "16·d_model·(d_model+1)"))
+    return Table(columns, tuple(rows))
+
+
+def _numbers(c: Complexity) -> Table:
+    columns = (
+        Column("N", "{:,}".format, is_key=True),
+        *(Column(name, readable_count) for name in ("ops proj", "ops attn")),
+        *(Column(name, time_text) for name in ("time proj", "time attn", "whole")),
+        *(Column(name, readable_bytes) for name in ("Q K V H O", "weights")),
+    )
+    flops = c.flops("projections"), c.flops("attention")
+    measured = c.projections, c.attention, c.whole
+    rows = zip(c.lengths, *flops, *measured, c.feature_bytes, c.weight_bytes, strict=True)
+    return Table(columns, tuple(rows), where="instead of curves")
+
+
+def _operations(c: Complexity) -> Plot:
+    series = (
+        Series("N²·d_model", c.lengths, tuple(N**2 * c.d_model for N in c.lengths), line="dotted"),
+        Series("N·d_model²", c.lengths, tuple(N * c.d_model**2 for N in c.lengths), line="dotted"),
+        *_parts(c, (c.flops("projections"), c.flops("attention"), c.flops())),
+    )
+    marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]
+    return Plot("operations, predicted", series, _tokens(c), Axis(log=10, unit=readable_count), _marked(marks))
+
+
+def _times(c: Complexity) -> Plot:
+    """Measured, and dotted what the predicted operations would take at the whole's best rate."""
+    measured = [tuple(timing.seconds for timing in timings) for timings in (c.projections, c.attention, c.whole)]
+    predicted = [(_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention"))]
+    rate = _best_rate(c)
+    ideal = [
+        Series("", c.lengths, tuple(number / rate for number in flops), colour, line="dotted")
+        for colour, flops in (predicted if rate else [])
+    ]
+    crossing = [] if c.equal_times is None or c.equal_seconds is None else [(c.equal_times, c.equal_seconds)]
+    series = (*ideal, *_parts(c, measured))
+    return Plot("time of one run, measured", series, _tokens(c), Axis(log=10, unit=readable_seconds), _marked(crossing))
+
+
+def _sizes(c: Complexity) -> Plot:
+    """The weights grow up to the longest that fits; what does not grow with the input is level."""
+    known = [(longest.tokens, longest.free_bytes) for longest in c.longest if longest.tokens and longest.free_bytes]
+    xs, ys = zip(*sorted({*zip(c.lengths, c.weight_bytes, strict=True), *known}), strict=True)
+    level = [(f"free on {one.device}", one.free_bytes, _FREE) for one in c.longest if one.free_bytes]
+    series = (
+        *(
+            Series(name, (xs[0], xs[-1]), (size, size), colour, line="dashed")
+            for name, size, colour in (*level, ("parameters", c.parameter_bytes, None))
+        ),
+        Series("Q, K, V, H, O", c.lengths, c.feature_bytes, _PROJECTIONS, _PROJECTIONS),
+        Series("weights of all heads", xs, ys, _ATTENTION, _ATTENTION),
+    )
+    return Plot("memory, predicted", series, _tokens(c), Axis(log=2, unit=readable_bytes), _marked(known))
+
+
+def _tokens(c: Complexity) -> Axis:
+    return Axis("N, tokens", log=2, ticks=c.lengths)
+
+
+def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:
+    colours = (_PROJECTIONS, _ATTENTION, _WHOLE)
+    return [Series(name, c.lengths, ys, i, i) for name, i, ys in zip(_PARTS, colours, values, strict=True)]
+
+
+def _marked(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float, str], ...]:
+    return tuple((x, y, f"N = {x:,.0f}") for x, y in points)
+
+
+def _crossings(c: Complexity) -> tuple[str, ...]:
+    """Where the cost of attention overtakes that of the projections: by the terms, by operations, by the clock."""
+    lines = [
+        f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
+        f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
+    ]
+    compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
+    if compared > 1:  # of one length alone there is nothing to say
+        measured = "nowhere within these lengths" if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
+        lines.append(f"scores, softmax and mix take as long as the projections {measured}")
+    return tuple(lines)
+
+
+def _longest(c: Complexity) -> tuple[str, ...]:
+    """The longest inputs whose weights fit into memory, a line a device."""
+    lines = []
+    for longest in c.longest:
+        if longest.free_bytes is None or longest.tokens is None:
+            lines.append(f"{longest.device}: free memory cannot be told")
+        else:
+            lines.append(
+                f"{longest.device}: {readable_bytes(longest.free_bytes)} are free now; the weights of "
+                f"{longest.tokens:,} tokens fit"
+            )
+    return tuple(lines)
+
+
+def _best_rate(c: Complexity) -> float:
+    """Operations a second, of the whole layer; 0 where nothing was measured."""
+    return max((f / t.seconds for f, t in zip(c.flops(), c.whole, strict=True) if t.seconds), default=0.0)

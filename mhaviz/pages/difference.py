@@ -1,0 +1,131 @@
+"""The heads that have changed most between two attentions, as a table."""
+
+import math
+from functools import partial
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
+from mhaviz.pages.words import counted, position_text
+from mhaviz.records import Difference, HeadDifference
+
+_BOUND = math.log(2)
+_LEAST_NATS = 0.00005  # that four decimals can show
+
+
+def ranking_heading(d: Difference) -> str:
+    """What stands over the table."""
+    return "the heads that changed most" if _has_changed(d) else "no weight differs"
+
+
+def ranking_table(d: Difference, most: int, quote: Quote) -> Table:
+    """A row a head, those that changed most first, at most so many."""
+    several = len(d.maps) > 1
+    names = _short_names(d)
+    worst, where = partial(_worst, quote), partial(_where, quote)
+    columns = (
+        *([Column("map", ", ".join, "left", is_key=True, stacked="\n".join)] if several else []),
+        Column("head", is_key=True),
+        Column("divergence", _nats),
+        Column("of ln 2", lambda nats: f"{nats / _BOUND:.1%}"),
+        Column("worst row", partial(worst, " "), "left", stacked=partial(worst, "\n")),
+        Column("change", _signed),
+        Column("before", "{:.3f}".format),
+        Column("after", "{:.3f}".format),
+        Column("where", partial(where, " "), "left", stacked=partial(where, "\n")),
+    )
+    rows = [
+        (
+            *([names[head.map.name]] if several else []),
+            head.head,
+            head.divergence,
+            head.divergence,
+            head.worst and head,
+            head.largest and head.largest.after - head.largest.before,
+            head.largest and head.largest.before,
+            head.largest and head.largest.after,
+            head.largest and head,
+        )
+        for head in d.ranking[:most]
+    ]
+    left_out = len(d.ranking) - most
+    more = f"and {counted(left_out, 'head')} more; .json has all" if left_out > 0 else ""
+    return Table(columns, tuple(rows), more, _notes(d))
+
+
+def _has_changed(d: Difference) -> bool:
+    return any(head.largest for head in d.ranking)
+
+
+def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
+    """Of each map what tells it from the others: "sentence 1", or "layer 2" and "cross"."""
+    changes = [m.change for m in d.maps]
+    parts = [
+        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
+        for m in changes
+    ]
+    differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
+    return {m.name: tuple(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
+
+
+def _notes(d: Difference) -> str:
+    """What the columns mean."""
+    parts = ["change, before, after: of the weight that has changed most"] if _has_changed(d) else []
+    if any(head.divergence is not None for head in d.ranking):
+        parts.append(
+            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
+            f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
+        )
+    if any(head.worst for head in d.ranking):
+        parts.append("worst row: the largest of these divergences, and its query")
+    if zeros := sum(sum(m.zero_rows) for m in d.maps):
+        rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
+        parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
+    if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
+        parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
+    if any(head.divergence is not None and head.map.sink for head in d.ranking):
+        parts.append("a head's sink counts as one more key")
+    if any(m.change.edges.reduction == "max" for m in d.maps):
+        parts.append("largest weights of cells are no distribution: they have no divergence")
+    if any(head.flaw for head in d.ranking):
+        parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
+    return "; ".join(parts)
+
+
+def _nats(divergence: float) -> str:
+    return "<0.0001" if 0 < divergence < _LEAST_NATS else f"{divergence:.4f}"
+
+
+def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
+    """ "0.6931 at 3 cat"."""
+    if head.worst is None:
+        return NOTHING
+    m = head.map
+    return (
+        f"{_nats(head.worst.divergence)}{between}at {_token(m.queries, m.edges.query_edges, head.worst.query, quote)}"
+    )
+
+
+def _where(quote: Quote, between: str, head: HeadDifference) -> str:
+    """ "3 cat → 5 mat": the weight that has changed most."""
+    m, change = head.map, head.largest
+    if change is None:
+        return NOTHING
+    query = _token(m.queries, m.edges.query_edges, change.query, quote)
+    return f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, quote)}"
+
+
+def _signed(change: float) -> str:
+    """ "+0.553", and "+2e-07" of what three decimals would make nothing."""
+    return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
+
+
+def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, quote: Quote) -> str:
+    """ "12,345 whale", or "12,340 to 12,349" of a cell."""
+    cell = int(np.searchsorted(edges, position, side="right")) - 1
+    last = int(edges[cell + 1]) - 1
+    if last > position:
+        return f"{position:,} to {last:,}"
+    return position_text(position, tokens[position - int(edges[0])], quote)

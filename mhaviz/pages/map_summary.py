@@ -1,0 +1,67 @@
+"""What each head of a long map does, as a table."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
+from mhaviz.pages.words import counted, position_text
+from mhaviz.records import HeadSummary, Link, MapSummary, Sink
+
+
+def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, most: int | None = None) -> Table:
+    """A row a head, at most so many; ``numbers``: of all heads."""
+    sinks, link, farthest = partial(_sinks, summary.queries, quote), partial(_link, quote), partial(_farthest, quote)
+    columns = (
+        Column("head", is_key=True),
+        Column("mean entropy", _entropy),
+        Column(f"within {summary.near}", _share),
+        Column("strongest sinks", partial(sinks, ", "), "left", stacked=partial(sinks, "\n")),
+        Column("largest weight", partial(link, " "), "left", stacked=partial(link, "\n")),
+        Column("farthest strong link", partial(farthest, " "), "left", stacked=partial(farthest, "\n")),
+    )
+    rows = [
+        (number, head, head.local, head.sinks, head.strongest, head)
+        for number, head in zip(numbers, summary.heads, strict=True)
+    ]
+    left_out = 0 if most is None else len(rows) - most
+    more = f"and {counted(left_out, 'head')} more" if left_out > 0 else ""
+    return Table(columns, tuple(rows[:most]), more, _notes(summary))
+
+
+def _notes(summary: MapSummary) -> str:
+    """What the columns mean."""
+    queries = "query" if summary.queries == 1 else "queries"
+    return (
+        f"means over {summary.queries:,} {queries}, on all keys; entropy in nats and as a share of that of equal "
+        f"weights; within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, "
+        f"a share of all; farthest: of each query's strongest key, if it has {summary.strong:g} or more"
+    )
+
+
+def _entropy(head: HeadSummary) -> str:
+    ratio = f" ({head.entropy / head.uniform_entropy:.0%})" if head.uniform_entropy else ""
+    return f"{head.entropy:.2f}{ratio}"
+
+
+def _sinks(queries: int, quote: Quote, between: str, sinks: Sequence[Sink]) -> str:
+    return between.join(
+        f"{position_text(sink.key, sink.token, quote)} ({_share(sink.received / queries)})" for sink in sinks[:2]
+    )
+
+
+def _link(quote: Quote, between: str, link: Link) -> str:
+    query = position_text(link.query, link.query_token, quote)
+    return f"{query}{between}→ {position_text(link.key, link.key_token, quote)} ({link.weight:.2g})"
+
+
+def _farthest(quote: Quote, between: str, head: HeadSummary) -> str:
+    if head.local is None:  # between two texts nothing is far
+        return NOTHING
+    return _link(quote, between, head.farthest) if head.farthest else "none"
+
+
+def _share(share: float) -> str:
+    """ "59.8%", "0.0056%": two digits of small shares, as far as they are not nothing."""
+    if share >= 0.001:
+        return f"{share:.1%}"
+    return f"{100 * share:.2g}%" if share >= 1e-6 or share == 0 else "<0.0001%"

@@ -1,0 +1,97 @@
+"""What scaling the scores does, in numbers: of one sentence's heads, and at many d_key."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mhaviz.pages.blocks import Axis, Column, Curves, Key, Page, Plot, Series, Table, Text
+from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """How one of the numbers in ``ScoreStatistics`` is called and written."""
+
+    name: str
+    short: str
+    text: Callable[[ScoreStatistics], str]
+    value: Callable[[ScoreStatistics], float]
+
+
+STATISTICS = (
+    Statistic("standard deviation of the scores", "std", lambda s: f"{s.score_std:.2f}", lambda s: s.score_std),
+    Statistic(
+        "range of the scores",
+        "range",
+        lambda s: f"{s.score_min:.1f} to {s.score_max:.1f}",
+        lambda s: s.score_max - s.score_min,
+    ),
+    Statistic("mean entropy of a row, in nats", "entropy", lambda s: f"{s.entropy:.2f}", lambda s: s.entropy),
+    Statistic(
+        "mean largest weight of a row", "largest", lambda s: f"{s.largest_weight:.2f}", lambda s: s.largest_weight
+    ),
+    Statistic("rows saturated (largest > 0.99)", "saturated", lambda s: f"{s.saturated:.0%}", lambda s: s.saturated),
+    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
+)
+"""The numbers that stand beside every picture of scaling, in their order."""
+
+
+def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
+    """The i-th head's numbers, unscaled and scaled; ``rule``: what becomes of q·k, over a column."""
+    short_names = {statistic.name: statistic.short for statistic in STATISTICS}
+    columns = (
+        Column("", align="left", is_key=True, stacked=short_names.__getitem__),
+        Column("unscaled"),
+        Column(rule),
+    )
+    unscaled, scaled = c.unscaled.statistics[i], c.scaled.statistics[i]
+    return Table(columns, tuple((s.name, s.text(unscaled), s.text(scaled)) for s in STATISTICS))
+
+
+def sweep_page(sweep: ScalingSweep) -> Page:
+    """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
+    unscaled, scaled, theory = (
+        Key("q·k, unscaled", 0),
+        Key("q·k / √d_key", 2),
+        Key("theory: √d_key, and 1", None, line="dotted"),
+    )
+    results = ((unscaled, sweep.unscaled), (scaled, sweep.scaled))
+    ones = (1.0,) * len(sweep.d_keys)
+    d_keys = sweep.d_keys[::3] if len(sweep.d_keys) > 6 else sweep.d_keys
+    plots = []
+    for number, statistic in enumerate(STATISTICS):
+        series = [
+            Series("", sweep.d_keys, tuple(map(statistic.value, values)), key.colour, 0) for key, values in results
+        ]
+        if not number:  # that is what theory is about
+            series = [Series("", sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
+        label = "d_key" if number >= len(STATISTICS) // 2 else ""  # of the lower row
+        y = Axis(limits=(0, None)) if number else Axis(log=2)
+        plots.append(Plot(statistic.name, tuple(series), Axis(label, log=2, ticks=d_keys), y))
+
+    draws = f"{sweep.draws} draws"
+    length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
+    blocks = (
+        Curves(tuple(plots), columns=len(STATISTICS) // 2, size=(2.7, 2.0), keys=(unscaled, scaled, theory)),
+        Text(("unscaled, q·k",), "heading", "instead of curves"),
+        _numbers(sweep, sweep.unscaled, sweep.theory),
+        Text(("scaled, q·k / √d_key",), "heading", "instead of curves"),
+        _numbers(sweep, sweep.scaled, ones),
+        Text((f"theory: the standard deviation of the scores, √d_key; means over {draws}",), where="instead of curves"),
+    )
+    return Page(
+        "what scaling the scores by √d_key does",
+        blocks,
+        sweep.source.footnote,
+        remark=f"{length}, means over {draws} of the weights at each d_key",
+        title_where="beside curves",
+    )
+
+
+def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: tuple[float, ...]) -> Table:
+    columns = (
+        Column("d_key", is_key=True),
+        Column("theory", "{:.2f}".format),
+        *(Column(statistic.short, statistic.text) for statistic in STATISTICS),
+    )
+    rows = zip(sweep.d_keys, theory, *[results] * len(STATISTICS), strict=True)
+    return Table(columns, tuple(rows), where="instead of curves")

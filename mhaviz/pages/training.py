@@ -1,0 +1,87 @@
+"""How a model learnt, and how much of what it has not seen it gets right."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mhaviz.pages.blocks import Axis, Column, Curves, Page, Plot, Series, Table, Text
+from mhaviz.records import Evaluation, LearningPoint, Training
+
+_T = TypeVar("_T")
+_ROWS, _BAR = 20, 20  # of a table, and cells of a bar
+
+
+def training_page(training: Training) -> Page:
+    """Loss and held-out score after every so many steps."""
+    model = "translator" if training.task == "translation" else "language model"
+    title = (
+        f"a {model} of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
+        f"{training.held_out_sentences:,} held out"
+    )
+    number = training.scored_sentences
+    scored = f"{training.score_name}, {number} held-out sentence{'s' if number != 1 else ''}"
+    steps = tuple(float(point.step) for point in training.points)
+    losses = tuple(point.loss for point in training.points)
+    scores = tuple(point.score for point in training.points)
+    x = Axis("step", limits=(0, training.steps))
+    shares = Axis(limits=(0, 1))
+    loss_axis = Axis(log=10) if min(losses, default=0) > 0 else shares
+    plots = (
+        Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
+        Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),
+    )
+    blocks = (
+        Curves(plots, columns=2, size=(3.2, 2.2)),
+        _points(training.points, training.score_name),
+        Text((scored,), where="instead of curves"),
+    )
+    return Page(title, blocks, training.source.footnote)
+
+
+def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
+    most = max((point.loss for point in points), default=0.0) or 1.0
+    columns = (
+        Column("step", "{:,}".format, is_key=True),
+        Column("loss", "{:.3f}".format),
+        Column("", align="left", is_extra=True, bar=_BAR),
+        Column(score_name, "{:.2f}".format),
+        Column("", align="left", is_extra=True, bar=_BAR),
+    )
+    rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
+    return Table(columns, tuple(rows), where="instead of curves")
+
+
+def evaluation_page(evaluation: Evaluation) -> Page:
+    """What the model gets right, and the alignment error rate of each head and of their mean as bars."""
+    e = evaluation
+    number = f"{e.sentences:,}{' held-out' if e.held_out else ''} sentence{'s' if e.sentences != 1 else ''}"
+    title = f"{number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
+    blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
+    if e.alignment is not None:
+        # Not the mean of the heads' error rates: that of their averaged weights.
+        rates = [
+            *((f"head {i}", rate) for i, rate in enumerate(e.alignment.heads)),
+            ("heads averaged", e.alignment.mean),
+        ]
+        columns = (
+            Column("weights of", align="left", is_key=True),
+            Column("error rate", "{:.3f}".format, is_key=True),
+            Column("", align="left", bar=_BAR),
+        )
+        blocks.append(Table(columns, tuple((name, rate, rate) for name, rate in rates), has_total=True))
+    return Page(title, tuple(blocks), e.source.footnote)
+
+
+def _alignment_text(evaluation: Evaluation) -> str:
+    """What an alignment error rate is, or why there is none."""
+    if evaluation.alignment is not None:
+        return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
+    if evaluation.task == "language":
+        return "a language has no translations that could be aligned"
+    return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
+
+
+def evenly(things: Sequence[_T], most: int) -> list[_T]:
+    """At most so many of them, with equal gaps between as far as that goes, the last always among them."""
+    if len(things) <= most:
+        return list(things)
+    return [things[-1 - place * (len(things) - 1) // (most - 1)] for place in reversed(range(most))]

@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mhaviz.pages.head_statistics import COLUMNS, Order, counts_text, ranked, ranking_heading, ranking_table
+from mhaviz.records import STATISTICS
+
+
+def places(heads):
+    return [(head.averages.kind, head.row, head.column) for head in heads]
+
+
+def test_a_measure_for_every_number():
+    assert tuple(column.name for column in COLUMNS) == STATISTICS
+    assert len({column.short for column in COLUMNS}) == len(COLUMNS)
+
+
+@pytest.mark.parametrize(("name", "reverse"), [("entropy", False), ("entropy", True), ("previous", False)])
+def test_ranked(random_heads, name, reverse):
+    statistics = random_heads(4, 5)
+    means = statistics.kinds[0].average(name).mean
+    lowest_first = (name == "entropy") != reverse
+    order = np.argsort(means if lowest_first else -means, axis=None)
+    expected = [("self", *map(int, np.unravel_index(i, means.shape))) for i in order]
+    assert places(ranked(statistics, Order(name, reverse))) == expected
+    assert ranking_heading(statistics, Order(name, reverse, 3)) == (
+        f"heads by {name}, {'lowest' if lowest_first else 'highest'} first: 3 of 20"
+    )
+
+
+def test_heads_without_the_number_stand_last(random_heads):
+    statistics = random_heads(1, 2, ("self", "masked", "cross"))
+    for reverse in (False, True):
+        ranks = places(ranked(statistics, Order("next", reverse)))
+        assert [kind for kind, _, _ in ranks[:2]] == ["self"] * 2
+        assert ranks[2:] == [("masked", 0, 0), ("masked", 0, 1), ("cross", 0, 0), ("cross", 0, 1)]
+
+
+def test_in_the_order_of_the_model(random_heads):
+    statistics = random_heads(2, 2, ("self", "cross"))
+    everywhere = [(kind, row, column) for kind in ("self", "cross") for row in range(2) for column in range(2)]
+    assert places(ranked(statistics, Order("layer"))) == everywhere
+    assert places(ranked(statistics, Order("layer", reverse=True))) == everywhere[::-1]
+
+
+def test_a_number_that_no_head_has(random_heads):
+    statistics, order = random_heads(1, 2, ("masked",)), Order("next", most=1)
+    assert places(ranked(statistics, order)) == [("masked", 0, 0), ("masked", 0, 1)]
+    assert ranking_heading(statistics, order) == (
+        "heads in the order of the model, as no head has a number for next: 1 of 2"
+    )
+
+
+def test_rows(random_heads):
+    statistics = random_heads(2, 2, ("self", "cross"))
+    order = Order("first", most=3)
+    assert ranking_table(statistics, order).headings()[:5] == ("kind", "layer", "head", "first", "entropy")
+    assert ranking_table(statistics, order).headings(short=True)[3:5] == ("first", "entr")
+    rows = ranking_table(statistics, order).texts()
+    assert len(rows) == 3
+    for head, row in zip(ranked(statistics, order), rows, strict=False):
+        first = head.averages.first
+        at = head.row, head.column
+        assert row[:4] == (
+            head.averages.kind,
+            str(head.row),
+            str(head.column),
+            f"{first.mean[at]:.2f} ± {first.spread[at]:.2f}",
+        )
+    self_, cross = statistics.kinds
+    every = ranking_table(statistics, Order("layer"))
+    distance = every.headings().index("distance")
+    assert every.texts()[-1][distance] == "–", f"no distance of {cross.kind}"
+    assert every.texts(stacked=True)[0][distance] == (
+        f"{self_.distance.mean[0, 0]:.1f}\n±{self_.distance.spread[0, 0]:.1f}"
+    )
+
+
+def test_no_spread_of_one_sentence(random_heads):
+    statistics = random_heads(sentences=1)
+    (kind,) = statistics.kinds
+    assert ranking_table(statistics, Order("layer")).texts()[0][4] == f"{kind.itself.mean[0, 0]:.2f}"
+
+
+def test_layers_by_their_numbers(random_heads):
+    statistics = random_heads(2, 1)
+    chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(4, 9)),))
+    assert {row[0] for row in ranking_table(chosen, Order()).texts()} == {"4", "9"}
+
+
+def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
+    assert "next" not in ranking_table(random_heads(kinds=("masked",)), Order()).headings()
+    assert ranking_table(random_heads(kinds=("cross",)), Order()).headings() == (
+        "layer",
+        "head",
+        "entropy",
+        "first",
+        "separators",
+    )
+
+
+def test_how_many_tokens_have_an_earlier_copy(random_heads):
+    assert counts_text(random_heads()) == "copies, induction: of 50 tokens in 10 sentences that have an earlier copy"
+    assert counts_text(random_heads(kinds=("cross",))) == ""
+    statistics = random_heads(kinds=("self", "masked"))
+    few = replace(statistics.kinds[1].copies, sentences=0, queries=0)
+    mixed = replace(statistics, kinds=(statistics.kinds[0], replace(statistics.kinds[1], copies=few)))
+    assert counts_text(mixed).endswith("an earlier copy; masked, no token has an earlier copy")
