@@ -337,7 +337,7 @@ def fit_look(context: typer.Context, look: "Look", maps: "Sequence[AttentionMap]
 
     from mhaviz.views.look import spans_magnitudes
 
-    fits = any(m.cells is not None or (spans_magnitudes(m) and not m.rollout) for m in maps)
+    fits = any(not m.is_whole or (spans_magnitudes(m) and not m.quantity.is_rollout) for m in maps)
     return replace(look, vmax=None) if fits and not given(context, ["vmax"]) else look
 
 

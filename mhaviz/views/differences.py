@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap, Cells, Difference, HeadDifference
+from mhaviz.records import AttentionMap, Axis, Cells, Difference, HeadDifference
 from mhaviz.views.captions import cells_text, hidden_text
 from mhaviz.views.colours import DIVERGING
 from mhaviz.views.labels import visible
@@ -18,6 +17,7 @@ from mhaviz.views.positions import position_text
 HEADING = "B − A, the change of every weight"
 
 _BOUND = math.log(2)
+_MEASURES = {"weight": "weights", "rollout": "rollout"}
 _LEAST, _MOST = 2, 6  # decimals
 _MANY = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
@@ -26,7 +26,7 @@ _BEYOND = 0.005  # of the cells of such a head, the share that may have more tha
 def layer_text(d: Difference, m: AttentionMap) -> str:
     """Which layer the title of a picture names, where there are several; a rollout has it over its tile."""
     several = len({one.change.layer for one in d.maps}) > 1
-    return f", layer {m.layer}" * (several and not m.rollout)
+    return f", layer {m.layer}" * (several and not m.quantity.is_rollout)
 
 
 def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:
@@ -59,12 +59,12 @@ def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionM
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
     """What a cell of a picture is, if it is not simply the change of one weight."""
     farthest = "the change farthest from 0"
-    if drawn.are_tokens or drawn is m.edges or (m.is_pooled and m.edges.reduction == "mass"):
+    if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
         return cells_text(drawn)
     if not m.is_pooled:
-        return f"each cell is {farthest} of up to {drawn.tallest:,} × {drawn.widest:,}"
-    fewer = len(drawn.query_edges) < len(m.edges.query_edges) or len(drawn.key_edges) < len(m.edges.key_edges)
-    return cells_text(m.edges) + f"; where several share a place, {farthest}" * fewer
+        return f"each cell is {farthest} of up to {drawn.rows.widest:,} × {drawn.columns.widest:,}"
+    fewer = len(drawn.rows) < len(m.rows) or len(drawn.columns) < len(m.columns)
+    return cells_text(m.cells) + f"; where several share a place, {farthest}" * fewer
 
 
 def ranking_heading(d: Difference) -> str:
@@ -110,7 +110,7 @@ def _short_names(d: Difference, between: str) -> dict[str, str]:
     """Of each map what tells it from the others: "sentence 1", "layer 2, cross"."""
     changes = [m.change for m in d.maps]
     parts = [
-        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
+        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, _MEASURES[m.quantity.of], m.quantity.reduction)
         for m in changes
     ]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
@@ -136,11 +136,11 @@ def ranking_notes(d: Difference) -> str:
     if zeros := sum(sum(m.zero_rows) for m in d.maps):
         rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
         parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
-    if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
+    if any(head.divergence is not None and not head.map.is_whole for head in d.ranking):
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
     if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
-    if any(m.change.edges.reduction == "max" for m in d.maps):
+    if any(not m.change.quantity.has_row_sums for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
     if any(head.flaw for head in d.ranking):
         parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
@@ -162,17 +162,15 @@ def _worst(head: HeadDifference, shown: Callable[[str], str], between: str) -> s
     if head.worst is None:
         return "–"
     m = head.map
-    return (
-        f"{_nats(head.worst.divergence)}{between}at {_token(m.queries, m.edges.query_edges, head.worst.query, shown)}"
-    )
+    return f"{_nats(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, shown)}"
 
 
 def _change(head: HeadDifference, shown: Callable[[str], str], between: str) -> tuple[str, str, str, str]:
     m, change = head.map, head.largest
     if change is None:
         return "–", "–", "–", "–"
-    query = _token(m.queries, m.edges.query_edges, change.query, shown)
-    where = f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, shown)}"
+    query, key = _token(m.rows, change.query, shown), _token(m.columns, change.key, shown)
+    where = f"{query}{between}→ {key}"
     return _signed(change.after - change.before), f"{change.before:.3f}", f"{change.after:.3f}", where
 
 
@@ -181,10 +179,9 @@ def _signed(change: float) -> str:
     return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
 
 
-def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, shown: Callable[[str], str]) -> str:
+def _token(axis: Axis, position: int, shown: Callable[[str], str]) -> str:
     """ "12,345 whale", or "12,340 to 12,349" of a cell."""
-    cell = int(np.searchsorted(edges, position, side="right")) - 1
-    last = int(edges[cell + 1]) - 1
+    last = int(axis.edges[axis.cell_of(position) + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"
-    return position_text(position, tokens[position - int(edges[0])], shown)
+    return position_text(position, axis.tokens.texts[position - axis.start], shown)

@@ -55,7 +55,7 @@ class LayerStack:
         titles = iter(self.titles)
         panels: list[Panel] = []
         for m in self.maps:
-            drawn = m if m.cells is None else pool_map(m, rows, columns)
+            drawn = m if m.is_whole else pool_map(m, rows, columns)
             panels += head_panels(drawn, scale, [next(titles) for _ in m.heads], (rows, columns))
         return panels
 
@@ -77,32 +77,26 @@ def stack_layers(maps: Sequence[AttentionMap], named: bool = False) -> list[Laye
 
 def stack_rollouts(maps: Sequence[AttentionMap]) -> list[LayerStack]:
     """As ``stack_layers`` does it, but of rollouts alone: a terminal has no room for several rows of heads."""
-    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.rollout])}
-    alone = [stacks.get(id(m)) if m.rollout else _stack([m]) for m in maps]
+    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.quantity.is_rollout])}
+    alone = [stacks.get(id(m)) if m.quantity.is_rollout else _stack([m]) for m in maps]
     return [stack for stack in alone if stack is not None]
 
 
 def _differ_in_layer_alone(m: AttentionMap, other: AttentionMap) -> bool:
     if m.layer == other.layer or (m.sentence, m.kind, m.heads) != (other.sentence, other.kind, other.heads):
         return False
-    if m.weights.shape != other.weights.shape or m.edges.reduction != other.edges.reduction:
-        return False
-    if m.rollout != other.rollout:
-        return False
-    same_cells = np.array_equal(m.edges.query_edges, other.edges.query_edges)
-    same_cells &= np.array_equal(m.edges.key_edges, other.edges.key_edges)
-    return same_cells and m.queries == other.queries and m.keys == other.keys
+    return m.quantity == other.quantity and m.rows.is_same(other.rows) and m.columns.is_same(other.columns)
 
 
 def _stack(group: Sequence[AttentionMap], named: bool = False) -> LayerStack:
     first, maps = group[0], tuple(group)
     layers = layers_text([m.layer for m in maps])
     if len(maps) == 1:
-        layer = f", {layers}" if named and not first.rollout else ""
+        layer = f", {layers}" if named and not first.quantity.is_rollout else ""
         return LayerStack(maps, tile_titles(first), None, f"{part_text(first)}{layer}")
     part = f"{part_text(first)}, {layers}"
     titles = [title for m in maps for title in tile_titles(m)]
-    if first.rollout:
+    if first.quantity.is_rollout:
         return LayerStack(maps, tuple(titles), None, part)
     numbers = [m.layer for m in maps for _ in m.heads]
     titles = [f"layer {layer} · {title}" for layer, title in zip(numbers, titles, strict=True)]

@@ -74,7 +74,7 @@ class Look:
 
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
     """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
-    return attention_map.is_pooled or attention_map.rollout or len(attention_map.keys) > MANY_KEYS
+    return attention_map.is_pooled or attention_map.quantity.is_rollout or len(attention_map.keys) > MANY_KEYS
 
 
 def _largest(attention_map: AttentionMap) -> float:

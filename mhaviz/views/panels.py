@@ -89,7 +89,7 @@ class Panel:
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     """ "head 0" for every head; a rollout has none: "layer 5"."""
-    if attention_map.rollout:
+    if attention_map.quantity.is_rollout:
         return (f"layer {attention_map.layer}",) * len(attention_map.heads)
     return tuple(f"head {head}" for head in attention_map.heads)
 
@@ -116,8 +116,8 @@ def head_panels(
 
 def scale_group(attention_map: AttentionMap) -> str:
     """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
-    group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
-    return "rollout, " * attention_map.rollout + group
+    group = attention_map.quantity.reduction if attention_map.is_pooled else "weights"
+    return "rollout, " * attention_map.quantity.is_rollout + group
 
 
 def pooled_panels(panels: Iterable[Panel], rows: int, columns: int) -> list[Panel]:

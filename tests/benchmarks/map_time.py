@@ -28,7 +28,7 @@ from measure import in_fresh_process, peak_memory, time_functions
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
-from mhaviz.records.cells import cell_edges
+from mhaviz.records.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.curves import COLOURS, MARKERS, Curve, draw_curves, names_width
 from mhaviz.views.figure.sheet import MARGIN, TITLE, Sheet

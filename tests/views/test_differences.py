@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 
 from mhaviz.analyses.difference import compare
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.data import document
 from mhaviz.views.differences import (
     cell_text,
@@ -28,7 +29,7 @@ AUTO = Look("RdBu_r", vmax=None)
 
 def changed(*values, **more):
     weights = np.array([values], np.float32)
-    return AttentionMap(("a",), tuple("abcdefgh"[: len(values)]), weights[None], "cross", **more)
+    return made_map(("a",), tuple("abcdefgh"[: len(values)]), weights[None], "cross", **more)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +59,8 @@ def test_a_single_cell_of_a_long_map_does_not_make_all_others_pale():
     values = np.full((1, 100, 100), 0.01, np.float32)
     values[0, 3, 4] = -0.9
     tokens = tuple(map(str, range(100)))
-    assert change_scale([AttentionMap(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
-    assert change_scale([AttentionMap(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(
-        0.9
-    )
+    assert change_scale([made_map(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
+    assert change_scale([made_map(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(0.9)
 
 
 def test_colours_are_named_where_they_are_seen():
@@ -78,7 +77,7 @@ def pair(*maps_after):
 
 
 def test_rows_name_the_place():
-    d = pair(AttentionMap(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
+    d = pair(made_map(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
     assert ranking_headings(d) == ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
     assert ranking_rows(d, 9) == [
         ("0", "0.6931", "100.0%", "0.6931 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
@@ -90,7 +89,7 @@ def test_rows_name_the_place():
 
 
 def test_small_numbers_do_not_become_nothing():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
+    d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
     ((_, divergence, share, _, change, *_),) = ranking_rows(d, 1)
     assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
 
@@ -106,7 +105,7 @@ def pooled(reduction, cells=2):
     edges = np.arange(cells + 1) * 3
     tokens = tuple(map(str, range(3 * cells)))
     weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
-    return AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
+    return made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
 
 
 def test_cells_and_their_positions():
@@ -124,19 +123,19 @@ def test_largest_weights_have_no_divergence():
 
 
 def test_rows_that_are_no_distributions():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
     assert "rows that do not sum to 1 are no distribution" in ranking_notes(d)
 
 
 def test_what_a_cell_is(random_map):
     tokens = random_map(1, tuple("abcdef"))
-    assert cell_text(tokens, tokens.edges) == ""
-    assert cell_text(tokens, pool_map(tokens, 2, 3).edges) == "each cell is the change farthest from 0 of up to 3 × 2"
+    assert cell_text(tokens, tokens.cells) == ""
+    assert cell_text(tokens, pool_map(tokens, 2, 3).cells) == "each cell is the change farthest from 0 of up to 3 × 2"
     mass, largest = pooled("mass", 4), pooled("max", 4)
-    assert cell_text(mass, mass.edges) == "each cell is the mean over up to 3 queries of their weight on up to 3 keys"
-    assert "up to 6 queries" in cell_text(mass, pool_map(mass, 2, 2).edges)
-    assert cell_text(largest, largest.edges) == "each cell is the largest of up to 3 × 3 weights"
-    assert cell_text(largest, pool_map(largest, 2, 2).edges) == (
+    assert cell_text(mass, mass.cells) == "each cell is the mean over up to 3 queries of their weight on up to 3 keys"
+    assert "up to 6 queries" in cell_text(mass, pool_map(mass, 2, 2).cells)
+    assert cell_text(largest, largest.cells) == "each cell is the largest of up to 3 × 3 weights"
+    assert cell_text(largest, pool_map(largest, 2, 2).cells) == (
         "each cell is the largest of up to 3 × 3 weights; where several share a place, the change farthest from 0"
     )
 
@@ -147,7 +146,7 @@ def test_the_change_farthest_from_0_stays():
 
 
 def test_nothing_differs():
-    m = AttentionMap(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
+    m = made_map(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
     same = compare(*[Attention(Source("s"), (m,))] * 2)
     assert ranking_heading(same) == "no weight differs"
     assert ranking_rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
@@ -157,20 +156,20 @@ def test_nothing_differs():
 
 
 def test_positions_are_written_once():
-    d = pair(AttentionMap(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
+    d = pair(made_map(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
     assert ranking_heading(d) == "the heads that changed most"
     assert ranking_rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
 
 
 def test_rows_of_zeros_are_told():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
     assert "1 row that is zeros in both is left out of the mean" in ranking_notes(d)
     assert ranking_rows(d, 1)[0][1] == "0.6931"
     assert document(d)["differences"][0]["zero_rows"] == [1]
 
 
 def test_the_worst_row_in_json():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
     data = document(d)
     assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
     assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))

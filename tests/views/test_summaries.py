@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from made import Cells, made_map
 
-from mhaviz.records import AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink
+from mhaviz.records import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
 
 
@@ -22,7 +23,7 @@ def window():
     )
     weights = np.full((2, 2, 2), 0.5, np.float32)
     summary = MapSummary(heads, 4, 32, 0.1)
-    return AttentionMap(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
+    return made_map(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
 
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):

@@ -41,7 +41,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.summary import SummaryTable, draw_summary, measured_table
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
-from mhaviz.views.pooling import pool_map, pooled_cells
+from mhaviz.views.pooling import pool_map
 
 _SCALE_WIDTH = 0.75  # inches, the numbers beside the bar included
 _TITLE, _BETWEEN = 0.3, 0.3
@@ -61,7 +61,7 @@ class _Block:
     @property
     def drawn(self) -> AttentionMap:
         """The map in the cells of the picture; one of all tokens is pooled when it is drawn."""
-        return self.map if self.map.cells is None else pool_map(self.map, self.layout.q_cells, self.layout.k_cells)
+        return self.map if self.map.is_whole else pool_map(self.map, self.layout.q_cells, self.layout.k_cells)
 
     @property
     def height(self) -> float:
@@ -126,7 +126,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
 
 
 def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text_length: int) -> _Block:
-    if m.cells is None:
+    if m.is_whole:
         layout = decide_mosaic(
             len(m.heads),
             m.queries,
@@ -136,16 +136,16 @@ def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text
             look.columns,
             text_length=text_length,
             stacked=stacked,
-            special=(m.special_queries, m.special_keys),
+            special=(m.rows.tokens.special, m.columns.tokens.special),
         )
         q_length, k_length = m.weights.shape[1:]
         is_pooled = layout.q_cells < q_length or layout.k_cells < k_length
-        return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)) if is_pooled else "")
+        return _Block(m, layout, cell_text(m, m.cells.pooled(layout.q_cells, layout.k_cells)) if is_pooled else "")
     room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
     layout = decide_long_mosaic(
         m, lettering, look.dpi, look.columns, room, stacked, numbers=look.numbers, text_length=text_length
     )
-    return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
+    return _Block(m, layout, cell_text(m, m.cells.pooled(layout.q_cells, layout.k_cells)))
 
 
 def _table(d: Difference, lettering: Lettering) -> SummaryTable:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import number_name, reading_text, tells_layer
+from mhaviz.views.captions import reading_text, tells_layer
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
 from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
@@ -26,7 +26,6 @@ from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summa
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, scale_group, values_beyond
-from mhaviz.views.pooling import pooled_cells
 from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
@@ -56,8 +55,8 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         y += _TITLE_HEIGHT
         panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
-        name = number_name(m) + ", log" * scale.log
-        beyond = values_beyond(panels, scale, with_below=m.cells is not None or scale.log)
+        name = m.quantity.name + ", log" * scale.log
+        beyond = values_beyond(panels, scale, with_below=not m.is_whole or scale.log)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
@@ -116,10 +115,8 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
-    pooled = [b.layout.pooled for b in blocks if b.map.cells is None]
-    drawn = [
-        b.map.edges if b.map.cells is None else pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks
-    ]
+    pooled = [b.layout.pooled for b in blocks if b.map.is_whole]
+    drawn = [b.map.cells if b.map.is_whole else b.map.cells.pooled(b.layout.q_cells, b.layout.k_cells) for b in blocks]
     return reading_text(attention, pooled, drawn)
 
 
@@ -154,7 +151,7 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
 
 def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
     m, columns = stack.first, look.columns or stack.columns
-    if m.cells is None:
+    if m.is_whole:
         return decide_mosaic(
             stack.n_tiles,
             m.queries,
@@ -164,7 +161,7 @@ def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stack
             columns,
             stacked=stacked,
             numbers=look.numbers,
-            special=(m.special_queries, m.special_keys),
+            special=(m.rows.tokens.special, m.columns.tokens.special),
         )
     numbers = look.numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
     room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records import AttentionMap, Cells
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records import AttentionMap, Axis
+from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import (
     GAP,
@@ -25,7 +25,6 @@ from mhaviz.views.figure.mosaic import (
 from mhaviz.views.figure.rulers import decide_ruler
 from mhaviz.views.figure.sheet import MOST_PIXELS, POINTS, most_dpi, snap
 from mhaviz.views.labels import title_places
-from mhaviz.views.pooling import pooled_cells
 
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
@@ -74,9 +73,7 @@ class _Side:
 def written_tokens(m: AttentionMap) -> set[str]:
     """The tokens that may stand in a picture of the map: of a long one it is not all of them."""
     return {
-        side[i]
-        for side in (m.queries, m.keys)
-        for i in (range(len(side)) if m.cells is None else title_places(len(side)))
+        side[i] for side in (m.queries, m.keys) for i in (range(len(side)) if m.is_whole else title_places(len(side)))
     }
 
 
@@ -104,7 +101,7 @@ def decide_long_mosaic(
         n_tiles: of all layers, where the map is the first of several; None: of its heads.
     """
     m, n_tiles = attention_map, n_tiles or len(attention_map.heads)
-    q, k = _Side(m.queries, m.edges.query_edges), _Side(m.keys, m.edges.key_edges)
+    q, k = _Side(m.queries, m.rows.edges), _Side(m.keys, m.columns.edges)
     if q.is_labelled and k.is_labelled:
         starts = int(q.edges[0]), int(k.edges[0])
         return decide_mosaic(
@@ -119,7 +116,7 @@ def decide_long_mosaic(
             stacked=stacked,
             numbers=numbers,
             starts=starts,
-            special=(m.special_queries, m.special_keys),
+            special=(m.rows.tokens.special, m.columns.tokens.special),
         )
     ideal = _ideal_side(n_tiles * stacked) * dpi
     most_height, most_wide = _tile_by_default(m, n_tiles, lettering, dpi, columns, most_width, stacked)
@@ -162,9 +159,12 @@ def _tile_by_default(
     if max(lengths) <= MOST_CELLS:
         layout = decide_mosaic(n_tiles, m.queries, m.keys, lettering, dpi, columns, most_width, stacked=stacked)
     else:
-        query_edges, key_edges = map(cell_edges, lengths, by_default)
+        rows, columns_ = (
+            Axis(side.tokens, cell_edges(len(side.tokens), cells))
+            for side, cells in zip((m.rows, m.columns), by_default, strict=True)
+        )
         blank = np.broadcast_to(np.float32(0), (len(m.heads), *by_default))
-        usual = replace(m, weights=blank, cells=Cells(query_edges, key_edges), summary=None)
+        usual = replace(m, weights=blank, rows=rows, columns=columns_, summary=None)
         layout = decide_long_mosaic(usual, lettering, dpi, columns, most_width, stacked, n_tiles=n_tiles)
     return round(layout.tile_height * dpi), round(layout.tile_width * dpi)
 
@@ -190,15 +190,15 @@ def _lay_out(
     """The mosaic of tiles of so many cells, each so many pixels high and wide."""
     (q, k), (q_cells, k_cells) = sides, cells
     height, width = (n / dpi for n in pixels)
-    drawn = pooled_cells(m, q_cells, k_cells)
+    drawn = m.cells.pooled(q_cells, k_cells)
     query_labels = lettering.labels(m.queries, int(q.edges[0])) if q.is_labelled else ()
     key_labels = lettering.labels(m.keys, int(k.edges[0])) if k.is_labelled else ()
     size = label_size(min(height if q.is_labelled else math.inf, width if k.is_labelled else math.inf))
     query_ruler = key_ruler = None
     if not q.is_labelled:
-        query_ruler = decide_ruler(drawn.query_edges, height, m.queries, lettering, m.special_queries, upright=True)
+        query_ruler = decide_ruler(drawn.rows.edges, height, m.queries, lettering, m.rows.tokens.special, upright=True)
     if not k.is_labelled:
-        key_ruler = decide_ruler(drawn.key_edges, width, m.keys, lettering, m.special_keys, upright=False)
+        key_ruler = decide_ruler(drawn.columns.edges, width, m.keys, lettering, m.columns.tokens.special, upright=False)
     left = query_ruler.depth if query_ruler else widest_label(lettering, query_labels, size)
     key_widest = widest_label(lettering, key_labels, size) if key_labels else 0.0
     turned = key_widest > width
@@ -226,6 +226,6 @@ def _lay_out(
         key_labels=key_labels,
         query_ruler=query_ruler,
         key_ruler=key_ruler,
-        special_queries=frozenset(m.special_queries),
-        special_keys=frozenset(m.special_keys),
+        special_queries=frozenset(m.rows.tokens.special),
+        special_keys=frozenset(m.columns.tokens.special),
     )

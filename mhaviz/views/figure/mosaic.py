@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.text import Text
 
-from mhaviz.records.cells import cell_edges
+from mhaviz.records.axis import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering

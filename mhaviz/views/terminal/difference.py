@@ -53,7 +53,7 @@ class DifferenceView:
         for m, grid in zip(maps, grids, strict=True):
             yield grid_title(m.change, options.max_width, not abilities.unicode, layer_text(d, m.change))
             yield grid.coloured(scale)
-            if text := cell_text(m.change, grid.drawn.edges):
+            if text := cell_text(m.change, grid.drawn.cells):
                 yield Text(plain(text), DIM)
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)

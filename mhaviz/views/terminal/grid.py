@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
-from mhaviz.records.cells import cell_edges
+from mhaviz.records.axis import cell_edges
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.records import Attention
-from mhaviz.views.captions import cells_text, layers_text, number_name, reading_text, tells_layer
+from mhaviz.views.captions import cells_text, layers_text, reading_text, tells_layer
 from mhaviz.views.layer_stacks import LayerStack, stack_rollouts
 from mhaviz.views.look import Look, spans_magnitudes
 from mhaviz.views.panels import Panel, scale_group, values_beyond
@@ -32,7 +32,7 @@ class HeatmapView:
         abilities = Abilities.of(console, options)
         ascii_only = not abilities.unicode
         several_scales = len(set(map(scale_group, self.attention.maps))) > 1
-        if several_scales or any(m.cells is not None or m.summary is not None for m in self.attention.maps):
+        if several_scales or any(not m.is_whole or m.summary is not None for m in self.attention.maps):
             yield from self._parts(console, options)
             yield Text(reading_text(self.attention, drawn=(), hidden=abilities.hidden), DIM)
         else:
@@ -52,7 +52,7 @@ class HeatmapView:
     def _layers(self, stack: LayerStack) -> str:
         """Which layers a grid shows, where there are several in the record; a rollout has them over its panels."""
         layers = [m.layer for m in stack.maps]
-        if not tells_layer(self.attention) or (stack.map.rollout and len(layers) == 1):
+        if not tells_layer(self.attention) or (stack.map.quantity.is_rollout and len(layers) == 1):
             return ""
         return f", {layers_text(layers)}"
 
@@ -69,9 +69,9 @@ class HeatmapView:
             yield grid_title(attention_map, options.max_width, not abilities.unicode, self._layers(stack))
             yield grid.coloured(scale)
             drawn = grid.drawn
-            with_below = drawn.cells is not None or scale.log
+            with_below = not drawn.is_whole or scale.log
             beyond = values_beyond(grid.panels(scale, options.max_width, abilities), scale, with_below)
-            yield ScaleBar(scale, abilities.plain(cells_text(drawn.edges, number_name(drawn))), beyond)
+            yield ScaleBar(scale, abilities.plain(cells_text(drawn.cells, drawn.quantity.name)), beyond)
             if attention_map.summary is not None:
                 yield SummaryTable(attention_map, attention_map.summary)
             yield Segment.line()

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from mhaviz.records import AttentionMap
-from mhaviz.records.cells import even_cells
+from mhaviz.records.axis import even_cells
 from mhaviz.views.labels import bare, cut, in_ascii, visible
 from mhaviz.views.panels import Scale, head_panels, tile_titles
 from mhaviz.views.positions import are_positions, round_positions
@@ -36,7 +36,7 @@ def long_layout(
     """
     n_heads, q_cells, k_cells = attention_map.weights.shape
     half = abilities.colour and abilities.unicode
-    label_width = len(f"{int(attention_map.edges.query_edges[-1]) - 1:,}")
+    label_width = len(f"{attention_map.rows.end - 1:,}")
     title = max(map(len, titles or tile_titles(attention_map)))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
@@ -75,7 +75,7 @@ class LongGrid:
 
     def header(self) -> str:
         """Positions of keys, each from the column on that holds the key."""
-        edges, columns = self.attention_map.edges.key_edges, self.layout.columns
+        edges, columns = self.attention_map.columns.edges, self.layout.columns
         room = len(f"{int(edges[-1]):,}") + _APART
         header = ""
         for column, label in _placed(edges, columns // room):
@@ -87,7 +87,7 @@ class LongGrid:
         """Positions of queries, each on the line that holds the query, and the rows of every line."""
         together = 2 if self.layout.cells == "half-blocks" else 1
         lines = [range(row, min(row + together, self.layout.rows)) for row in range(0, self.layout.rows, together)]
-        edges = self.attention_map.edges.query_edges[[*(rows.start for rows in lines), -1]]
+        edges = self.attention_map.rows.edges[[*(rows.start for rows in lines), -1]]
         labels = dict(reversed(list(_placed(edges, len(lines) // _BETWEEN))))
         return ((labels.get(line, ""), rows) for line, rows in enumerate(lines))
 
@@ -102,8 +102,8 @@ def _placed(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
 def _ends(attention_map: AttentionMap, ascii_only: bool) -> Iterator[list[str]]:
     """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
     ellipsis = "..." if ascii_only else "…"
-    queries = (attention_map.queries, int(attention_map.edges.query_edges[0]))
-    keys = (attention_map.keys, int(attention_map.edges.key_edges[0]))
+    queries = (attention_map.queries, attention_map.rows.start)
+    keys = (attention_map.keys, attention_map.columns.start)
     sides = {"queries and keys": keys} if queries == keys else {"queries": queries, "keys": keys}
     for name, (tokens, start) in sides.items():
         if are_positions((tokens[0],), start) and are_positions((tokens[-1],), start + len(tokens) - 1):

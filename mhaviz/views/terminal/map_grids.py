@@ -60,7 +60,7 @@ class MapGrid:
 def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:
     """The kind of attention and the sentence, over a grid; ``layers``: which, where there are several."""
     part = layers + part_text(attention_map)
-    if attention_map.cells is None:
+    if attention_map.is_whole:
         return Text(map_title(attention_map, width, ascii_only, part=part), BOLD, no_wrap=True)
     return Text(map_title(attention_map, max(width, _TITLE), ascii_only, part=part), BOLD)
 
@@ -74,10 +74,10 @@ def token_grid(
         attention_map.queries,
         attention_map.keys,
         with_values,
-        first_query=int(attention_map.edges.query_edges[0]),
-        first_key=int(attention_map.edges.key_edges[0]),
-        special_queries=frozenset(attention_map.special_queries),
-        special_keys=frozenset(attention_map.special_keys),
+        first_query=attention_map.rows.start,
+        first_key=attention_map.columns.start,
+        special_queries=frozenset(attention_map.rows.tokens.special),
+        special_keys=frozenset(attention_map.columns.tokens.special),
     )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from drawn import texts
 from hostile import HOSTILE
+from made import Cells, made_map, remade
 from matplotlib import image as mpl_image
 
-from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
+from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.long_mosaic import decide_long_mosaic
@@ -45,7 +46,7 @@ def long_map(
     weights = np.exp(random.normal(-6, 2, (heads, len(q_edges) - 1, len(k_edges) - 1)))
     weights = np.minimum(weights, 1).astype(np.float32)
     names = [tuple(words[i % len(words)] for i in range(a, b)) for a, b in (queries, keys)]
-    attention_map = AttentionMap(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
+    attention_map = made_map(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
     hidden = attention_map.hidden
     if hidden is not None:
         attention_map = replace(attention_map, weights=np.where(hidden, np.float32(0), weights))
@@ -224,7 +225,7 @@ def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(
 
 def test_mass_and_largest_weights_have_a_scale_each():
     mass = long_map(2)
-    largest = replace(mass, weights=mass.weights / 50, cells=replace(mass.cells, reduction="max"))
+    largest = replace(mass, weights=mass.weights / 50, quantity=Quantity(reduction="max"))
     sheet = figure(mass, largest)
     clims = [tile.get_clim() for tile in tiles(sheet)]
     assert clims[0] == clims[1]
@@ -384,7 +385,7 @@ def test_special_tokens_of_upright_labels_are_faint(start, special):
 
 
 def test_special_tokens_at_the_ends_of_an_axis_are_faint():
-    m = replace(long_map(1, words=(" the", "whale")), special_queries=(0,), special_keys=(4999,))
+    m = remade(long_map(1, words=(" the", "whale")), special_queries=(0,), special_keys=(4999,))
     sheet = figure(m)
     found = {(text.get_text(), text.get_color()) for text in sheet.page.texts}
     assert {("the", FAINT), ("the", QUIET), ("whale", FAINT), ("whale", QUIET)} <= found

@@ -10,11 +10,12 @@ import pytest
 from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made import Cells, made_map
 from matplotlib import image as mpl_image
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
 from mhaviz.views.figure.difference import difference_figure
@@ -103,7 +104,7 @@ def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention,
 
 
 def test_white_is_one_and_black_is_zero():
-    attention = Attention(Source("test"), (AttentionMap(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
+    attention = Attention(Source("test"), (made_map(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
     sheet = heatmap_figure(attention)
     picture = decode(sheet)
     seen = {(row, column): tuple(picture[y, x]) for row, column, y, x in cell_pixels(sheet, tiles(sheet)[0], 2, 2)}
@@ -155,7 +156,7 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
     weights[0, :, 0] = 1e-4
     weights[0, 1234, 2345] = 1
     names = tuple(map(str, range(3000)))
-    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(names, names, weights),)))
+    sheet = heatmap_figure(Attention(Source("test"), (made_map(names, names, weights),)))
     picture = decode(sheet)
     left, right, bottom, top = tiles(sheet)[0].get_extent()
     y, x = (
@@ -167,7 +168,7 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
 
 def test_no_number_is_written_where_the_mask_hides(random_map):
     causal = np.tri(4, dtype=np.float32)[None]
-    masked = AttentionMap(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
+    masked = made_map(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
     sheet = heatmap_figure(Attention(Source("test"), (masked,)))
     drawn = sum(len(g.get_offsets()) for g in sheet.page.collections if (g.get_label() or "").startswith("numbers"))
     assert drawn == 10
@@ -271,7 +272,7 @@ def test_too_many_sentences_for_a_picture(random_map):
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_hostile_tokens_are_drawn_literally(suffix):
     weights = np.full((1, len(HOSTILE), len(HOSTILE)), 1 / len(HOSTILE), np.float32)
-    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(HOSTILE, HOSTILE, weights),)))
+    sheet = heatmap_figure(Attention(Source("test"), (made_map(HOSTILE, HOSTILE, weights),)))
     texts = [text.get_text() for text in sheet.page.texts]
     assert "$x^2$" in texts
     assert "<script>alert(1)</script>"[:5] in "".join(texts)
@@ -287,9 +288,7 @@ def test_hostile_tokens_are_drawn_literally(suffix):
 @given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
 def test_any_token_can_be_drawn(names):
     weights = np.full((1, len(names), len(names)), 1 / len(names), np.float32)
-    heatmap_figure(Attention(Source("t"), (AttentionMap(tuple(names), tuple(names), weights),))).save(
-        io.BytesIO(), "png"
-    )
+    heatmap_figure(Attention(Source("t"), (made_map(tuple(names), tuple(names), weights),))).save(io.BytesIO(), "png")
 
 
 def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, random_attention):

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 from matplotlib import image as mpl_image
 from PIL import Image
 
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records import Attention, Source
+from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views import look as look_module
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
@@ -35,14 +36,14 @@ def layers_of(layers, heads, tokens, size=None, kind="self"):
     if kind == "masked":
         head = np.tril(head)
     weights = np.broadcast_to(head, (heads, side, side))
-    maps = tuple(AttentionMap(names, names, weights, kind, layer, cells=cells) for layer in range(layers))
+    maps = tuple(made_map(names, names, weights, kind, layer, cells=cells) for layer in range(layers))
     return Attention(Source("test"), maps)
 
 
 def laid_out(attention, columns=None, dpi=150):
     """As ``heatmap_figure`` lays out the tiles of all layers."""
     m, n_tiles = attention.maps[0], sum(len(m.heads) for m in attention.maps)
-    if m.cells is None:
+    if m.is_whole:
         return decide_mosaic(n_tiles, m.queries, m.keys, Lettering(), dpi, columns)
     return decide_long_mosaic(m, Lettering(), dpi, columns, n_tiles=n_tiles)
 
