@@ -8,8 +8,15 @@ from mhaviz.limits import LEAST_DPI
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.captions import reading_text, tells_layer
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
-from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
+from mhaviz.views.figure.mosaic import (
+    BESIDE,
+    MOST_WIDTH,
+    MosaicLayout,
+    Space,
+    decide_mosaic,
+    draw_mosaic,
+    draw_scale_beside,
+)
 from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     MARGIN,
@@ -23,6 +30,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
+from mhaviz.views.labels import title_places
 from mhaviz.views.layer_stacks import LayerStack, stack_layers
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale, scale_group, values_beyond
@@ -53,7 +61,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
         m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
         sheet.map_title(y + 0.1, m, block.stack.part)
         y += _TITLE_HEIGHT
-        panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
+        panels = block.stack.panels(scale, *layout.cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
         name = m.quantity.name + ", log" * scale.log
         beyond = values_beyond(panels, scale, with_below=not m.is_whole or scale.log)
@@ -107,8 +115,14 @@ def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
     return {group: look.weight_scale(m for m in attention.maps if scale_group(m) == group) for group in groups}
 
 
+def written_tokens(m: AttentionMap) -> set[str]:
+    """The tokens that may stand in a picture of the map: of a part, or of a pooled map, it is not all of them."""
+    sides = m.queries, m.keys
+    return {side[i] for side in sides for i in (range(len(side)) if m.is_whole else title_places(len(side)))}
+
+
 def _texts(m: AttentionMap) -> Iterator[str]:
-    """What is written of a map: of a long one it is not all tokens."""
+    """What is written of a map."""
     yield from written_tokens(m)
     if m.summary:
         yield from (text for row in summary_rows(m, m.summary, str) for text in row)
@@ -116,7 +130,7 @@ def _texts(m: AttentionMap) -> Iterator[str]:
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
     pooled = [b.layout.pooled for b in blocks if b.map.is_whole]
-    drawn = [b.map.cells if b.map.is_whole else b.map.cells.pooled(b.layout.q_cells, b.layout.k_cells) for b in blocks]
+    drawn = [b.map.cells if b.map.is_whole else b.map.cells.pooled(*b.layout.cells) for b in blocks]
     return reading_text(attention, pooled, drawn)
 
 
@@ -150,19 +164,14 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
 
 
 def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
-    m, columns = stack.first, look.columns or stack.columns
-    if m.is_whole:
-        return decide_mosaic(
-            stack.n_tiles,
-            m.queries,
-            m.keys,
-            lettering,
-            dpi,
-            columns,
-            stacked=stacked,
-            numbers=look.numbers,
-            special=(m.rows.tokens.special, m.columns.tokens.special),
-        )
-    numbers = look.numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
-    room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
-    return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers, n_tiles=stack.n_tiles)
+    m, numbers = stack.first, look.numbers
+    room = map_room(m, _SCALE_WIDTH)
+    if not m.is_whole:
+        numbers = numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
+    space = Space(lettering, dpi, look.columns or stack.columns, room, stacked=stacked)
+    return decide_mosaic(stack.n_tiles, m.rows, m.columns, space, numbers=numbers)
+
+
+def map_room(m: AttentionMap, scale_width: float) -> float:
+    """The most inches for a mosaic of the map beside a scale: a whole map may make a somewhat wider page."""
+    return MOST_WIDTH if m.is_whole else MOST_WIDTH - 2 * MARGIN - BESIDE - scale_width

@@ -12,11 +12,10 @@ from hostile import HOSTILE
 from made import Cells, made_map, remade
 from matplotlib import image as mpl_image
 
-from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
+from mhaviz.records import Attention, Axis, HeadSummary, Link, MapSummary, Quantity, Sink, Source, Tokens
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic
-from mhaviz.views.figure.mosaic import MOST_WIDTH
+from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
 from mhaviz.views.figure.summary import MOST_HEADS
@@ -154,12 +153,16 @@ def test_a_small_window_has_labels_that_count_from_the_beginning_of_the_input():
     assert "the₀" not in shown
 
 
+def laid_out(m):
+    return decide_mosaic(len(m.heads), m.rows, m.columns, Space(Lettering(), 150))
+
+
 def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
-    layout = decide_long_mosaic(long_map(2, (0, 5000), (100, 108)), Lettering(), 150)
-    assert layout.key_labels[1] == "whale₁₀₁"
-    assert layout.key_ruler is None
-    assert layout.query_ruler
-    assert not layout.query_labels
+    layout = laid_out(long_map(2, (0, 5000), (100, 108)))
+    assert layout.keys.labels[1] == "whale₁₀₁"
+    assert layout.keys.ruler is None
+    assert layout.queries.ruler
+    assert not layout.queries.labels
 
 
 def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
@@ -177,15 +180,15 @@ def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
 )
 def test_cells_are_whole_pixels(heads, cells, inches):
     m = long_map(heads, (0, 20_000), (0, 20_000), (cells, cells))
-    layout = decide_long_mosaic(m, Lettering(), 150)
-    assert (layout.q_cells, layout.k_cells) == (cells, cells)
+    layout = laid_out(m)
+    assert layout.cells == (cells, cells)
     assert layout.tile_width == layout.tile_height == pytest.approx(inches)
     assert layout.width <= MOST_WIDTH
-    assert layout.cell_width * 150 == pytest.approx(round(layout.cell_width * 150))
+    assert layout.keys.cell * 150 == pytest.approx(round(layout.keys.cell * 150))
 
 
 def test_eight_heads_are_a_slide_and_no_page_is_a_tower():
-    layouts = [decide_long_mosaic(long_map(8, cells=(n, n)), Lettering(), 150) for n in (512, 1024)]
+    layouts = [laid_out(long_map(8, cells=(n, n))) for n in (512, 1024)]
     assert [(layout.columns, layout.rows) for layout in layouts] == [(4, 2), (3, 3)]
 
 
@@ -376,7 +379,8 @@ def test_special_tokens_of_upright_labels_are_faint(start, special):
     """They are counted from the first token of a window."""
     names = ("[CLS]", *("it",) * 98, "[SEP]")
     sheet = Sheet(2, 2, 100, Lettering())
-    ruler = decide_ruler(edges(start, start + 100, 2), 0.1, names, sheet.lettering, special, upright=False)
+    axis = Axis(Tokens(names, special), edges(start, start + 100, 2))
+    ruler = decide_ruler(axis, 0.1, sheet.lettering, upright=False)
     assert ruler.side == "turned"
     draw_ruler(sheet, ruler, 0.5, 0.5)
     drawn = {text.get_text(): text.get_color() for text in sheet.page.texts if text.get_rotation() == 90}

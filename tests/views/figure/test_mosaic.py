@@ -15,13 +15,13 @@ from matplotlib import image as mpl_image
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, Source
+from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import decide_mosaic
+from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.heatmap import HeatmapView
@@ -53,33 +53,37 @@ def tokens(n):
     return [f"token{i}" for i in range(n)]
 
 
+def laid_out(n_tiles, n_queries, n_keys):
+    return decide_mosaic(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Lettering(), 150))
+
+
 @pytest.mark.parametrize("n_tokens", [1, 3, 12, 60, 300])
 @pytest.mark.parametrize("n_heads", [1, 2, 8, 12, 16])
 def test_every_size_gives_a_page(n_heads, n_tokens):
-    layout = decide_mosaic(n_heads, tokens(n_tokens), tokens(n_tokens), Lettering(), 150)
+    layout = laid_out(n_heads, n_tokens, n_tokens)
     assert layout.columns * layout.rows >= n_heads
     assert layout.width < 25
     assert layout.width * 150 <= MOST_PIXELS
-    pixels = layout.cell_width * 150
+    pixels = layout.keys.cell * 150
     assert pixels == pytest.approx(round(pixels)), "cells are whole pixels"
     assert pixels >= 1
     assert (layout.value_size is not None) == (n_tokens <= 12)
     if n_tokens <= 60:
-        assert layout.query_every == layout.key_every == 1
+        assert layout.queries.every == layout.keys.every == 1
         assert layout.label_size >= 5
     else:
-        assert n_tokens / layout.query_every <= 100
-    labels_high = layout.label_size / 72 * (layout.q_cells / layout.query_every)
+        assert n_tokens / layout.queries.every <= 100
+    labels_high = layout.label_size / 72 * (layout.queries.cells / layout.queries.every)
     assert labels_high <= layout.tile_height * 1.1 + 0.1, "labels do not overlap"
 
 
 def test_eight_heads_are_a_slide():
-    layout = decide_mosaic(8, tokens(6), tokens(6), Lettering(), 150)
+    layout = laid_out(8, 6, 6)
     assert (layout.columns, layout.rows) == (4, 2)
 
 
 def test_many_heads_fill_the_grid():
-    layout = decide_mosaic(144, tokens(32), tokens(32), Lettering(), 150)
+    layout = laid_out(144, 32, 32)
     assert layout.columns * layout.rows == 144
 
 
@@ -176,14 +180,14 @@ def test_no_number_is_written_where_the_mask_hides(random_map):
 
 @pytest.mark.parametrize(("q", "k"), [(5, 300), (300, 5), (1, 60)])
 def test_a_map_far_from_square_is_still_seen(q, k):
-    layout = decide_mosaic(2, tokens(q), tokens(k), Lettering(), 150)
+    layout = laid_out(2, q, k)
     assert min(layout.tile_width, layout.tile_height) >= 0.5
 
 
 def test_labels_of_pooled_maps_do_not_overlap():
-    layout = decide_mosaic(1, tokens(5000), tokens(5000), Lettering(), 150)
+    layout = laid_out(1, 5000, 5000)
     assert layout.turned
-    assert 5000 / layout.key_every * layout.label_size / 72 < layout.tile_width * 1.1
+    assert 5000 / layout.keys.every * layout.label_size / 72 < layout.tile_width * 1.1
     assert layout.pooled == "each cell is the strongest of up to 6 × 6"
 
 
