@@ -59,7 +59,6 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     change = replace(
         after,
         weights=after.weights - before.weights,
-        quantity=replace(after.quantity, is_change=True),
         summary=None,
         reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
         sink=before.sink or after.sink,

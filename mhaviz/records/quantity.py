@@ -17,12 +17,10 @@ class Quantity:
             and all before it (Abnar and Zuidema 2020, arXiv 2005.00928, section 3), a single matrix.
         reduction: "mass": the mean over a cell's queries of what goes to the cell's keys, so that a row of all keys
             sums to 1; "max": the largest single number in the cell.
-        is_change: whether it is how much more there is in one map than in another: of either sign, rows sum to 0.
     """
 
     of: Literal["weight", "rollout"] = "weight"
     reduction: Reduction = "mass"
-    is_change: bool = False
 
     @property
     def is_rollout(self) -> bool:

@@ -4,7 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from mhaviz.records import (
+    ROUNDING,
     Attention,
     AttentionMap,
     Axis,
@@ -21,7 +24,6 @@ from mhaviz.records import (
 )
 from mhaviz.units import readable_bytes, readable_count
 from mhaviz.views.labels import bare, cut, cut_words, harmless, in_ascii, title_words, visible
-from mhaviz.views.row_sums import ONE, sums_text
 
 T = TypeVar("T")
 
@@ -36,7 +38,8 @@ KINDS: dict[Kind, str] = {
 
 _SIDES = "rows are queries, columns keys"
 _ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
-READING = f"{_SIDES}; {ONE}"
+_ONE = "a row sums to 1"
+READING = f"{_SIDES}; {_ONE}"
 """How to read a map of weights."""
 
 
@@ -64,6 +67,32 @@ def reading_text(
         parts.append(sums_text(attention.maps))
     parts += [_ROLLOUT] * any(m.quantity.is_rollout for m in attention.maps)
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), harmless(attention.source.remark)]))
+
+
+def sums_text(maps: Sequence[AttentionMap]) -> str:
+    """ "a row sums to 1", or "rows sum to between 0.98 and 2.00"; how many are zeros, as those of padding may be.
+
+    Of heads with a sink it is said where the rest goes.
+    """
+    sinks = [m.sink for m in maps]
+    if any(sinks):
+        less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
+        return f"a row sums to {less} to the head's sink"
+    sums = np.concatenate([m.row_sums.ravel() for m in maps])
+    others = sums[sums != 0]
+    zeros = len(sums) - len(others)
+    if not others.size:
+        return "all weights are 0"
+    low, high = float(others.min()), float(others.max())
+    is_one = low >= 1 - ROUNDING and high <= 1 + ROUNDING
+    text = _ONE if is_one else f"rows sum to {_sums_range(low, high)}"
+    return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
+
+
+def _sums_range(low: float, high: float) -> str:
+    decimals = 3 if f"{low:.2f}" == f"{high:.2f}" == "1.00" else 2  # more than ROUNDING from 1
+    ends = [f"{end:,.{decimals}f}" for end in (low, high)]
+    return f"between {ends[0]} and {ends[1]}" if ends[0] != ends[1] else ends[0]
 
 
 def hidden_text(maps: Sequence[AttentionMap], mark: str = "grey") -> str:

@@ -9,10 +9,9 @@ import numpy as np
 from mhaviz.records import AttentionMap, Axis, Cells, Difference, HeadDifference
 from mhaviz.views.captions import cells_text, hidden_text
 from mhaviz.views.colours import DIVERGING
-from mhaviz.views.labels import visible
+from mhaviz.views.labels import position_text, visible
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
-from mhaviz.views.positions import position_text
 
 HEADING = "B − A, the change of every weight"
 

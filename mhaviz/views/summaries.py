@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from mhaviz.records import AttentionMap, HeadSummary, MapSummary
-from mhaviz.views.labels import visible
-from mhaviz.views.positions import position_text
+from mhaviz.views.labels import position_text, visible
 
 
 def summary_headings(summary: MapSummary) -> tuple[str, ...]:

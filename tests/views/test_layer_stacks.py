@@ -10,8 +10,8 @@ from PIL import Image
 
 from mhaviz.records import Attention, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
-from mhaviz.views.layer_stacks import stack_layers
 from mhaviz.views.look import Look
+from mhaviz.views.panels import stack_layers
 from mhaviz.views.terminal.heatmap import HeatmapView
 
 TOKENS = ("the", "cat", "sat")

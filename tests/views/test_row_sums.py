@@ -5,10 +5,9 @@ import pytest
 from made import Cells, made_map
 
 from mhaviz.records import Attention, Source
-from mhaviz.views.captions import reading_text
+from mhaviz.views.captions import reading_text, sums_text
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
-from mhaviz.views.row_sums import sums_text
 from mhaviz.views.terminal.heatmap import HeatmapView
 
 

@@ -31,9 +31,8 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
 from mhaviz.views.labels import title_places
-from mhaviz.views.layer_stacks import LayerStack, stack_layers
-from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, scale_group, values_beyond
+from mhaviz.views.look import Look, scale_group
+from mhaviz.views.panels import LayerStack, stack_layers, values_beyond
 from mhaviz.views.summaries import summary_rows
 
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
@@ -55,7 +54,7 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
         sheet.notices.append(fewer_pixels_notice(dpi, look.dpi))
-    scales = _scales(attention, look)
+    scales = look.scales(attention.maps)
     y = MARGIN
     for block in blocks:
         m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
@@ -109,12 +108,6 @@ class _Block:
         return self.layout.height + _OVER_TABLE + self.table.height(self.width)
 
 
-def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
-    """One for all maps that can share it."""
-    groups = {scale_group(m) for m in attention.maps}
-    return {group: look.weight_scale(m for m in attention.maps if scale_group(m) == group) for group in groups}
-
-
 def written_tokens(m: AttentionMap) -> set[str]:
     """The tokens that may stand in a picture of the map: of a part, or of a pooled map, it is not all of them."""
     sides = m.queries, m.keys
@@ -139,7 +132,7 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
     stacks, footnote, dpi = stack_layers(attention.maps, tells_layer(attention)), attention.source.footnote, look.dpi
     maps = [stack.first for stack in stacks]
     title = max(title_width(s.maps[0], lettering, s.part) for s in stacks)
-    tables = [decide_summary(m, lettering) for m in maps]
+    tables = [decide_summary(m, m.summary, lettering) if m.summary else None for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         layouts = [_layout(stack, lettering, look, dpi, len(stacks)) for stack in stacks]
         blocks = [_Block(*parts) for parts in zip(stacks, layouts, tables, strict=True)]

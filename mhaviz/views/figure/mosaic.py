@@ -31,7 +31,6 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
@@ -252,12 +251,11 @@ def _decide_tokens(
     key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
     left, bottom = space.widest(query_labels, size), _label_room(key_widest, size, turned)
-    special = (frozenset(axis.tokens.special) for axis in (queries, keys))
     return MosaicLayout(
         columns,
         rows,
-        Side(q_cells, height, snap(left, dpi), query_labels, next(special), query_every),
-        Side(k_cells, width, snap(bottom, dpi), key_labels, next(special), key_every),
+        Side(q_cells, height, snap(left, dpi), query_labels, frozenset(queries.tokens.special), query_every),
+        Side(k_cells, width, snap(bottom, dpi), key_labels, frozenset(keys.tokens.special), key_every),
         size,
         turned,
         value_size if with_values else None,
@@ -376,8 +374,8 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     for (left, top), panel in zip(corners, panels, strict=True):
-        pooled = pool_strongest(panel.values, *layout.cells)
-        image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
+        pooled = panel.pooled(*layout.cells)
+        image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)

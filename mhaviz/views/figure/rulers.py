@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.records import Axis
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, SMALL, Sheet, fit_text, text_width
-from mhaviz.views.labels import bare, cut
-from mhaviz.views.positions import TOKEN_CELLS, round_positions
+from mhaviz.views.labels import TOKEN_CELLS, bare, cut, round_positions
 
 Side = Literal["left", "under", "turned"]
 Align = Literal["left", "center", "right"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mhaviz.records import AttentionMap
+from mhaviz.records import AttentionMap, MapSummary
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import DRAWN_WIDER, INK, QUIET, SMALL, Sheet, text_width, wrap
 from mhaviz.views.summaries import summary_headings, summary_notes, summary_rows
@@ -53,11 +53,8 @@ class SummaryTable:
         return wrap(self.notes, (self.full_width if self.card else width) / DRAWN_WIDER, SMALL)
 
 
-def decide_summary(attention_map: AttentionMap, lettering: Lettering) -> SummaryTable | None:
-    """The table of a map that has a summary: a row a head, or, of a single head, a line a number."""
-    summary = attention_map.summary
-    if summary is None:
-        return None
+def decide_summary(attention_map: AttentionMap, summary: MapSummary, lettering: Lettering) -> SummaryTable:
+    """The table of a map's summary: a row a head, or, of a single head, a line a number."""
     heads = len(summary.heads)
     shown = attention_map if heads <= MOST_HEADS else attention_map.select(attention_map.heads[:MOST_HEADS])
     assert shown.summary is not None

@@ -23,9 +23,8 @@ from mhaviz.views.differences import (
 )
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, MapGrid, grid_title
 from mhaviz.views.terminal.legend import ScaleBar, footnote
-from mhaviz.views.terminal.map_grids import MapGrid, grid_title
 from mhaviz.views.terminal.tables import fitting_or_stacked
 
 _ROWS = 16  # of the table; more heads scroll the pictures away

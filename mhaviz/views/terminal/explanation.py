@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from mhaviz.records import Explanation
+from mhaviz.records import Axis, Explanation
 from mhaviz.views.captions import rule_text, study_title
 from mhaviz.views.explaining import (
     MOST_KEYS,
@@ -92,8 +92,8 @@ class _Lines:
         return [every[key] for key in keys]
 
     def strips(self, title: str, values: NDArray[np.float32], labels: list[str], scale: Scale) -> HeatGrid:
-        features = [str(i) for i in range(self.e.d_key)]
-        return HeatGrid([Panel(title, values, scale)], labels, features, numbered=True)
+        features = Axis.of(str(i) for i in range(self.e.d_key))
+        return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features, numbered=True)
 
     def scores(self, keys: list[int], fits: Callable[[Table], bool]) -> Iterator[RenderableType]:
         """The keys in their order: scores, weights and the features that made them."""

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.records import Axis, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.views.captions import STATISTICS, rule_text, study_title
 from mhaviz.views.colours import BONE
 from mhaviz.views.labels import mathematics_in_ascii
@@ -33,7 +33,7 @@ class ScalingView:
         yield Text(study_title(c, options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ", ascii_only)
-            yield HeatGrid(panels, c.queries, c.keys)
+            yield HeatGrid(panels, Axis.of(c.queries), Axis.of(c.keys))
             yield Segment.line()
             yield _comparison_table(
                 c.unscaled.statistics[i], c.scaled.statistics[i], rule, short=options.max_width < 66

@@ -16,10 +16,9 @@ from rich.console import Console
 from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
 from mhaviz.views.look import Look
 from mhaviz.views.panels import Scale
-from mhaviz.views.terminal.grid import Abilities
+from mhaviz.views.terminal.grid import Abilities, long_layout
 from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.legend import ScaleBar
-from mhaviz.views.terminal.long_maps import long_layout
 
 COLOUR, ASCII = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=False)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
