@@ -137,35 +137,31 @@ def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) ->
 def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
     """Raise MhavizError that says what differs first."""
     name = after.name
-    for side, old, new in (("query", before.queries, after.queries), ("key", before.keys, after.keys)):
-        for i, (one, other) in enumerate(zip(old, new, strict=False)):
+    sides = ("query", "queries", before.rows, after.rows), ("key", "keys", before.columns, after.columns)
+    for side, several, old, new in sides:
+        for i, (one, other) in enumerate(zip(old.tokens.texts, new.tokens.texts, strict=False)):
             if one != other:
                 raise MhavizError(
                     f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first file and "
                     f"{other!r:.40} in the second"
                 )
-        if len(old) != len(new):
-            side = {"query": "queries", "key": "keys"}[side]
-            raise MhavizError(f"{name}: expected the same tokens, got {len(old)} and {len(new)} {side}")
+        if len(old.tokens) != len(new.tokens):
+            raise MhavizError(
+                f"{name}: expected the same tokens, got {len(old.tokens)} and {len(new.tokens)} {several}"
+            )
     if before.heads != after.heads:
         raise MhavizError(
             f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with --head"
         )
-    for side, old_edges, new_edges in (
-        ("query", before.rows.edges, after.rows.edges),
-        ("key", before.columns.edges, after.columns.edges),
-    ):
-        if not np.array_equal(old_edges, new_edges):
-            raise MhavizError(
-                f"{name}: expected the same cells, but {_differing(old_edges, new_edges, side)}; pool both alike"
-            )
-
-
-def _differing(old: NDArray[np.int64], new: NDArray[np.int64], side: str) -> str:
-    if len(old) != len(new):
-        return f"there are {len(old) - 1} and {len(new) - 1} along the {'queries' if side == 'query' else 'keys'}"
-    i = int((old != new).argmax())
-    return f"{side} edge {i} is {old[i]} in the first file and {new[i]} in the second"
+    for side, several, old, new in sides:
+        if len(old) != len(new):
+            differing = f"there are {len(old)} and {len(new)} along the {several}"
+        elif (old.edges != new.edges).any():
+            i = int((old.edges != new.edges).argmax())
+            differing = f"{side} edge {i} is {old.edges[i]} in the first file and {new.edges[i]} in the second"
+        else:
+            continue
+        raise MhavizError(f"{name}: expected the same cells, but {differing}; pool both alike")
 
 
 def _heads(m: AttentionMap) -> str:

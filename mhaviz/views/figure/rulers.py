@@ -12,7 +12,7 @@ from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import TOKEN_CELLS, bare, cut, round_positions
 
-Side = Literal["left", "under", "turned"]
+Place = Literal["left", "under", "turned"]
 Align = Literal["left", "center", "right"]
 
 _LINE = 0.12  # inches, of SMALL letters
@@ -58,7 +58,7 @@ class Ruler:
     """
 
     ticks: tuple[Tick, ...]
-    side: Side
+    side: Place
     depth: float
 
 
@@ -75,7 +75,7 @@ def decide_ruler(axis: Axis, cell: float, lettering: Lettering, *, upright: bool
     ends = [first] if first == last else [first, last]
     shown = [cut(lettering.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
-    side: Side = "left"
+    side: Place = "left"
     if not upright:
         side = "under" if sum(wide) + (len(ends) - 1) * _APART <= length else "turned"
     if side == "under":
@@ -104,7 +104,7 @@ def position_places(edges: NDArray[np.int64], cell: float, positions: Sequence[i
     return [float(place) for place in (index + inside) * cell]
 
 
-def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float, float]) -> list[Tick]:
+def _inside(edges: NDArray[np.int64], cell: float, side: Place, wide: tuple[float, float]) -> list[Tick]:
     """Round positions: as many as have room side by side; next to the ends, a mark without its number if need be."""
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     size = max(wide) if side == "under" else _LINE
@@ -124,7 +124,7 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float
     ]
 
 
-def _depth(ticks: Sequence[Tick], side: Side, lettering: Lettering) -> float:
+def _depth(ticks: Sequence[Tick], side: Place, lettering: Lettering) -> float:
     if side == "under":
         return _TEXT + 2 * _LINE + 0.02
     texts = [f"{t.number} {t.token}" if side == "turned" else text for t in ticks for text in (t.number, t.token)]
