@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+from made import made_map
 
-from mhaviz.records import STATISTICS, Attention, AttentionMap, Average, HeadAverages, HeadStatistics, Source
+from mhaviz.records import STATISTICS, Attention, Average, HeadAverages, HeadStatistics, Source
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(
@@ -110,7 +111,7 @@ def random_map():
         keys = queries if keys is None else keys
         scores = np.random.default_rng(seed).normal(size=(n_heads, len(queries), len(keys)), scale=2)
         weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
-        return AttentionMap(tuple(queries), tuple(keys), weights.astype(np.float32), kind, **more)
+        return made_map(queries, keys, weights.astype(np.float32), kind, **more)
 
     return make
 

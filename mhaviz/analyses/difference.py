@@ -91,9 +91,9 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
     least that.
     """
-    if m.edges.reduction == "max":
+    if not m.quantity.has_row_sums:
         return _Rows()
-    has_rest = m.cells is not None or m.sink
+    has_rest = not m.is_whole or m.sink
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
     if (flaw := _flaw(m, sums, has_rest)) is not None:
         return _Rows(flaw=flaw)
@@ -107,12 +107,12 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
             pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
         bits.append(jensen_shannon(*pair))
     nats = np.concatenate(bits) * BOUND
-    counts = np.diff(m.edges.query_edges)
+    counts = np.diff(m.rows.edges)
     seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
     worst = int(nats.argmax())
     return _Rows(
         float(np.average(nats[seen], weights=counts[seen])) if seen.any() else math.nan,
-        RowChange(int(m.edges.query_edges[worst]), float(nats[worst])) if nats[worst] else None,
+        RowChange(int(m.rows.edges[worst]), float(nats[worst])) if nats[worst] else None,
         zeros=int((~seen).sum()),
     )
 
@@ -123,49 +123,45 @@ def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | 
     side, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
     if away[side, row] <= ROUNDING:
         return None
-    return Flaw(int(m.edges.query_edges[row]), float(sums[side, row]), bool(side))
+    return Flaw(int(m.rows.edges[row]), float(sums[side, row]), bool(side))
 
 
 def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:
     row, column = np.unravel_index(np.abs(B - A).argmax(), A.shape)
     if A[row, column] == B[row, column]:
         return None
-    query, key = m.edges.query_edges[row], m.edges.key_edges[column]
+    query, key = m.rows.edges[row], m.columns.edges[column]
     return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
 
 
 def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
     """Raise MhavizError that says what differs first."""
     name = after.name
-    for side, old, new in (("query", before.queries, after.queries), ("key", before.keys, after.keys)):
-        for i, (one, other) in enumerate(zip(old, new, strict=False)):
+    sides = ("query", "queries", before.rows, after.rows), ("key", "keys", before.columns, after.columns)
+    for side, several, old, new in sides:
+        for i, (one, other) in enumerate(zip(old.tokens.texts, new.tokens.texts, strict=False)):
             if one != other:
                 raise MhavizError(
                     f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first file and "
                     f"{other!r:.40} in the second"
                 )
-        if len(old) != len(new):
-            side = {"query": "queries", "key": "keys"}[side]
-            raise MhavizError(f"{name}: expected the same tokens, got {len(old)} and {len(new)} {side}")
+        if len(old.tokens) != len(new.tokens):
+            raise MhavizError(
+                f"{name}: expected the same tokens, got {len(old.tokens)} and {len(new.tokens)} {several}"
+            )
     if before.heads != after.heads:
         raise MhavizError(
             f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with `head`"
         )
-    for side, old_edges, new_edges in (
-        ("query", before.edges.query_edges, after.edges.query_edges),
-        ("key", before.edges.key_edges, after.edges.key_edges),
-    ):
-        if not np.array_equal(old_edges, new_edges):
-            raise MhavizError(
-                f"{name}: expected the same cells, but {_differing(old_edges, new_edges, side)}; pool both alike"
-            )
-
-
-def _differing(old: NDArray[np.int64], new: NDArray[np.int64], side: str) -> str:
-    if len(old) != len(new):
-        return f"there are {len(old) - 1} and {len(new) - 1} along the {'queries' if side == 'query' else 'keys'}"
-    i = int((old != new).argmax())
-    return f"{side} edge {i} is {old[i]} in the first file and {new[i]} in the second"
+    for side, several, old, new in sides:
+        if len(old) != len(new):
+            differing = f"there are {len(old)} and {len(new)} along the {several}"
+        elif (old.edges != new.edges).any():
+            i = int((old.edges != new.edges).argmax())
+            differing = f"{side} edge {i} is {old.edges[i]} in the first file and {new.edges[i]} in the second"
+        else:
+            continue
+        raise MhavizError(f"{name}: expected the same cells, but {differing}; pool both alike")
 
 
 def _heads(m: AttentionMap) -> str:

@@ -18,17 +18,21 @@ from mhaviz.attention.walk import blocks_bytes
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
+    WEIGHT,
     Attention,
     AttentionMap,
+    Axis,
     Cells,
     HeadSummary,
     Kind,
     Link,
     MapSummary,
+    Quantity,
     Reduction,
     Sink,
+    Tokens,
 )
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records.axis import even_cells, even_edges
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -196,11 +200,14 @@ def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.dev
 def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
     q0, q1, k0, k1 = pooling.window_in(size)
-    query_edges = cell_edges(q1 - q0, even_cells(q1 - q0, pooling.size)) + q0
-    key_edges = cell_edges(k1 - k0, even_cells(k1 - k0, pooling.size)) + k0
-    cells = Cells(query_edges, key_edges)
+    rows, columns = (
+        Axis(Tokens(("",) * (end - start)), even_edges(end - start, pooling.size) + start)
+        for start, end in ((q0, q1), (k0, k1))
+    )
+    if Cells(rows, columns, WEIGHT).are_tokens:
+        return ()
     reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
-    return () if cells.are_tokens else tuple(replace(cells, reduction=reduction) for reduction in reductions)
+    return tuple(Cells(rows, columns, Quantity(reduction=reduction)) for reduction in reductions)
 
 
 def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:
@@ -229,20 +236,18 @@ def _pairs(size: MapSize, pooling: Pooling) -> int:
 
 def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
     query_edges, key_edges = pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy()
-    cells = Cells(query_edges, key_edges)
-    if pooling.reduce == "max" and not cells.are_tokens:
-        cells = replace(cells, reduction="max")
     window = int(query_edges[0]), int(query_edges[-1]), int(key_edges[0]), int(key_edges[-1])
+    is_pooled = max(np.diff(query_edges).max(), np.diff(key_edges).max()) > 1
+    of_largest = Quantity(reduction="max")
     whole = seen.map(
         pooled.weights[0].cpu().numpy(),
-        window,
-        cells=cells if pooling.window or not cells.are_tokens else None,
+        (query_edges, key_edges) if pooling.window or is_pooled else None,
+        quantity=of_largest if pooling.reduce == "max" and is_pooled else WEIGHT,
         summary=_summary(seen, window, pooled) if pooling.summary else None,
     )
-    if pooled.largest is None or cells.are_tokens:
+    if pooled.largest is None or not is_pooled:
         return [whole]
-    largest = pooled.largest[0].cpu().numpy()
-    return [whole, replace(whole, weights=largest, cells=replace(cells, reduction="max"), summary=None)]
+    return [whole, replace(whole, weights=pooled.largest[0].cpu().numpy(), quantity=of_largest, summary=None)]
 
 
 def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:

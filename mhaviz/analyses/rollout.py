@@ -10,7 +10,7 @@ from torch import Tensor
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Kind
+from mhaviz.records import ROLLOUT, Attention, AttentionMap, Kind
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:
@@ -46,7 +46,7 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
         R = (mixed + (torch.eye(len(A)).to(A) if before is None else before)) / 2
         rolled[seen.sentence, kind] = R
         if seen.site in drawn:
-            maps.append(seen.map(R[None].cpu().numpy(), heads=(0,), reach=None, sink=False, rollout=True))
+            maps.append(seen.map(R[None].cpu().numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))
 
     through.run(inputs, on_attention)
     return Attention(through.describe(inputs), tuple(maps))

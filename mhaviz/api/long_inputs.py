@@ -101,8 +101,8 @@ def announce(
 
 def _becoming(cells: Sequence[Cells]) -> str:
     """How many tokens become how many cells, and by which reduction."""
-    edges = cells[0].query_edges, cells[0].key_edges
-    n_queries, n_keys = (int(side[-1] - side[0]) for side in edges)
+    sides = cells[0].rows, cells[0].columns
+    n_queries, n_keys = (side.end - side.start for side in sides)
     tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
-    shape = " × ".join(f"{len(side) - 1:,}" for side in edges)
+    shape = " × ".join(f"{len(side):,}" for side in sides)
     return f"{tokens} tokens become {shape} cells: {cells_texts(cells)}"

@@ -18,7 +18,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError
-from mhaviz.records import AttentionMap, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 
 _M = TypeVar("_M", bound="Model")
 
@@ -69,29 +69,35 @@ class SiteCall:
         return self.call
 
     def map(
-        self, values: NDArray[np.float32], window: tuple[int, int, int, int] | None = None, **others: Any
+        self,
+        values: NDArray[np.float32],
+        edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        **others: Any,
     ) -> AttentionMap:
         """Weights of the one sentence of this call as a map.
 
         Args:
             values: (n_heads, rows, columns).
-            window: (q0, q1, k0, k1), the queries and keys that they are of; None: all.
+            edges: where the rows and the columns begin, and where the last ones end, of a part or of cells; None: a
+                row a query and a column a key.
             others: further fields of ``AttentionMap``, or other values of those that are known.
         """
         (queries,), (keys,) = self.queries, self.keys
-        q0, q1, k0, k1 = window or (0, len(queries), 0, len(keys))
-        queries, keys = queries[q0:q1], keys[k0:k1]
+        rows, columns = Axis(queries), Axis(keys)
+        if edges:
+            rows, columns = (
+                Axis(tokens[int(cells[0]) : int(cells[-1])], cells)
+                for tokens, cells in zip((queries, keys), edges, strict=True)
+            )
         known: dict[str, Any] = {
             "kind": self.site.kind,
             "layer": self.site.layer,
             "heads": self.heads,
             "sentence": self.sentence,
-            "special_queries": queries.special,
-            "special_keys": keys.special,
             "reach": self.reach,
             "sink": self.call.has_sink,
         }
-        return AttentionMap(queries.texts, keys.texts, values, **known | others)
+        return AttentionMap(values, rows, columns, **known | others)
 
     def without_special(self) -> "SiteCall":
         """The same of the text alone, of a call of one sentence: weights are shares of the keys that remain.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.blocks import Wanted
-from mhaviz.records.cells import cell_edges
+from mhaviz.records.axis import cell_edges
 
 Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""

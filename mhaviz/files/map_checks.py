@@ -48,16 +48,16 @@ def sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
     worst, text = ROUNDING, ""
     rows, zeros, first = 0, 0, ""
     for m in maps:
-        if m.cells is not None and m.cells.reduction == "max":
+        if not m.quantity.has_row_sums:
             continue
         sums = m.row_sums
         away = np.where(sums == 0, 0.0, sums - 1)
-        away = np.abs(away) if m.cells is None and not m.sink else np.maximum(away, 0.0)
+        away = np.abs(away) if m.is_whole and not m.sink else np.maximum(away, 0.0)
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
             text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
-        if m.cells is None and not m.sink:
+        if m.is_whole and not m.sink:
             rows += sums.size
             if (sums == 0).any():
                 head, row = (int(i) for i in np.argwhere(sums == 0)[0])

@@ -21,7 +21,7 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import Layers, read_layers
-from mhaviz.records import Attention, AttentionMap, Kind, Source
+from mhaviz.records import Attention, AttentionMap, Axis, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_names
 from mhaviz.units import readable_bytes
 
@@ -173,7 +173,7 @@ def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> Att
     kind: Kind = about.kind or ("self" if queries == keys else "cross")
     if kind != "cross" and q_length != k_length:
         raise ArgumentError(f"kind {kind}: expected as many queries as keys, got {q_length} × {k_length}")
-    m = AttentionMap(queries, keys, weights, kind, layer)
+    m = AttentionMap(weights, Axis.of(queries), Axis.of(keys), kind, layer)
     if (hidden := seen_hidden(m)) is not None:
         raise ArgumentError(f"kind masked: expected no weight on later keys, got {hidden} of layer {layer}")
     return m

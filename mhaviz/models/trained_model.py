@@ -22,7 +22,7 @@ from mhaviz.models.layer_inputs import words_of
 from mhaviz.models.learning import checkpoint_source
 from mhaviz.models.single_layer import VALUES_UP_TO
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.records import AttentionMap, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair, Task
@@ -231,7 +231,7 @@ def source_target_maps(model: TrainedModel, pairs: Sequence[Pair]) -> tuple[Atte
         for A in seen.call.weights().cpu().numpy():  # n_heads q_length k_length
             pair = pairs[len(maps)]
             cut = A[:, : len(pair.target), : len(pair.source)]
-            maps.append(AttentionMap(pair.target, pair.source, cut, "cross", sentence=len(maps)))
+            maps.append(AttentionMap(cut, Axis.of(pair.target), Axis.of(pair.source), "cross", sentence=len(maps)))
 
     model.select(kind="cross").run(model.inputs_of(pairs), on_attention, batched=True)
     return tuple(maps)

@@ -4,14 +4,12 @@ import math
 from functools import partial
 from itertools import compress
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import Difference, HeadDifference
+from mhaviz.records import Axis, Difference, HeadDifference
 
 _BOUND = math.log(2)
+_MEASURES = {"weight": "weights", "rollout": "rollout"}
 _LEAST_NATS = 0.00005  # that four decimals can show
 
 
@@ -63,7 +61,7 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
     """Of each map what tells it from the others: "sentence 1", or "layer 2" and "cross"."""
     changes = [m.change for m in d.maps]
     parts = [
-        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, "rollout" if m.rollout else "weights", m.edges.reduction)
+        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, _MEASURES[m.quantity.of], m.quantity.reduction)
         for m in changes
     ]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
@@ -83,11 +81,11 @@ def _notes(d: Difference) -> str:
     if zeros := sum(sum(m.zero_rows) for m in d.maps):
         rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
         parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
-    if any(head.divergence is not None and head.map.cells is not None for head in d.ranking):
+    if any(head.divergence is not None and not head.map.is_whole for head in d.ranking):
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
     if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
-    if any(m.change.edges.reduction == "max" for m in d.maps):
+    if any(not m.change.quantity.has_row_sums for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
     if any(head.flaw for head in d.ranking):
         parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
@@ -103,9 +101,7 @@ def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
     if head.worst is None:
         return NOTHING
     m = head.map
-    return (
-        f"{_nats(head.worst.divergence)}{between}at {_token(m.queries, m.edges.query_edges, head.worst.query, quote)}"
-    )
+    return f"{_nats(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
 
 
 def _where(quote: Quote, between: str, head: HeadDifference) -> str:
@@ -113,8 +109,8 @@ def _where(quote: Quote, between: str, head: HeadDifference) -> str:
     m, change = head.map, head.largest
     if change is None:
         return NOTHING
-    query = _token(m.queries, m.edges.query_edges, change.query, quote)
-    return f"{query}{between}→ {_token(m.keys, m.edges.key_edges, change.key, quote)}"
+    query = _token(m.rows, change.query, quote)
+    return f"{query}{between}→ {_token(m.columns, change.key, quote)}"
 
 
 def _signed(change: float) -> str:
@@ -122,10 +118,9 @@ def _signed(change: float) -> str:
     return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
 
 
-def _token(tokens: tuple[str, ...], edges: NDArray[np.int64], position: int, quote: Quote) -> str:
+def _token(axis: Axis, position: int, quote: Quote) -> str:
     """ "12,345 whale", or "12,340 to 12,349" of a cell."""
-    cell = int(np.searchsorted(edges, position, side="right")) - 1
-    last = int(edges[cell + 1]) - 1
+    last = int(axis.edges[axis.cell_of(position) + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"
-    return position_text(position, tokens[position - int(edges[0])], quote)
+    return position_text(position, axis.tokens.texts[position - axis.start], quote)

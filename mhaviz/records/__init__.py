@@ -1,13 +1,14 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
 from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
-from mhaviz.records.cells import Cells, Reduction
+from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
+from mhaviz.records.quantity import ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.site import Site
@@ -21,12 +22,15 @@ from mhaviz.records.verification import Deviation
 
 __all__ = [
     "LARGEST",
+    "ROLLOUT",
     "ROUNDING",
     "STATISTICS",
+    "WEIGHT",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
     "Average",
+    "Axis",
     "Cells",
     "Change",
     "Complexity",
@@ -53,6 +57,7 @@ __all__ = [
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
+    "Quantity",
     "Reduction",
     "Report",
     "RowChange",

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.cells import Cells
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.summary import MapSummary
@@ -27,41 +28,34 @@ LARGEST = 1e30
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
+    """The numbers of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
 
     Attributes:
-        queries: the tokens of the rows.
-        keys: the tokens of the columns.
         weights: float32, (n_heads, rows, columns): of all tokens, so that each row sums to 1, or to 0 where a query
-            sees no key, or to less than 1 with a ``sink``; or of ``cells``.
+            sees no key, or to less than 1 with a ``sink``; or of cells; see ``quantity``.
+        rows: the queries.
+        columns: the keys.
         kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence.
         layer: counted from 0.
         heads: the numbers of the heads in ``weights``, in order.
         sentence: which of several sentences, counted from 0; None if there is one.
-        cells: where the rows and columns begin, if it is a part or pooled; None: a row a query, a column a key.
+        quantity: what the numbers are.
         summary: of each head, if it was asked for.
-        special_queries, special_keys: which of ``queries`` and ``keys`` are not of the text, as [CLS] is not; counted
-            from 0, in order.
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
-        rollout: whether these are no weights of heads, but what they come to through this layer and all before it
-            (Abnar and Zuidema 2020, arXiv 2005.00928, section 3); n_heads is 1.
     """
 
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
     weights: NDArray[np.float32]
+    rows: Axis
+    columns: Axis
     kind: Kind = "self"
     layer: int = 0
     heads: tuple[int, ...] = ()
     sentence: int | None = None
-    cells: Cells | None = None
+    quantity: Quantity = WEIGHT
     summary: MapSummary | None = None
-    special_queries: tuple[int, ...] = ()
-    special_keys: tuple[int, ...] = ()
     reach: int | None = None
     sink: bool = False
-    rollout: bool = False
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -69,35 +63,24 @@ class AttentionMap:
                 f"weights: expected 3 axes, (n_heads, q_length, k_length), got {self.weights.ndim}: "
                 f"{self.weights.shape}"
             )
-        n_heads, rows, columns = self.weights.shape
-        for axis, size, names in (("q_length", rows, self.queries), ("k_length", columns, self.keys)):
-            if self.cells is None and size != len(names):
-                raise ArgumentError(f"weights: expected axis {axis} to be {len(names)}, one a token, got {size}")
-        if self.cells is not None:
-            sides = (
-                ("rows", rows, self.queries, self.cells.query_edges),
-                ("columns", columns, self.keys, self.cells.key_edges),
-            )
-            for axis, size, names, edges in sides:
-                if size != len(edges) - 1:
-                    raise ArgumentError(
-                        f"weights: expected axis {axis} to be {len(edges) - 1}, as in cells, got {size}"
-                    )
-                if edges[-1] - edges[0] != len(names):
-                    raise ArgumentError(f"cells: expected {axis} of {len(names)} tokens, got {edges[-1] - edges[0]}")
+        n_heads, *sizes = self.weights.shape
+        sides = ("queries", "q_length", "rows", self.rows), ("keys", "k_length", "columns", self.columns)
+        for (tokens, of_tokens, of_cells, axis), size in zip(sides, sizes, strict=True):
+            if axis.cells is None and size != len(axis):
+                raise ArgumentError(f"weights: expected axis {of_tokens} to be {len(axis)}, one a token, got {size}")
+            if size != len(axis):
+                raise ArgumentError(f"weights: expected axis {of_cells} to be {len(axis)}, as in cells, got {size}")
+            length, special = len(axis.tokens), axis.tokens.special
+            if axis.end - axis.start != length:
+                raise ArgumentError(f"cells: expected {of_cells} of {length} tokens, got {axis.end - axis.start}")
+            if any(not 0 <= i < length for i in special):
+                raise ArgumentError(
+                    f"special_{tokens}: expected positions from 0 to {length - 1}, got {min(special)} to {max(special)}"
+                )
         if not self.heads:
             object.__setattr__(self, "heads", tuple(range(n_heads)))
         if len(self.heads) != n_heads:
             raise ArgumentError(f"weights: expected axis n_heads to be {len(self.heads)}, got {n_heads}")
-        for side, names, special in (
-            ("queries", self.queries, self.special_queries),
-            ("keys", self.keys, self.special_keys),
-        ):
-            if any(not 0 <= i < len(names) for i in special):
-                raise ArgumentError(
-                    f"special_{side}: expected positions from 0 to {len(names) - 1}, got {min(special)} to "
-                    f"{max(special)}"
-                )
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
         """The same map with only these heads, in this order.
@@ -113,18 +96,33 @@ class AttentionMap:
     def name(self) -> str:
         """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
         sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
-        rollout, largest = ", rollout" * self.rollout, ", max" * (self.edges.reduction == "max")
+        rollout, largest = ", rollout" * self.quantity.is_rollout, ", max" * (self.quantity.reduction == "max")
         return f"{sentence}layer {self.layer}, {self.kind}{rollout}{largest}"
 
     @property
-    def is_pooled(self) -> bool:
-        """Whether a cell may stand for more than one query or key."""
-        return self.cells is not None and not self.cells.are_tokens
+    def queries(self) -> tuple[str, ...]:
+        """The tokens of the rows."""
+        return self.rows.tokens.texts
 
     @property
-    def edges(self) -> Cells:
-        """``cells``, or a cell for every token."""
-        return self.cells or Cells.of_tokens(len(self.queries), len(self.keys))
+    def keys(self) -> tuple[str, ...]:
+        """The tokens of the columns."""
+        return self.columns.tokens.texts
+
+    @property
+    def cells(self) -> Cells:
+        """What its cells stand for."""
+        return Cells(self.rows, self.columns, self.quantity)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is of all queries and all keys, a row and a column each: neither a part nor pooled."""
+        return self.rows.cells is None and self.columns.cells is None
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a cell stands for more than one query or key."""
+        return not self.cells.are_tokens
 
     @property
     def row_sums(self) -> NDArray[np.float64]:
@@ -138,11 +136,11 @@ class AttentionMap:
         Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. What comes through
         several layers reaches farther than the window of one: of a rollout only later keys are hidden.
         """
-        reach = None if self.rollout else self.reach
+        reach = None if self.quantity.is_rollout else self.reach
         if self.kind != "masked" and reach is None:
             return None
-        query_edges, key_edges = self.edges.query_edges, self.edges.key_edges
-        if self.kind == "masked" and self.cells is None:
+        query_edges, key_edges = self.rows.edges, self.columns.edges
+        if self.kind == "masked" and self.is_whole:
             query_edges = query_edges + len(self.keys) - len(self.queries)
         first_queries, last_queries = query_edges[:-1, None], query_edges[1:, None] - 1
         first_keys, last_keys = key_edges[:-1], key_edges[1:] - 1
@@ -156,7 +154,7 @@ class AttentionMap:
     def columns_of_weights(self) -> dict[str, NDArray[Any]]:
         """Every weight with what it stands between, as columns of equal length: head by head, row by row."""
         n_heads, rows, columns = self.weights.shape
-        query, key = self.edges.query_edges[:-1], self.edges.key_edges[:-1]
+        query, key = self.rows.edges[:-1], self.columns.edges[:-1]
         query_names = np.array(self.queries, object)[query - query[0]]
         key_names = np.array(self.keys, object)[key - key[0]]
         return {

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from mhaviz._version import __version__
 from mhaviz.records.attention import AttentionMap
-from mhaviz.records.cells import Cells, Reduction
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import Quantity, Reduction
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.records.tokens import Kind
+from mhaviz.records.tokens import Kind, Tokens
 
 
 def describe_source(source: Source) -> dict[str, Any]:
@@ -41,17 +42,17 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         description["sentence"] = m.sentence
     if m.heads != tuple(range(len(m.heads))):
         description["heads"] = list(m.heads)
-    if m.cells is not None:
-        description["query_edges"], description["key_edges"] = m.cells.query_edges.tolist(), m.cells.key_edges.tolist()
-        description["reduction"] = m.cells.reduction
+    if not m.is_whole:
+        description["query_edges"], description["key_edges"] = m.rows.edges.tolist(), m.columns.edges.tolist()
+        description["reduction"] = m.quantity.reduction
     if m.summary is not None:
         description["summary"] = asdict(m.summary)
     rare = {
-        "special_queries": list(m.special_queries),
-        "special_keys": list(m.special_keys),
+        "special_queries": list(m.rows.tokens.special),
+        "special_keys": list(m.columns.tokens.special),
         "reach": m.reach,
         "sink": m.sink,
-        "rollout": m.rollout,
+        "rollout": m.quantity.is_rollout,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
     return description
@@ -69,30 +70,33 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
-    kind, sentence = _field(description, "kind", str), description.get("sentence")
+    kind = _field(description, "kind", str)
     if kind not in get_args(Kind):
         raise ValueError(f"kind: expected {', '.join(get_args(Kind))}, got {kind!r:.40}")
     heads = _numbers(description, "heads") if "heads" in description else np.arange(len(weights))
     if len(set(heads.tolist())) < len(heads):
         raise ValueError(f"heads: expected each head once, got {heads.tolist()!s:.60}")
     summary = _field(description, "summary", dict) if "summary" in description else None
+    queries, keys = _tokens(description, "queries"), _tokens(description, "keys")
+    layer = _position(description, "layer")
+    sentence = None if description.get("sentence") is None else _position(description, "sentence")
+    query_edges, key_edges, reduction = _cells(description)
+    special = _positions(description, "special_queries"), _positions(description, "special_keys")
+    is_rollout = _field({"rollout": False, **description}, "rollout", bool)
     m = AttentionMap(
-        _tokens(description, "queries"),
-        _tokens(description, "keys"),
         weights,
+        Axis(Tokens(queries, special[0]), query_edges),
+        Axis(Tokens(keys, special[1]), key_edges),
         kind,
-        _position(description, "layer"),
+        layer,
         tuple(heads.tolist()),
-        None if sentence is None else _position(description, "sentence"),
-        _cells(description),
+        sentence,
+        Quantity("rollout" if is_rollout else "weight", reduction),
         summary and _summary(summary),
-        special_queries=_positions(description, "special_queries"),
-        special_keys=_positions(description, "special_keys"),
         reach=None if description.get("reach") is None else _position(description, "reach"),
         sink=_field({"sink": False, **description}, "sink", bool),
-        rollout=_field({"rollout": False, **description}, "rollout", bool),
     )
-    if m.rollout and len(m.heads) > 1:
+    if is_rollout and len(m.heads) > 1:
         raise ValueError(f"rollout: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
@@ -115,17 +119,23 @@ def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def _cells(description: Mapping[str, Any]) -> Cells | None:
+def _cells(
+    description: Mapping[str, Any],
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, Reduction]:
+    """The edges of both sides, None where a cell is a token, and how a cell takes several tokens together."""
     if not {"query_edges", "key_edges", "reduction"} & set(description):
-        return None
+        return None, None, "mass"
     reduction = _field(description, "reduction", str)
     if reduction not in get_args(Reduction):
         raise ValueError(f"reduction: expected {' or '.join(get_args(Reduction))}, got {reduction!r:.40}")
-    sides = {name: _numbers(description, name) for name in ("query_edges", "key_edges")}
-    for name, edges in sides.items():
-        if len(edges) < 2 or (np.diff(edges) <= 0).any():
-            raise ValueError(f"{name}: expected at least two positions that rise, got {edges.tolist()!s:.60}")
-    return Cells(sides["query_edges"], sides["key_edges"], reduction)
+    return _edges(description, "query_edges"), _edges(description, "key_edges"), reduction
+
+
+def _edges(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
+    edges = _numbers(description, name)
+    if len(edges) < 2 or (np.diff(edges) <= 0).any():
+        raise ValueError(f"{name}: expected at least two positions that rise, got {edges.tolist()!s:.60}")
+    return edges
 
 
 def _summary(summary: Mapping[str, Any]) -> MapSummary:

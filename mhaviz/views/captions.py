@@ -3,23 +3,27 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from mhaviz.pages.words import KINDS
 from mhaviz.records import (
+    ROUNDING,
     Attention,
     AttentionMap,
+    Axis,
     Cells,
     Explanation,
     Kind,
     ScalingComparison,
 )
 from mhaviz.views.labels import cut, cut_words, harmless, in_ascii, title_words, visible
-from mhaviz.views.row_sums import ONE, sums_text
 
 _RULE = 8  # characters, such as those of / √1024
 
 _SIDES = "rows are queries, columns keys"
 _ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
-READING = f"{_SIDES}; {ONE}"
+_ONE = "a row sums to 1"
+READING = f"{_SIDES}; {_ONE}"
 """How to read a map of weights."""
 
 
@@ -34,10 +38,10 @@ def reading_text(
         drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
         hidden: as in ``hidden_text``.
     """
-    shown = [m.edges for m in attention.maps] if drawn is None else drawn
-    name = "share" if all(m.rollout for m in attention.maps) else "weight"
+    shown = [m.cells for m in attention.maps] if drawn is None else drawn
+    name = "share" if all(m.quantity.is_rollout for m in attention.maps) else "weight"
     parts = [_SIDES]
-    if any(pooled) or any(m.cells is not None for m in attention.maps):
+    if any(pooled) or any(not m.is_whole for m in attention.maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, pooled))]
         if not all(pooled):
             kinds = [f"of long ones, {text}" for text in kinds]
@@ -45,13 +49,34 @@ def reading_text(
         parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
     else:
         parts.append(sums_text(attention.maps))
-    parts += [_ROLLOUT] * any(m.rollout for m in attention.maps)
+    parts += [_ROLLOUT] * any(m.quantity.is_rollout for m in attention.maps)
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), harmless(attention.source.remark)]))
 
 
-def number_name(attention_map: AttentionMap) -> str:
-    """What a number of the map is: what comes through several layers is a share of the row's token, no weight."""
-    return "share" if attention_map.rollout else "weight"
+def sums_text(maps: Sequence[AttentionMap]) -> str:
+    """ "a row sums to 1", or "rows sum to between 0.98 and 2.00"; how many are zeros, as those of padding may be.
+
+    Of heads with a sink it is said where the rest goes.
+    """
+    sinks = [m.sink for m in maps]
+    if any(sinks):
+        less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
+        return f"a row sums to {less} to the head's sink"
+    sums = np.concatenate([m.row_sums.ravel() for m in maps])
+    others = sums[sums != 0]
+    zeros = len(sums) - len(others)
+    if not others.size:
+        return "all weights are 0"
+    low, high = float(others.min()), float(others.max())
+    is_one = low >= 1 - ROUNDING and high <= 1 + ROUNDING
+    text = _ONE if is_one else f"rows sum to {_sums_range(low, high)}"
+    return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
+
+
+def _sums_range(low: float, high: float) -> str:
+    decimals = 3 if f"{low:.2f}" == f"{high:.2f}" == "1.00" else 2  # more than ROUNDING from 1
+    ends = [f"{end:,.{decimals}f}" for end in (low, high)]
+    return f"between {ends[0]} and {ends[1]}" if ends[0] != ends[1] else ends[0]
 
 
 def hidden_text(maps: Sequence[AttentionMap], mark: str = "grey") -> str:
@@ -99,7 +124,7 @@ def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
     kinds = list(dict.fromkeys(filter(None, (cells_text(cells, name) for cells in several))))
     if any(cells.are_tokens for cells in several):
         kinds = [f"of long ones, {text}" for text in kinds]
-    if len({cells.reduction for cells in several if not cells.are_tokens}) > 1:
+    if len({cells.quantity.reduction for cells in several if not cells.are_tokens}) > 1:
         first, other = "each cell is the largest of", f"of largest {name}s, it is the largest of"
         kinds = [text.replace(first, other).removesuffix(f" {name}s") for text in kinds]
     return "; ".join(kinds)
@@ -109,12 +134,13 @@ def cells_text(cells: Cells, name: str = "weight") -> str:
     """What a cell of a pooled map is; nothing if it is a weight. ``name``: of a number."""
     if cells.are_tokens:
         return ""
-    if cells.reduction == "max":
-        return f"each cell is the largest of up to {cells.tallest:,} × {cells.widest:,} {name}s"
-    keys = f"up to {cells.widest:,} keys" if cells.widest > 1 else "a key"
-    if cells.tallest == 1:
+    tallest, widest = cells.rows.widest, cells.columns.widest
+    if cells.quantity.reduction == "max":
+        return f"each cell is the largest of up to {tallest:,} × {widest:,} {name}s"
+    keys = f"up to {widest:,} keys" if widest > 1 else "a key"
+    if tallest == 1:
         return f"each cell is a query's {name} on {keys}"
-    return f"each cell is the mean over up to {cells.tallest:,} queries of their {name} on {keys}"
+    return f"each cell is the mean over up to {tallest:,} queries of their {name} on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
@@ -136,28 +162,29 @@ def map_title(
     ``shown`` makes a text fit to be shown; ``part``: what to say of the map instead of ``part_text``.
     """
     m = attention_map
-    head = "rollout of " * m.rollout + KINDS[m.kind] + (part_text(m) if part is None else part)
-    sides = [(m.queries, m.special_queries)]
+    head = "rollout of " * m.quantity.is_rollout + KINDS[m.kind] + (part_text(m) if part is None else part)
+    sides = [(m.queries, m.rows.tokens.special)]
     if m.kind == "cross" or m.queries != m.keys:
-        sides.append((m.keys, m.special_keys))
+        sides.append((m.keys, m.columns.tokens.special))
     return _title(head, sides, width, ascii_only, shown)
 
 
 def part_text(attention_map: AttentionMap) -> str:
     """Which part of a map, and which reduction, where it is not all weights."""
-    cells = attention_map.cells
-    if cells is None:
+    m = attention_map
+    if m.is_whole:
         return ""
-    q0, q1, k0, k1 = (int(edges[i]) for edges in (cells.query_edges, cells.key_edges) for i in (0, -1))
-    where = f", {_run('query', 'queries', q0, q1)}, {_run('key', 'keys', k0, k1)}"
-    if (q0, q1) == (k0, k1) and attention_map.kind != "cross":
-        where = f", {_run('token', 'tokens', q0, q1)}"
-    by = {"mass": "", "max": f", largest {number_name(attention_map)}s"}[cells.reduction]
+    where = f", {_run('query', 'queries', m.rows)}, {_run('key', 'keys', m.columns)}"
+    if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind != "cross":
+        where = f", {_run('token', 'tokens', m.rows)}"
+    by = {"mass": "", "max": f", largest {m.quantity.name}s"}[m.quantity.reduction]
     return by + where
 
 
-def _run(one: str, several: str, start: int, end: int) -> str:
-    return f"{one} {start:,}" if end - start == 1 else f"{several} {start:,} to {end - 1:,}"
+def _run(one: str, several: str, axis: Axis) -> str:
+    if axis.end - axis.start == 1:
+        return f"{one} {axis.start:,}"
+    return f"{several} {axis.start:,} to {axis.end - 1:,}"
 
 
 def pair_title(

@@ -21,7 +21,7 @@ _BEYOND = 0.005  # of the cells of such a head, the share that may have more tha
 def layer_text(d: Difference, m: AttentionMap) -> str:
     """Which layer the title of a picture names, where there are several; a rollout has it over its tile."""
     several = len({one.change.layer for one in d.maps}) > 1
-    return f", layer {m.layer}" * (several and not m.rollout)
+    return f", layer {m.layer}" * (several and not m.quantity.is_rollout)
 
 
 def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:
@@ -54,9 +54,9 @@ def reading_text(scale: Scale, in_colour: bool = True, maps: Sequence[AttentionM
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
     """What a cell of a picture is, if it is not simply the change of one weight."""
     farthest = "the change farthest from 0"
-    if drawn.are_tokens or drawn is m.edges or (m.is_pooled and m.edges.reduction == "mass"):
+    if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
         return cells_text(drawn)
     if not m.is_pooled:
-        return f"each cell is {farthest} of up to {drawn.tallest:,} × {drawn.widest:,}"
-    fewer = len(drawn.query_edges) < len(m.edges.query_edges) or len(drawn.key_edges) < len(m.edges.key_edges)
-    return cells_text(m.edges) + f"; where several share a place, {farthest}" * fewer
+        return f"each cell is {farthest} of up to {drawn.rows.widest:,} × {drawn.columns.widest:,}"
+    fewer = len(drawn.rows) < len(m.rows) or len(drawn.columns) < len(m.columns)
+    return cells_text(m.cells) + f"; where several share a place, {farthest}" * fewer

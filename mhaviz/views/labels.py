@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from rich.cells import cell_len
 
+TOKEN_CELLS = 16
+"""A token beside its position is cut to so many cells."""
+
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -179,6 +182,19 @@ def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: in
     positions = range(start, start + len(tokens))
     marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]
     return [mark if counts[word] > 1 else "" for word, mark in zip(words, marks, strict=True)]
+
+
+def round_positions(start: int, end: int, most: int) -> list[int]:
+    """Round numbers inside the run of positions from ``start`` to before ``end``: at most so many, at equal distances.
+
+    They are multiples of 1, 2 or 5 times a power of ten. The first and the last position are left to their own labels.
+    """
+    step = 1
+    while most < 1 or len(inside := range((start // step + 1) * step, end - 1, step)) > most:
+        if most < 1:
+            return []
+        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    return list(inside)
 
 
 def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False, start: int = 0) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,15 @@ class Look:
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
             raise ArgumentError(f"`vmax`: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
 
+    def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap] | None = None) -> dict[str, Scale]:
+        """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
+        pairs, scales = list(zip(maps, drawn or maps, strict=True)), {}
+        for group in {scale_group(m) for m in maps}:
+            alike = [(m, shown) for m, shown in pairs if scale_group(m) == group]
+            log = any(spans_magnitudes(m) for m, _ in alike) if self.log is None else self.log
+            scales[group] = replace(self, log=log).weight_scale(shown for _, shown in alike)
+        return scales
+
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
         maps = tuple(maps)
@@ -72,14 +81,20 @@ class Look:
         return Scale(self.cmap, low, largest, log=True)
 
 
+def scale_group(attention_map: AttentionMap) -> str:
+    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
+    group = attention_map.quantity.reduction if attention_map.is_pooled else "weights"
+    return "rollout, " * attention_map.quantity.is_rollout + group
+
+
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
     """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
-    return attention_map.is_pooled or attention_map.rollout or len(attention_map.keys) > MANY_KEYS
+    return attention_map.is_pooled or attention_map.quantity.is_rollout or len(attention_map.keys) > MANY_KEYS
 
 
 def ends_at_largest(maps: Iterable[AttentionMap]) -> bool:
     """Whether the colours of these maps end at their largest weight by default: they are long, or parts of one."""
-    return any(m.cells is not None or (spans_magnitudes(m) and not m.rollout) for m in maps)
+    return any(not m.is_whole or (spans_magnitudes(m) and not m.quantity.is_rollout) for m in maps)
 
 
 def _largest(attention_map: AttentionMap) -> float:

@@ -1,16 +1,17 @@
-"""One matrix to be drawn, with its title and its scale: the same for the terminal and for figures."""
+"""Maps as matrices to be drawn, each with its title and its scale: the same for the terminal and for figures."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import AttentionMap, ScalingComparison
-from mhaviz.views.captions import rule_text
+from mhaviz.views.captions import layers_text, part_text, rule_text
 from mhaviz.views.colours import BONE, DIVERGING, colours
 from mhaviz.views.labels import mathematics_in_ascii
-from mhaviz.views.pooling import pool_strongest
+from mhaviz.views.pooling import pool_map, pool_strongest
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
 
@@ -78,6 +79,11 @@ class Panel:
             return ""
         return self.scale.text(float(self.values[row, column]))
 
+    def pooled(self, rows: int, columns: int) -> "Panel":
+        """In at most so many cells, of which each shows its strongest number."""
+        values = pool_strongest(self.values, rows, columns)
+        return self if values is self.values else Panel(self.title, values, self.scale)
+
     @property
     def text_length(self) -> int:
         """Characters of the longest number in a cell."""
@@ -89,7 +95,7 @@ class Panel:
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     """ "head 0" for every head; a rollout has none: "layer 5"."""
-    if attention_map.rollout:
+    if attention_map.quantity.is_rollout:
         return (f"layer {attention_map.layer}",) * len(attention_map.heads)
     return tuple(f"head {head}" for head in attention_map.heads)
 
@@ -102,7 +108,7 @@ def head_panels(
 ) -> list[Panel]:
     """A panel for every head, one after the other: of many large ones none is copied before it is pooled.
 
-    ``titles``: others than ``tile_titles``. ``cells``: rows and columns in which they are drawn; see ``pooled_panels``.
+    ``titles``: others than ``tile_titles``. ``cells``: rows and columns in which they are drawn; see ``Panel.pooled``.
     """
     hidden = attention_map.hidden
     titles = tile_titles(attention_map) if titles is None else titles
@@ -110,24 +116,8 @@ def head_panels(
     for title, weights in zip(titles, attention_map.weights, strict=True):
         values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
         panel = Panel(title, values, scale, hidden)
-        panels += [panel] if cells is None else pooled_panels([panel], *cells)
+        panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
-
-
-def scale_group(attention_map: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
-    group = attention_map.edges.reduction if attention_map.is_pooled else "weights"
-    return "rollout, " * attention_map.rollout + group
-
-
-def pooled_panels(panels: Iterable[Panel], rows: int, columns: int) -> list[Panel]:
-    """The panels as they are drawn in so many cells, of which each shows its strongest number."""
-    return [
-        panel
-        if rows >= panel.values.shape[0] and columns >= panel.values.shape[1]
-        else Panel(panel.title, pool_strongest(panel.values, rows, columns), panel.scale)
-        for panel in panels
-    ]
 
 
 def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
@@ -155,3 +145,93 @@ def scaling_panels(
         Panel(head + scaled, c.scaled.scores[i], scores),
         Panel(f"softmax({scaled})", np.where(hidden, np.float32(np.nan), c.scaled.weights[i]), weights),
     ]
+
+
+@dataclass(frozen=True)
+class LayerStack:
+    """Maps that differ in their layer alone, or a single one: a row of tiles for each layer, a column for each head.
+
+    A rollout has no heads: its layers stand side by side, as many as there is room for.
+
+    Attributes:
+        maps: in the order of the tiles; what their masks hide may differ.
+        titles: of the tiles, layer by layer.
+        columns: tiles that belong side by side; None: as it fits.
+        part: what the title says beside the kind of attention.
+    """
+
+    maps: tuple[AttentionMap, ...]
+    titles: tuple[str, ...]
+    columns: int | None
+    part: str
+
+    @property
+    def n_tiles(self) -> int:
+        """Of all layers."""
+        return len(self.titles)
+
+    @property
+    def first(self) -> AttentionMap:
+        """The map of the first layer, for what all have in common; of several there is no summary."""
+        return self.maps[0] if len(self.maps) == 1 else replace(self.maps[0], summary=None)
+
+    @cached_property
+    def map(self) -> AttentionMap:
+        """All weights as those of one map, layer by layer; its mask is that of the first, its summary of a single."""
+        first = self.maps[0]
+        if len(self.maps) == 1:
+            return first
+        weights = np.concatenate([m.weights for m in self.maps])
+        return replace(first, weights=weights, heads=tuple(range(len(weights))), summary=None)
+
+    def panels(self, scale: Scale, rows: int, columns: int) -> list[Panel]:
+        """A panel a tile in at most so many cells, with what the mask of its own layer hides."""
+        titles = iter(self.titles)
+        panels: list[Panel] = []
+        for m in self.maps:
+            drawn = m if m.is_whole else pool_map(m, rows, columns)
+            panels += head_panels(drawn, scale, [next(titles) for _ in m.heads], (rows, columns))
+        return panels
+
+
+def stack_layers(maps: Sequence[AttentionMap], named: bool = False) -> list[LayerStack]:
+    """Maps of the same sentence, kind, tokens, heads and cells together, in the order of the first of each.
+
+    ``named``: say which layer a single map is of.
+    """
+    groups: list[list[AttentionMap]] = []
+    for m in maps:
+        group = next((group for group in groups if _differ_in_layer_alone(m, group[-1])), None)
+        if group is None:
+            groups.append([m])
+        else:
+            group.append(m)
+    return [_stack(group, named) for group in groups]
+
+
+def stack_rollouts(maps: Sequence[AttentionMap]) -> list[LayerStack]:
+    """As ``stack_layers`` does it, but of rollouts alone: a terminal has no room for several rows of heads."""
+    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.quantity.is_rollout])}
+    alone = [stacks.get(id(m)) if m.quantity.is_rollout else _stack([m]) for m in maps]
+    return [stack for stack in alone if stack is not None]
+
+
+def _differ_in_layer_alone(m: AttentionMap, other: AttentionMap) -> bool:
+    if m.layer == other.layer or (m.sentence, m.kind, m.heads) != (other.sentence, other.kind, other.heads):
+        return False
+    return m.quantity == other.quantity and m.rows.is_same(other.rows) and m.columns.is_same(other.columns)
+
+
+def _stack(group: Sequence[AttentionMap], named: bool = False) -> LayerStack:
+    first, maps = group[0], tuple(group)
+    layers = layers_text([m.layer for m in maps])
+    if len(maps) == 1:
+        layer = f", {layers}" if named and not first.quantity.is_rollout else ""
+        return LayerStack(maps, tile_titles(first), None, f"{part_text(first)}{layer}")
+    part = f"{part_text(first)}, {layers}"
+    titles = [title for m in maps for title in tile_titles(m)]
+    if first.quantity.is_rollout:
+        return LayerStack(maps, tuple(titles), None, part)
+    numbers = [m.layer for m in maps for _ in m.heads]
+    titles = [f"layer {layer} · {title}" for layer, title in zip(numbers, titles, strict=True)]
+    return LayerStack(maps, tuple(titles), len(first.heads), part)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from made import made_map
 
 from mhaviz.analyses.alignment import alignment_errors
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel, source_target_maps
-from mhaviz.records import AttentionMap
 from mhaviz.training.grammar import translation_corpus
 from mhaviz.training.loading import load_checkpoint
 
@@ -12,7 +12,7 @@ from mhaviz.training.loading import load_checkpoint
 def cross(*heads):
     weights = np.array(heads, np.float32)
     queries, keys = (tuple(f"{side}{i}" for i in range(n)) for side, n in zip("ts", weights.shape[1:], strict=True))
-    return AttentionMap(queries, keys, weights, "cross")
+    return made_map(queries, keys, weights, "cross")
 
 
 def test_numbers_worked_out_by_hand():

@@ -60,8 +60,8 @@ def test_cells_tokens_and_weights():
     expected = all_weights(one).reshape(3, 10, 10, 10, 10).sum(axis=4).mean(axis=2)
     np.testing.assert_allclose(found.weights, expected, atol=1e-6)
     assert found.is_pooled
-    assert found.cells.reduction == "mass"
-    assert found.cells.query_edges.tolist() == found.cells.key_edges.tolist() == list(range(0, 101, 10))
+    assert found.quantity.reduction == "mass"
+    assert found.rows.edges.tolist() == found.columns.edges.tolist() == list(range(0, 101, 10))
     assert found.queries == found.keys == tuple(f"t{i}" for i in range(100))
     assert found.sentence is None
 
@@ -69,13 +69,13 @@ def test_cells_tokens_and_weights():
 def test_both_reductions_are_two_maps_and_one_summary():
     one = model_of()
     mass, largest = pooled(one, Pooling(10, "both"))
-    assert (mass.cells.reduction, largest.cells.reduction) == ("mass", "max")
+    assert (mass.quantity.reduction, largest.quantity.reduction) == ("mass", "max")
     np.testing.assert_allclose(largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=1e-6)
     assert mass.summary
     assert largest.summary is None
     (alone,) = pooled(one, Pooling(10, "max"))
     assert np.array_equal(alone.weights, largest.weights)
-    assert alone.cells.reduction == "max"
+    assert alone.quantity.reduction == "max"
 
 
 @pytest.mark.parametrize("reduce", ["mass", "max", "both"])
@@ -83,7 +83,7 @@ def test_what_is_not_pooled_is_the_weights(reduce):
     one = model_of(20, kind="masked")
     (found,) = pooled(one, Pooling(20, reduce))
     np.testing.assert_allclose(found.weights, all_weights(one), atol=1e-6)
-    assert found.cells is None
+    assert found.is_whole
     assert found.summary
     assert cells_of(*sizes(one), Pooling(20, reduce)) == ()
 
@@ -94,7 +94,7 @@ def test_a_window_with_open_ends():
     np.testing.assert_allclose(found.weights, all_weights(one)[:, :7, 45:], atol=1e-6)
     assert found.queries == tuple(f"q{i}" for i in range(7))
     assert found.keys == tuple(f"k{i}" for i in range(45, 50))
-    assert found.cells.key_edges.tolist() == [45, 46, 47, 48, 49, 50]
+    assert found.columns.edges.tolist() == [45, 46, 47, 48, 49, 50]
 
 
 @pytest.mark.parametrize("window", [(0, 31, 0, 5), (5, 5, 0, 5), (9, 5, 0, 5), (0, 5, 60, None)])
@@ -112,9 +112,9 @@ def test_announced_cells_are_those_of_the_map():
     one = model_of(103, k_length=77, kind="cross")
     pooling = Pooling(10, "both", (3, 99, None, None))
     for announced, found in zip(cells_of(*sizes(one), pooling), pooled(one, pooling), strict=True):
-        assert announced.query_edges.tolist() == found.cells.query_edges.tolist()
-        assert announced.key_edges.tolist() == found.cells.key_edges.tolist()
-        assert announced.reduction == found.cells.reduction
+        assert announced.rows.edges.tolist() == found.rows.edges.tolist()
+        assert announced.columns.edges.tolist() == found.columns.edges.tolist()
+        assert announced.quantity.reduction == found.quantity.reduction
 
 
 @pytest.mark.parametrize("kind", ["self", "masked"])

@@ -3,11 +3,11 @@
 import io
 import json
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from made import remade
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -222,7 +222,7 @@ def test_numbered_arrays_are_layers(tmp_path):
 def test_axes_show_hostile_tokens_as_text():
     """No mathematics, no control characters, no warning for what a font lacks."""
     m = mhaviz.load(d_model=16, n_heads=2).attend("a b c")[0]
-    ugly = replace(m, queries=("$\\frac$", "漢\x1b[31m", "a\nb"), keys=("x" * 300, "\u202eab", "👩\u200d👩"))
+    ugly = remade(m, queries=("$\\frac$", "漢\x1b[31m", "a\nb"), keys=("x" * 300, "\u202eab", "👩\u200d👩"))
     figure = Attention(Source("s"), (ugly,)).plot()
     figure.savefig(io.BytesIO())
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]

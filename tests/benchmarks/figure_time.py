@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from measure import Row, parse_repeat, print_table, time_functions
 
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import Attention, AttentionMap, Axis, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.files import save_all
 
@@ -28,7 +28,7 @@ def random_attention() -> Attention:
     scores = np.random.default_rng(0).normal(size=(N_HEADS, LENGTH, LENGTH)).astype(np.float32)
     weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     tokens = tuple(f"token{i}" for i in range(LENGTH))
-    return Attention(Source("random weights"), (AttentionMap(tokens, tokens, weights),))
+    return Attention(Source("random weights"), (AttentionMap(weights, Axis.of(tokens), Axis.of(tokens)),))
 
 
 def draw_with_mhaviz(attention: Attention, path: Path) -> None:

@@ -29,7 +29,7 @@ from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
 from mhaviz.pages.blocks import Axis, Curves, Page, Plot, Series
-from mhaviz.records.cells import cell_edges
+from mhaviz.records.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.files import save_all

@@ -2,18 +2,19 @@
 
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hostile import HOSTILE
+from made import Cells, made_map, remade
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import saved_array
 from mhaviz.files.maps import read_maps
-from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
+from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 
@@ -32,22 +33,17 @@ def same(one, other):
     for m, n in zip(one.maps, other.maps, strict=True):
         assert n.weights.dtype == np.float32
         np.testing.assert_array_equal(m.weights, n.weights)
-        assert (m.cells is None) == (n.cells is None)
-        if m.cells is not None:
-            np.testing.assert_array_equal(m.cells.query_edges, n.cells.query_edges)
-            np.testing.assert_array_equal(m.cells.key_edges, n.cells.key_edges)
-            assert m.cells.reduction == n.cells.reduction
-        assert replace(m, cells=None, weights=nothing_like(m)) == replace(n, cells=None, weights=nothing_like(n))
+        assert m.is_whole == n.is_whole
+        sides = {"rows": None, "columns": None}
+        for side in sides:
+            assert getattr(m, side).is_same(getattr(n, side))
+            assert getattr(m, side).tokens == getattr(n, side).tokens
+        assert all_but_arrays(m) == all_but_arrays(n)
 
 
-class nothing_like:  # noqa: N801
-    """Stands in for an array, which has no single truth value when it is compared."""
-
-    def __init__(self, m):
-        self.ndim, self.shape = 3, (len(m.heads), len(m.queries), len(m.keys))
-
-    def __eq__(self, other):
-        return self.shape == other.shape
+def all_but_arrays(m):
+    arrays = ("weights", "rows", "columns")
+    return {field.name: getattr(m, field.name) for field in fields(m) if field.name not in arrays}
 
 
 @pytest.fixture(params=["x.json", "x.safetensors"])
@@ -73,14 +69,14 @@ def test_cells_and_summaries_come_back(path):
     head = HeadSummary(
         1.25, 0.1, (Sink(3, "z", 2.5),), None, Link(12, "c", 3, "z", 0.75), Link(10, "a", 0, "\udcff", 0.1)
     )
-    mass = AttentionMap(
+    mass = made_map(
         ("a", "b", "c", "d"),
         ("w", "x", "y", "z"),
         np.full((1, 2, 2), 0.5, np.float32),
         cells=cells,
         summary=MapSummary((head,), 4, 32, 0.1),
     )
-    largest = replace(mass, cells=replace(cells, reduction="max"), summary=None)
+    largest = replace(mass, quantity=Quantity(reduction="max"), summary=None)
     attention = Attention(Source("s"), (mass, largest))
     same(attention, read_maps(save(attention, path)).attention)
 
@@ -98,10 +94,10 @@ def test_what_only_maps_of_checkpoints_have_comes_back(path, random_map):
     tokens = ("[CLS]", " a", "[SEP]")
     whole = random_map(1, tokens)
     maps = (
-        replace(whole, weights=whole.weights * (np.abs(np.arange(3)[:, None] - np.arange(3)) <= 1) / 2, **rare),
+        remade(whole, weights=whole.weights * (np.abs(np.arange(3)[:, None] - np.arange(3)) <= 1) / 2, **rare),
         replace(whole, weights=band, layer=1, reach=0),
-        replace(whole, rollout=True),
-        replace(whole, layer=1, rollout=True),
+        remade(whole, rollout=True),
+        remade(whole, layer=1, rollout=True),
     )
     saved = read_maps(save(Attention(Source("s"), maps), path))
     same(Attention(Source("s"), maps), saved.attention)
@@ -280,7 +276,8 @@ def test_maps_that_do_not_fit_into_memory(tmp_path, random_attention, monkeypatc
 def test_nothing_said_of_special_tokens(path, random_map):
     nothing = {"special_queries": [], "special_keys": [], "reach": None, "sink": False, "rollout": False}
     (m,) = read_maps(edited(random_map, path, lambda d, m: m.update(nothing))).attention.maps
-    assert (m.special_queries, m.special_keys, m.reach, m.sink, m.rollout) == ((), (), None, False, False)
+    assert (m.rows.tokens.special, m.columns.tokens.special) == ((), ())
+    assert (m.reach, m.sink, m.quantity.is_rollout) == (None, False, False)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +291,7 @@ def test_what_goes_to_a_sink_is_not_missed(path, sums, notice):
 
 def rows_that_sum_to(*sums, cells=None, kind="self"):
     weights = np.array([[[s / 2, s / 2] for s in sums]], np.float32)
-    return AttentionMap(tuple("ab"[: len(sums)]), ("a", "b"), weights, kind, cells=cells)
+    return made_map(tuple("ab"[: len(sums)]), ("a", "b"), weights, kind, cells=cells)
 
 
 @pytest.mark.parametrize(

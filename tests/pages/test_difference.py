@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 
 from mhaviz.analyses.difference import compare
 from mhaviz.pages.difference import ranking_heading, ranking_table
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.data import document
 from mhaviz.views.labels import quoting
 
@@ -31,7 +32,7 @@ def pair(*maps_after):
 
 
 def test_rows_name_the_place():
-    d = pair(AttentionMap(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
+    d = pair(made_map(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
     assert table(d).headings() == ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
     assert rows(d, 9) == [
         ("0", "0.6931", "100.0%", "0.6931 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
@@ -43,7 +44,7 @@ def test_rows_name_the_place():
 
 
 def test_small_numbers_do_not_become_nothing():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
+    d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
     ((_, divergence, share, _, change, *_),) = rows(d, 1)
     assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
 
@@ -59,7 +60,7 @@ def pooled(reduction, cells=2):
     edges = np.arange(cells + 1) * 3
     tokens = tuple(map(str, range(3 * cells)))
     weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
-    return AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
+    return made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
 
 
 def test_cells_and_their_positions():
@@ -77,12 +78,12 @@ def test_largest_weights_have_no_divergence():
 
 
 def test_rows_that_are_no_distributions():
-    d = pair(AttentionMap(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a",), ("k", "l"), np.array([[[3, 0]]], np.float32), "cross"))
     assert "rows that do not sum to 1 are no distribution" in notes(d)
 
 
 def test_nothing_differs():
-    m = AttentionMap(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
+    m = made_map(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
     same = compare(*[Attention(Source("s"), (m,))] * 2)
     assert ranking_heading(same) == "no weight differs"
     assert rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
@@ -92,20 +93,20 @@ def test_nothing_differs():
 
 
 def test_positions_are_written_once():
-    d = pair(AttentionMap(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
+    d = pair(made_map(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
     assert ranking_heading(d) == "the heads that changed most"
     assert rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
 
 
 def test_rows_of_zeros_are_told():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
     assert "1 row that is zeros in both is left out of the mean" in notes(d)
     assert rows(d, 1)[0][1] == "0.6931"
     assert document(d)["differences"][0]["zero_rows"] == [1]
 
 
 def test_the_worst_row_in_json():
-    d = pair(AttentionMap(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
+    d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
     data = document(d)
     assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
     assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))

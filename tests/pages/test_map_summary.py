@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from made import Cells, made_map
 
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.records import AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink
+from mhaviz.records import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.labels import quoting, visible
 
 
@@ -23,7 +24,7 @@ def window():
     )
     weights = np.full((2, 2, 2), 0.5, np.float32)
     summary = MapSummary(heads, 4, 32, 0.1)
-    return AttentionMap(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
+    return made_map(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
 
 
 def table(m, shown=visible, most=None):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import Cells, made_map
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import AttentionMap, Cells
 
 lengths = st.integers(1, 9)
 reaches = st.none() | st.integers(0, 10)
@@ -31,7 +31,7 @@ def is_hidden(query, key, kind, reach):
 @given(st.sampled_from(["self", "masked", "cross"]), reaches, lengths, lengths)
 def test_what_a_mask_hides(kind, reach, q_length, k_length):
     weights = np.zeros((1, q_length, k_length), np.float32)
-    hidden = AttentionMap(names(q_length), names(k_length), weights, kind, reach=reach).hidden
+    hidden = made_map(names(q_length), names(k_length), weights, kind, reach=reach).hidden
     if kind != "masked" and reach is None:
         assert hidden is None
         return
@@ -45,7 +45,7 @@ def test_a_cell_is_hidden_if_all_in_it_is(data, kind, reach, q_length, k_length)
     cells = Cells(edges(data.draw, q_length), edges(data.draw, k_length))
     q_edges, k_edges = cells.query_edges.tolist(), cells.key_edges.tolist()
     weights = np.zeros((1, len(q_edges) - 1, len(k_edges) - 1), np.float32)
-    hidden = AttentionMap(names(q_length), names(k_length), weights, kind, cells=cells, reach=reach).hidden
+    hidden = made_map(names(q_length), names(k_length), weights, kind, cells=cells, reach=reach).hidden
     if kind != "masked" and reach is None:
         assert hidden is None
         return
@@ -57,10 +57,10 @@ def test_a_cell_is_hidden_if_all_in_it_is(data, kind, reach, q_length, k_length)
 
 @pytest.mark.parametrize(("kind", "hidden"), [("self", None), ("masked", [[False, True], [False, False]])])
 def test_a_rollout_reaches_farther_than_the_window_of_a_layer(kind, hidden):
-    m = AttentionMap(names(2), names(2), np.eye(2, dtype=np.float32)[None], kind, reach=0, rollout=True)
+    m = made_map(names(2), names(2), np.eye(2, dtype=np.float32)[None], kind, reach=0, rollout=True)
     assert (None if m.hidden is None else m.hidden.tolist()) == hidden
 
 
 def test_special_tokens_are_some_of_those_that_there_are():
     with pytest.raises(ArgumentError, match="special_keys: expected positions from 0 to 1, got 0 to 2"):
-        AttentionMap(names(3), names(2), np.zeros((1, 3, 2), np.float32), special_queries=(2,), special_keys=(0, 2))
+        made_map(names(3), names(2), np.zeros((1, 3, 2), np.float32), special_queries=(2,), special_keys=(0, 2))

@@ -1,12 +1,12 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import Cells as Edges
+from made import remade
 from rich.cells import cell_len
 
-from mhaviz.records import Attention, Cells, Source
+from mhaviz.records import Attention, Axis, Cells, Quantity, Source, Tokens
 from mhaviz.views.captions import (
     cells_text,
     hidden_text,
@@ -52,6 +52,11 @@ def test_what_pooling_says(sizes, text):
     assert pooled_text(*sizes) == text
 
 
+def cells_between(query_edges, key_edges, reduction):
+    sides = (Axis(Tokens(("a",) * (edges[-1] - edges[0])), np.array(edges)) for edges in (query_edges, key_edges))
+    return Cells(*sides, Quantity(reduction=reduction))
+
+
 @pytest.mark.parametrize(
     ("query_edges", "key_edges", "reduction", "text"),
     [
@@ -63,7 +68,7 @@ def test_what_pooling_says(sizes, text):
     ],
 )
 def test_what_a_cell_is(query_edges, key_edges, reduction, text):
-    assert cells_text(Cells(np.array(query_edges), np.array(key_edges), reduction)) == text
+    assert cells_text(cells_between(query_edges, key_edges, reduction)) == text
 
 
 def test_the_title_of_a_rollout(random_map):
@@ -86,9 +91,9 @@ def test_what_a_row_sums_to(random_map, sinks, text):
 
 
 def test_a_row_of_cells_with_a_sink(random_map):
-    cells = Cells(np.array([0, 2, 3, 4]), np.array([0, 2, 3, 4]))
+    cells = Edges(np.array([0, 2, 3, 4]), np.array([0, 2, 3, 4]))
     m = random_map(1, sink=True)
-    m = replace(m, queries=("a",) * 4, keys=("a",) * 4, cells=cells)
+    m = remade(m, queries=("a",) * 4, keys=("a",) * 4, cells=cells)
     text = reading_text(Attention(Source("s"), (m,)))
     assert text.endswith("; what goes to no key goes to the head's sink")
     assert "sums" not in text

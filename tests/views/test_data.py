@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from looking import attend, traced
+from made import Cells, made_map
 from safetensors import safe_open
 from safetensors.numpy import load
 
@@ -16,17 +17,7 @@ from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import MhavizError
 from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import (
-    Attention,
-    AttentionMap,
-    Cells,
-    HeadSummary,
-    Link,
-    MapSummary,
-    Report,
-    Sink,
-    Source,
-)
+from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Report, Sink, Source
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 
@@ -51,7 +42,7 @@ def test_one_map(random_attention):
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=9))
 def test_weights_have_the_digits_that_they_need(weights):
     numbers = np.array(weights, np.float32)
-    m = AttentionMap(("a",), tuple("abcdefghi"[: len(weights)]), numbers[None, None], "cross")
+    m = made_map(("a",), tuple("abcdefghi"[: len(weights)]), numbers[None, None], "cross")
     stream = io.StringIO()
     write_json(document(Attention(Source("test"), (m,))), stream)
     text = stream.getvalue()
@@ -93,7 +84,7 @@ def test_one_sentence_has_the_short_name(random_attention):
 @given(st.lists(st.text(st.characters()), min_size=1, max_size=4))
 def test_any_token_survives(tokens):
     weights = np.full((1, len(tokens), len(tokens)), 1 / len(tokens), np.float32)
-    attention = Attention(Source("test"), (AttentionMap(tuple(tokens), tuple(tokens), weights),))
+    attention = Attention(Source("test"), (made_map(tuple(tokens), tuple(tokens), weights),))
     assert as_json(attention)["maps"][0]["queries"] == tokens
     assert safetensors_bytes(attention)
 
@@ -135,11 +126,11 @@ def pooled_attention():
     cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
     tokens, keys = ("a", "b", "\x1b[1m", "d"), ("w", "x", "y", "z")
     head = HeadSummary(1.0, 1.5, (Sink(3, "z", 2.5),), None, Link(12, "b", 3, "z", 0.75), None)
-    mass = AttentionMap(
+    mass = made_map(
         tokens, keys, np.full((1, 2, 2), 0.5, np.float32), cells=cells, summary=MapSummary((head,), 4, 32, 0.1)
     )
     largest = replace(
-        mass, weights=np.full((1, 2, 2), 0.25, np.float32), cells=replace(cells, reduction="max"), summary=None
+        mass, weights=np.full((1, 2, 2), 0.25, np.float32), quantity=Quantity(reduction="max"), summary=None
     )
     return Attention(Source("test"), (mass, largest))
 

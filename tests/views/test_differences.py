@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 
 from mhaviz.analyses.difference import compare
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.differences import cell_text, change_scale, reading_text
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.look import Look
@@ -18,7 +19,7 @@ AUTO = Look("RdBu_r", vmax=None)
 
 def changed(*values, **more):
     weights = np.array([values], np.float32)
-    return AttentionMap(("a",), tuple("abcdefgh"[: len(values)]), weights[None], "cross", **more)
+    return made_map(("a",), tuple("abcdefgh"[: len(values)]), weights[None], "cross", **more)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,8 @@ def test_a_single_cell_of_a_long_map_does_not_make_all_others_pale():
     values = np.full((1, 100, 100), 0.01, np.float32)
     values[0, 3, 4] = -0.9
     tokens = tuple(map(str, range(100)))
-    assert change_scale([AttentionMap(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
-    assert change_scale([AttentionMap(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(
-        0.9
-    )
+    assert change_scale([made_map(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
+    assert change_scale([made_map(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(0.9)
 
 
 def test_colours_are_named_where_they_are_seen():
@@ -65,18 +64,18 @@ def pooled(reduction, cells=2):
     edges = np.arange(cells + 1) * 3
     tokens = tuple(map(str, range(3 * cells)))
     weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
-    return AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
+    return made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
 
 
 def test_what_a_cell_is(random_map):
     tokens = random_map(1, tuple("abcdef"))
-    assert cell_text(tokens, tokens.edges) == ""
-    assert cell_text(tokens, pool_map(tokens, 2, 3).edges) == "each cell is the change farthest from 0 of up to 3 × 2"
+    assert cell_text(tokens, tokens.cells) == ""
+    assert cell_text(tokens, pool_map(tokens, 2, 3).cells) == "each cell is the change farthest from 0 of up to 3 × 2"
     mass, largest = pooled("mass", 4), pooled("max", 4)
-    assert cell_text(mass, mass.edges) == "each cell is the mean over up to 3 queries of their weight on up to 3 keys"
-    assert "up to 6 queries" in cell_text(mass, pool_map(mass, 2, 2).edges)
-    assert cell_text(largest, largest.edges) == "each cell is the largest of up to 3 × 3 weights"
-    assert cell_text(largest, pool_map(largest, 2, 2).edges) == (
+    assert cell_text(mass, mass.cells) == "each cell is the mean over up to 3 queries of their weight on up to 3 keys"
+    assert "up to 6 queries" in cell_text(mass, pool_map(mass, 2, 2).cells)
+    assert cell_text(largest, largest.cells) == "each cell is the largest of up to 3 × 3 weights"
+    assert cell_text(largest, pool_map(largest, 2, 2).cells) == (
         "each cell is the largest of up to 3 × 3 weights; where several share a place, the change farthest from 0"
     )
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from made import Cells, remade
 from PIL import Image
 
-from mhaviz.records import Attention, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
-from mhaviz.views.layer_stacks import stack_layers
 from mhaviz.views.look import Look
+from mhaviz.views.panels import stack_layers
 from mhaviz.views.terminal.heatmap import HeatmapView
 
 TOKENS = ("the", "cat", "sat")
@@ -54,8 +55,8 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
         replace(second, kind="masked"),
         replace(second, sentence=1),
         replace(second, heads=(0, 5)),
-        replace(second, keys=("the", "cat", "ran")),
-        replace(second, cells=cells),
+        remade(second, keys=("the", "cat", "ran")),
+        remade(second, cells=cells),
         replace(second, layer=0),
     )
     for other in others:
@@ -95,10 +96,10 @@ def windows(random_map, kind="self", reaches=(None, 1, None)):
 
 
 @pytest.mark.parametrize("kind", ["self", "masked"])
-@pytest.mark.parametrize("cells", [None, Cells.of_tokens(3, 3)], ids=["tokens", "cells"])
+@pytest.mark.parametrize("cells", [None, Cells(np.arange(4), np.arange(4))], ids=["tokens", "cells"])
 def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     maps, hidden = windows(random_map, kind)
-    attention = Attention(Source("test"), tuple(replace(m, cells=cells) for m in maps))
+    attention = Attention(Source("test"), tuple(remade(m, cells=cells) for m in maps))
     sheet = heatmap_figure(attention)
     images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
     assert len(images) == 6
@@ -147,7 +148,7 @@ def test_one_layer_of_a_rollout(random_map, show):
 def test_a_rollout_in_the_terminal(show, random_map, cells):
     maps = rollouts(random_map, 4)
     if cells is not None:
-        maps = tuple(replace(m, weights=m.weights[:, :2, :2], cells=cells) for m in maps)
+        maps = tuple(remade(m, weights=m.weights[:, :2, :2], cells=cells) for m in maps)
     shown = show(HeatmapView(Attention(Source("test"), (*maps, random_map(2, TOKENS)))), width=120)
     assert shown.count("rollout of self-attention, layers 0 to 3") == 1
     assert re.search(r"layer 0 +layer 1 +layer 2 +layer 3", shown)
@@ -160,7 +161,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
 
 def test_a_rollout_is_never_one_picture_with_weights(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS, layer=1)
-    assert [stack.map.rollout for stack in stack_layers([one, weights])] == [True, False]
+    assert [stack.map.quantity.is_rollout for stack in stack_layers([one, weights])] == [True, False]
 
 
 def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import Cells, made_map
 
-from mhaviz.records import AttentionMap, Cells
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.pooling import even_edges, pool_map, pool_strongest
 
 
@@ -50,10 +50,10 @@ def test_a_map_is_pooled_by_its_own_rule(reduction):
     cells = Cells(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
     assert (even_cells(3, 2), even_edges(3, 2).tolist()) == (2, [0, 1, 3])
     weights = np.array([[[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [1, 0, 0]]], np.float32)
-    pooled = pool_map(AttentionMap(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
-    assert pooled.edges.query_edges.tolist() == [10, 11, 14]
-    assert pooled.edges.key_edges.tolist() == [0, 2, 7]
-    assert pooled.edges.reduction == reduction
+    pooled = pool_map(made_map(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
+    assert pooled.rows.edges.tolist() == [10, 11, 14]
+    assert pooled.columns.edges.tolist() == [0, 2, 7]
+    assert pooled.quantity.reduction == reduction
     expected = {"mass": [[0.5, 0.5], [(2 * 0.125 + 1) / 3, (2 * 0.875 + 0) / 3]], "max": [[0.5, 0.25], [1, 0.5]]}
     assert np.allclose(pooled.weights[0], expected[reduction], rtol=1e-6)
 
@@ -77,13 +77,13 @@ def test_cells_are_as_good_as_equally_wide(length, most):
 
 def test_of_single_weights_the_largest_stays():
     tokens = ("a", "b", "c")
-    m = AttentionMap(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Cells.of_tokens(3, 3))
+    m = made_map(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Cells(np.arange(4), np.arange(4)))
     pooled = pool_map(m, 1, 3)
     assert pooled.weights.tolist() == [[[1, 1, 1]]]
-    assert pooled.edges.reduction == "max"
+    assert pooled.quantity.reduction == "max"
 
 
 def test_a_map_that_fits_stays_as_it_is():
-    m = AttentionMap(("a",) * 4, ("b",) * 4, np.ones((1, 2, 2), np.float32), cells=Cells(*[np.array([0, 2, 4])] * 2))
+    m = made_map(("a",) * 4, ("b",) * 4, np.ones((1, 2, 2), np.float32), cells=Cells(*[np.array([0, 2, 4])] * 2))
     assert pool_map(m, 2, 9).weights.tolist() == m.weights.tolist()
-    assert pool_map(m, 2, 9).edges.key_edges.tolist() == [0, 2, 4]
+    assert pool_map(m, 2, 9).columns.edges.tolist() == [0, 2, 4]

@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 
-from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.views.captions import reading_text
+from mhaviz.records import Attention, Source
+from mhaviz.views.captions import reading_text, sums_text
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
-from mhaviz.views.row_sums import sums_text
 from mhaviz.views.terminal.heatmap import HeatmapView
 
 
 def rows(*sums):
-    return AttentionMap(
-        tuple("abcdefgh"[: len(sums)]), ("k", "l"), np.array([[[0, s] for s in sums]], np.float32), "cross"
-    )
+    return made_map(tuple("abcdefgh"[: len(sums)]), ("k", "l"), np.array([[[0, s] for s in sums]], np.float32), "cross")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +36,7 @@ def test_what_rows_sum_to(sums, text):
 def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
     weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 600, 150))  # two or more share a cell of either view
     tokens = tuple(map(str, range(600)))
-    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights),))
+    attention = Attention(Source("s"), (made_map(tokens, tokens, weights),))
     look = Look(log=True, vmax=None, dpi=40)
     assert "≤" not in show(HeatmapView(attention, look), 80)
     assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
@@ -49,7 +47,7 @@ def test_weights_below_a_logarithmic_scale(show, rollout):
     weights = np.full((1, 12, 12), 1 / 11, np.float32)
     weights[0, 3, 4] = 1e-9
     tokens = tuple("abcdefghijkl")
-    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights, rollout=rollout),))
+    attention = Attention(Source("s"), (made_map(tokens, tokens, weights, rollout=rollout),))
     for log, said in ((True, True), (False, False)):
         look = Look(log=log, vmax=None, dpi=40)
         assert ("≤" in show(HeatmapView(attention, look), 80)) == said
@@ -61,8 +59,8 @@ def test_weights_below_the_scale_beside_cells(show):
     weights = np.full((1, 12, 12), 1 / 11, np.float32)
     weights[0, 3, 4] = 1e-9
     tokens, edges = tuple("abcdefghijkl"), np.arange(0, 13, 2)
-    pooled = AttentionMap(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
-    attention = Attention(Source("s"), (AttentionMap(tokens, tokens, weights), pooled))
+    pooled = made_map(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
+    attention = Attention(Source("s"), (made_map(tokens, tokens, weights), pooled))
     assert show(HeatmapView(attention, Look(log=True, vmax=None)), 80).count("≤") == 1
 
 

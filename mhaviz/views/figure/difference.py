@@ -15,9 +15,9 @@ from mhaviz.views.differences import (
     layer_text,
     reading_text,
 )
+from mhaviz.views.figure.heatmap import map_room, written_tokens
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
-from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
+from mhaviz.views.figure.mosaic import BESIDE, MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale_beside
 from mhaviz.views.figure.sheet import (
     BODY,
     MARGIN,
@@ -37,7 +37,7 @@ from mhaviz.views.figure.table import decide_table, draw_table
 from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
-from mhaviz.views.pooling import pool_map, pooled_cells
+from mhaviz.views.pooling import pool_map
 
 _SCALE_WIDTH = 0.75  # inches, the numbers beside the bar included
 _TITLE, _BETWEEN = 0.3, 0.3
@@ -57,7 +57,7 @@ class _Block:
     @property
     def drawn(self) -> AttentionMap:
         """The map in the cells of the picture; one of all tokens is pooled when it is drawn."""
-        return self.map if self.map.cells is None else pool_map(self.map, self.layout.q_cells, self.layout.k_cells)
+        return self.map if self.map.is_whole else pool_map(self.map, *self.layout.cells)
 
     @property
     def height(self) -> float:
@@ -113,7 +113,7 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
         draw_scale_beside(sheet, MARGIN, y + _TITLE, block.layout, scale, "change", beyond)
         if block.text:
             under = y + _TITLE + block.layout.height + _CELL_LINE / 2
-            sheet.write(MARGIN + block.layout.left, under, block.text, SMALL, colour=QUIET)
+            sheet.write(MARGIN + block.layout.queries.room, under, block.text, SMALL, colour=QUIET)
         y += block.height + _BETWEEN
     sheet.write(beside, top - 0.12, ranking_heading(d), SMALL, bold=True)
     draw_table(sheet, table, beside, top, width - MARGIN - beside)
@@ -122,23 +122,6 @@ def _difference_sheet(d: Difference, look: Look) -> Sheet:
 
 
 def _block(m: AttentionMap, lettering: Lettering, look: Look, stacked: int, text_length: int) -> _Block:
-    if m.cells is None:
-        layout = decide_mosaic(
-            len(m.heads),
-            m.queries,
-            m.keys,
-            lettering,
-            look.dpi,
-            look.columns,
-            text_length=text_length,
-            stacked=stacked,
-            special=(m.special_queries, m.special_keys),
-        )
-        q_length, k_length = m.weights.shape[1:]
-        is_pooled = layout.q_cells < q_length or layout.k_cells < k_length
-        return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)) if is_pooled else "")
-    room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
-    layout = decide_long_mosaic(
-        m, lettering, look.dpi, look.columns, room, stacked, numbers=look.numbers, text_length=text_length
-    )
-    return _Block(m, layout, cell_text(m, pooled_cells(m, layout.q_cells, layout.k_cells)))
+    space = Space(lettering, look.dpi, look.columns, map_room(m, _SCALE_WIDTH), stacked=stacked)
+    layout = decide_mosaic(len(m.heads), m.rows, m.columns, space, text_length, look.numbers)
+    return _Block(m, layout, cell_text(m, m.cells.pooled(*layout.cells)))

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import Attention, AttentionMap, Axis, Source
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.look import Look
@@ -66,9 +66,9 @@ def display_attention(
     _check_weights(weights, tolerance)
 
     attention_map = AttentionMap(
-        tuple(map(str, translation)),
-        tuple(map(str, sentence)),
         weights,
+        Axis.of(map(str, translation)),
+        Axis.of(map(str, sentence)),
         kind="self" if list(sentence) == list(translation) else "cross",
     )
     with house_style():

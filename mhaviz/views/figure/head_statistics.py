@@ -11,9 +11,9 @@ from mhaviz.pages.head_statistics import (
     reading_text,
     title,
 )
-from mhaviz.records import HeadAverages, HeadStatistics
+from mhaviz.records import Axis, HeadAverages, HeadStatistics
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import BESIDE, GAP, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.mosaic import BESIDE, GAP, MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     MARGIN,
@@ -70,7 +70,7 @@ def _sheet(s: HeadStatistics, look: Look) -> Sheet:
     lines = [line for text in texts_below for line in wrap(text, width - 2 * MARGIN, SMALL)]
     blocks_height = sum(block.height for block in blocks)
     top = _TITLE + blocks[0].layout.tile(0)[1]
-    cells = blocks_height - _BETWEEN - blocks[-1].layout.bottom - top  # from the first row of cells to the last
+    cells = blocks_height - _BETWEEN - blocks[-1].layout.keys.room - top  # from the first row of cells to the last
     bar = min(max((cells + _SCALE_NAME) / len(bars) - _SCALE_NAME, _LEAST_BAR), _MOST_BAR)
     pictures = max(blocks_height, top + len(bars) * (bar + _SCALE_NAME))
     foot = foot_height(width, s.source.footnote, remark)
@@ -99,12 +99,9 @@ def _block(s: HeadStatistics, kind: HeadAverages, look: Look) -> _Block:
     columns = None if len(s.kinds) == 1 else min(_COLUMNS, len(shown))
     layout = decide_mosaic(
         len(shown),
-        [f"{layer}" for layer in kind.layers],
-        [f"{head}" for head in range(kind.entropy.mean.shape[1])],
-        Lettering(),
-        look.dpi,
-        columns,
-        _MOST_WIDTH * (columns or _COLUMNS) / _COLUMNS,
+        Axis.of(f"{layer}" for layer in kind.layers),
+        Axis.of(f"{head}" for head in range(kind.entropy.mean.shape[1])),
+        Space(Lettering(), look.dpi, columns, _MOST_WIDTH * (columns or _COLUMNS) / _COLUMNS),
         text_length=max(panel.text_length for panel in shown),
     )
     longest = max(text_width(column.name, SMALL, bold=True) for column in COLUMNS)

@@ -5,11 +5,19 @@ from dataclasses import dataclass
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
+from mhaviz.pages.map_summary import summary_table
 from mhaviz.records import Attention, AttentionMap
-from mhaviz.views.captions import number_name, reading_text, tells_layer
+from mhaviz.views.captions import reading_text, tells_layer
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic, written_tokens
-from mhaviz.views.figure.mosaic import BESIDE, MOST_WIDTH, MosaicLayout, decide_mosaic, draw_mosaic, draw_scale_beside
+from mhaviz.views.figure.mosaic import (
+    BESIDE,
+    MOST_WIDTH,
+    MosaicLayout,
+    Space,
+    decide_mosaic,
+    draw_mosaic,
+    draw_scale_beside,
+)
 from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     MARGIN,
@@ -22,13 +30,12 @@ from mhaviz.views.figure.sheet import (
     snap,
     title_width,
 )
-from mhaviz.views.figure.summary import SummaryTable, decide_summary, draw_summary
-from mhaviz.views.layer_stacks import LayerStack, stack_layers
-from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, scale_group, values_beyond
-from mhaviz.views.pooling import pooled_cells
-from mhaviz.views.summaries import summary_rows
+from mhaviz.views.figure.table import TableLayout, decide_table, draw_table
+from mhaviz.views.labels import quoting, title_places
+from mhaviz.views.look import Look, scale_group
+from mhaviz.views.panels import LayerStack, stack_layers, values_beyond
 
+MOST_HEADS = 32  # rows of a table; a longer one is no picture any more
 _SCALE_WIDTH = 0.7  # inches, the numbers beside the bar included
 _TITLE_HEIGHT, _BETWEEN = 0.3, 0.3
 _OVER_TABLE = 0.2
@@ -48,22 +55,22 @@ def heatmap_figure(attention: Attention, look: Look | None = None) -> Sheet:
     sheet = Sheet(*size, dpi, lettering)
     if dpi < look.dpi:
         sheet.notices.append(fewer_pixels_notice(dpi, look.dpi))
-    scales = _scales(attention, look)
+    scales = look.scales(attention.maps)
     y = MARGIN
     for block in blocks:
         m, layout, scale = block.map, block.layout, scales[scale_group(block.map)]
         sheet.map_title(y + 0.1, m, block.stack.part)
         y += _TITLE_HEIGHT
-        panels = block.stack.panels(scale, layout.q_cells, layout.k_cells)
+        panels = block.stack.panels(scale, *layout.cells)
         draw_mosaic(sheet, MARGIN, y, layout, panels)
-        name = number_name(m) + ", log" * scale.log
-        beyond = values_beyond(panels, scale, with_below=m.cells is not None or scale.log)
+        name = m.quantity.name + ", log" * scale.log
+        beyond = values_beyond(panels, scale, with_below=not m.is_whole or scale.log)
         x, top = draw_scale_beside(sheet, MARGIN, y, layout, scale, name, beyond)
         if block.table:
             if block.table.card:
-                draw_summary(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, top, block.table.width)
+                draw_table(sheet, block.table, x + _SCALE_WIDTH + _BETWEEN, top, block.table.width)
             else:
-                draw_summary(sheet, block.table, MARGIN, y + layout.height + _OVER_TABLE, block.width)
+                draw_table(sheet, block.table, MARGIN, y + layout.height + _OVER_TABLE, block.width)
         y += block.height + _BETWEEN
     sheet.foot(attention.source.footnote, _remark(attention, blocks))
     return sheet
@@ -75,7 +82,7 @@ class _Block:
 
     stack: LayerStack
     layout: MosaicLayout
-    table: SummaryTable | None
+    table: TableLayout | None
 
     @property
     def map(self) -> AttentionMap:
@@ -102,24 +109,30 @@ class _Block:
         return self.layout.height + _OVER_TABLE + self.table.height(self.width)
 
 
-def _scales(attention: Attention, look: Look) -> dict[str, Scale]:
-    """One for all maps that can share it."""
-    groups = {scale_group(m) for m in attention.maps}
-    return {group: look.weight_scale(m for m in attention.maps if scale_group(m) == group) for group in groups}
+def written_tokens(m: AttentionMap) -> set[str]:
+    """The tokens that may stand in a picture of the map: of a part, or of a pooled map, it is not all of them."""
+    sides = m.queries, m.keys
+    return {side[i] for side in sides for i in (range(len(side)) if m.is_whole else title_places(len(side)))}
 
 
 def _texts(m: AttentionMap) -> Iterator[str]:
-    """What is written of a map: of a long one it is not all tokens."""
+    """What is written of a map."""
     yield from written_tokens(m)
     if m.summary:
-        yield from (text for row in summary_rows(m, m.summary, str) for text in row)
+        yield from (text for row in summary_table(m.heads, m.summary, quoting(str)).texts() for text in row)
+
+
+def _summary(m: AttentionMap, lettering: Lettering) -> TableLayout | None:
+    """What its heads do as a table: a row a head, or, of a single head, a line a number."""
+    if m.summary is None:
+        return None
+    table = summary_table(m.heads, m.summary, quoting(lettering.shown), MOST_HEADS)
+    return decide_table(table, lettering, card=len(m.heads) == 1)
 
 
 def _remark(attention: Attention, blocks: Sequence[_Block]) -> str:
-    pooled = [b.layout.pooled for b in blocks if b.map.cells is None]
-    drawn = [
-        b.map.edges if b.map.cells is None else pooled_cells(b.map, b.layout.q_cells, b.layout.k_cells) for b in blocks
-    ]
+    pooled = [b.layout.pooled for b in blocks if b.map.is_whole]
+    drawn = [b.map.cells if b.map.is_whole else b.map.cells.pooled(*b.layout.cells) for b in blocks]
     return reading_text(attention, pooled, drawn)
 
 
@@ -128,7 +141,7 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
     stacks, footnote, dpi = stack_layers(attention.maps, tells_layer(attention)), attention.source.footnote, look.dpi
     maps = [stack.first for stack in stacks]
     title = max(title_width(s.maps[0], lettering, s.part) for s in stacks)
-    tables = [decide_summary(m, lettering) for m in maps]
+    tables = [_summary(m, lettering) for m in maps]
     while dpi >= LEAST_DPI:  # another dpi moves the cells to other whole pixels
         layouts = [_layout(stack, lettering, look, dpi, len(stacks)) for stack in stacks]
         blocks = [_Block(*parts) for parts in zip(stacks, layouts, tables, strict=True)]
@@ -153,19 +166,14 @@ def _decide(attention: Attention, lettering: Lettering, look: Look) -> tuple[lis
 
 
 def _layout(stack: LayerStack, lettering: Lettering, look: Look, dpi: int, stacked: int) -> MosaicLayout:
-    m, columns = stack.first, look.columns or stack.columns
-    if m.cells is None:
-        return decide_mosaic(
-            stack.n_tiles,
-            m.queries,
-            m.keys,
-            lettering,
-            dpi,
-            columns,
-            stacked=stacked,
-            numbers=look.numbers,
-            special=(m.special_queries, m.special_keys),
-        )
-    numbers = look.numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
-    room = MOST_WIDTH - 2 * MARGIN - BESIDE - _SCALE_WIDTH
-    return decide_long_mosaic(m, lettering, dpi, columns, room, stacked, numbers, n_tiles=stack.n_tiles)
+    m, numbers = stack.first, look.numbers
+    room = map_room(m, _SCALE_WIDTH)
+    if not m.is_whole:
+        numbers = numbers and max(float(m.weights.max()) for m in stack.maps) >= _LEAST_NUMBER
+    space = Space(lettering, dpi, look.columns or stack.columns, room, stacked=stacked)
+    return decide_mosaic(stack.n_tiles, m.rows, m.columns, space, numbers=numbers)
+
+
+def map_room(m: AttentionMap, scale_width: float) -> float:
+    """The most inches for a mosaic of the map beside a scale: a whole map may make a somewhat wider page."""
+    return MOST_WIDTH if m.is_whole else MOST_WIDTH - 2 * MARGIN - BESIDE - scale_width

@@ -1,7 +1,7 @@
-"""Many heads as one picture: tiles on one sheet, one scale, labels on the outer edges only."""
+"""Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -9,22 +9,80 @@ from typing import Literal
 import numpy as np
 from matplotlib.text import Text
 
-from mhaviz.records.cells import cell_edges
+from mhaviz.limits import MOST_CELLS
+from mhaviz.records import Axis
+from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.captions import pooled_text
 from mhaviz.views.colours import needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.rulers import Ruler, draw_ruler
-from mhaviz.views.figure.sheet import FAINT, INK, POINTS, QUIET, SMALL, Sheet, fit_text, snap, text_width
+from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
+from mhaviz.views.figure.sheet import (
+    FAINT,
+    INK,
+    MOST_PIXELS,
+    POINTS,
+    QUIET,
+    SMALL,
+    Sheet,
+    fit_text,
+    most_dpi,
+    snap,
+    text_width,
+)
 from mhaviz.views.labels import every
 from mhaviz.views.panels import Panel, Scale
-from mhaviz.views.pooling import pool_strongest
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
+LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
-_LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
-_LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
+_LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
+_LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
+_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
+# Of maps of a part or of pooled cells:
+_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
+_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # tiles on a sheet
+_EMPTY = 2.0  # large tiles in few columns make towers; rather leave a place empty
+_LEAST_TILE = 1.2  # inches, unless its cells would be larger than
+_LARGEST_CELL = 0.5
+_LEAST_PITCH = 0.1  # inches between two labels
+_MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
+_LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
+_AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
+
+
+@dataclass(frozen=True)
+class Side:
+    """One axis of a tile: the queries, from top to bottom, or the keys, from left to right.
+
+    Attributes:
+        cells: how many are drawn; fewer than tokens where the map is pooled.
+        cell: inches of one.
+        room: inches for what is written along it.
+        labels: one a token; none where positions are shown instead.
+        special: which of them are faint, as their tokens are not of the text.
+        every: label every how many-th token.
+        ruler: the positions along a long axis.
+    """
+
+    cells: int
+    cell: float
+    room: float
+    labels: tuple[str, ...] = ()
+    special: frozenset[int] = frozenset()
+    every: int = 1
+    ruler: Ruler | None = None
+
+    @property
+    def length(self) -> float:
+        """Of all cells, in inches."""
+        return self.cells * self.cell
+
+    def written(self) -> Iterator[tuple[int, str, float, str]]:
+        """Of each label that is written: its token's number, the text, the inches from the first cell, the colour."""
+        for place, i in thinned_places(len(self.labels), self.every, self.cells):
+            yield i, self.labels[i], place * self.cell, FAINT if i in self.special else INK
 
 
 @dataclass(frozen=True)
@@ -33,69 +91,61 @@ class MosaicLayout:
 
     Attributes:
         columns, rows: of tiles.
-        q_cells, k_cells: rows and columns of cells in a tile; fewer than tokens where the map is pooled.
-        cell_width, cell_height: of a cell; the same but for maps far from square.
+        queries, keys: the sides of a tile. Cells are square but for maps far from square.
         label_size: font size of the token labels, in points.
-        value_size: font size of the numbers in the cells; None for no numbers.
-        query_every, key_every: label every how many-th token.
-        left, bottom: room for the labels of the queries and of the keys.
         turned: whether the labels of the keys stand upright.
-        query_labels, key_labels: one a token; none where positions are shown instead.
-        query_ruler, key_ruler: positions along the axes of long maps.
+        value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
-        special_queries, special_keys: which labels are faint, as their tokens are not of the text.
     """
 
     columns: int
     rows: int
-    q_cells: int
-    k_cells: int
-    cell_width: float
-    cell_height: float
+    queries: Side
+    keys: Side
     label_size: float
-    value_size: float | None
-    query_every: int
-    key_every: int
-    left: float
-    bottom: float
     turned: bool
-    query_labels: tuple[str, ...]
-    key_labels: tuple[str, ...]
-    query_ruler: Ruler | None = None
-    key_ruler: Ruler | None = None
+    value_size: float | None = None
     gap: float = GAP
-    special_queries: frozenset[int] = frozenset()
-    special_keys: frozenset[int] = frozenset()
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        return self.queries.cells, self.keys.cells
 
     @property
     def tile_width(self) -> float:
         """Of the cells alone."""
-        return self.k_cells * self.cell_width
+        return self.keys.length
 
     @property
     def tile_height(self) -> float:
         """Of the cells alone, without the title above."""
-        return self.q_cells * self.cell_height
+        return self.queries.length
 
     @property
     def width(self) -> float:
         """Of all tiles and labels."""
-        return self.left + self.columns * (self.tile_width + self.gap) - self.gap
+        return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap
 
     @property
     def height(self) -> float:
         """Of all tiles, titles and labels."""
-        return self.rows * (TILE_TITLE + self.tile_height + GAP) - GAP + self.bottom
+        return self.rows * (TILE_TITLE + self.tile_height + GAP) - GAP + self.keys.room
 
     @property
     def pooled(self) -> str:
-        """What a cell shows, if it stands for several queries or keys; else nothing."""
-        return pooled_text(len(self.query_labels), len(self.key_labels), self.q_cells, self.k_cells)
+        """What a cell shows, if it stands for several labelled queries or keys; else nothing."""
+        return pooled_text(len(self.queries.labels), len(self.keys.labels), *self.cells)
+
+    @property
+    def bar(self) -> float:
+        """The height of a scale beside a tile."""
+        return min(max(self.tile_height, _LEAST_BAR), _MOST_BAR)
 
     def tile(self, number: int) -> tuple[float, float]:
         """The top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
-        x = self.left + column * (self.tile_width + self.gap)
+        x = self.queries.room + column * (self.tile_width + self.gap)
         return x, TILE_TITLE + row * (TILE_TITLE + self.tile_height + GAP)
 
     def spread(self, pitch: float) -> "MosaicLayout":
@@ -103,81 +153,213 @@ class MosaicLayout:
         return replace(self, gap=max(self.gap, pitch - self.tile_width))
 
 
-def decide_mosaic(
-    n_tiles: int,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    lettering: Lettering,
-    dpi: float,
-    columns: int | None = None,
-    most_width: float = MOST_WIDTH,
-    most_height: float = math.inf,
-    text_length: int = 4,
-    least_tile: float = 0.3,
-    stacked: int = 1,
-    numbers: bool = True,
-    starts: tuple[int, int] = (0, 0),
-    special: tuple[Collection[int], Collection[int]] = ((), ()),
-) -> MosaicLayout:
-    """Lay out ``n_tiles`` maps of these tokens, their cells on whole pixels.
+@dataclass(frozen=True)
+class Space:
+    """What a mosaic may take.
 
-    The mosaic keeps to ``most_width`` and ``most_height`` inches as long as no side of a tile falls below
-    ``least_tile``. ``text_length``: characters of the longest number in a cell. ``stacked``: how many such mosaics
-    share the page, one above the other. ``numbers``: write them into cells that have room. ``starts``: the positions of
-    the first query and the first key. ``special``: which queries and which keys are not of the text.
+    Attributes:
+        lettering: the fonts for its labels.
+        dpi: pixels an inch; cells are whole pixels.
+        columns: tiles side by side; None: as it fits.
+        width, height: inches, as long as tiles do not get too small for it.
+        least_tile: inches, from which on no side of a tile gets smaller.
+        stacked: how many such mosaics share the page, one above the other.
     """
-    q_length, k_length = len(queries), len(keys)
-    query_labels, key_labels = lettering.labels(queries, starts[0]), lettering.labels(keys, starts[1])
-    widest = partial(widest_label, lettering)
+
+    lettering: Lettering
+    dpi: float
+    columns: int | None = None
+    width: float = MOST_WIDTH
+    height: float = math.inf
+    least_tile: float = 0.3
+    stacked: int = 1
+
+    def widest(self, labels: Sequence[str], size: float) -> float:
+        """Room for the widest of these labels, in inches."""
+        return max(text_width(label, size, self.lettering.families) for label in labels) + 0.06
+
+
+def decide_mosaic(
+    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool = True
+) -> MosaicLayout:
+    """Lay out ``n_tiles`` maps of these axes, their cells on whole pixels.
+
+    All tokens of a whole map have labels, thinned where there are many. So have those of a part that is not pooled, if
+    it is short; along other parts, and along cells of several tokens, positions stand instead.
+
+    Args:
+        n_tiles: of all heads, and of all layers that are drawn together.
+        queries, keys: of one map.
+        space: what there is room for.
+        text_length: characters of the longest number in a cell.
+        numbers: write them into cells that have room.
+    """
+    if all(axis.cells is None or _is_labelled(axis) for axis in (queries, keys)):
+        return _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
+    return _decide_cells(n_tiles, queries, keys, space)
+
+
+def largest_mosaic(
+    choices: Iterable[int], n_tiles: int, queries: Axis, keys: Axis, space: Space
+) -> tuple[MosaicLayout, bool]:
+    """The mosaic with the largest tiles that keeps to its space, and whether one does: if none, that of most columns.
+
+    ``choices``: how many columns it may have.
+    """
+    layouts = [decide_mosaic(n_tiles, queries, keys, replace(space, columns=columns)) for columns in choices]
+    fitting = [one for one in layouts if one.height <= space.height + 0.2 and one.width <= space.width + 0.2]
+    best = max(fitting or layouts[-1:], key=lambda one: (one.tile_width * one.tile_height, -one.rows * one.columns))
+    return best, bool(fitting)
+
+
+def _is_labelled(axis: Axis) -> bool:
+    """Whether each cell is a token that has room for a label."""
+    return len(axis.tokens) == len(axis) <= LABELS_UP_TO
+
+
+def _decide_tokens(
+    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int, numbers: bool
+) -> MosaicLayout:
+    """A cell a token, or, where that would be less than a pixel, a pixel a cell.
+
+    The mosaic keeps to its space as long as no side of a tile falls below ``space.least_tile``.
+    """
+    q_length, k_length, dpi = len(queries.tokens), len(keys.tokens), space.dpi
+    query_labels, key_labels = (space.lettering.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
     height, width = _ideal_cell(q_length, k_length)
+    columns = space.columns
     if columns is None:
-        tile = k_length * width + GAP, stacked * (q_length * height + GAP + TILE_TITLE)
-        columns = choose_columns(n_tiles, *tile, most_width)
+        tile = k_length * width + GAP, space.stacked * (q_length * height + GAP + TILE_TITLE)
+        columns = choose_columns(n_tiles, *tile, space.width)
     columns = min(columns, n_tiles)
     rows = -(-n_tiles // columns)
-    beside = (most_width - widest(query_labels, label_size(height)) + GAP) / columns - GAP
-    below = (most_height - widest(key_labels, label_size(width))) / rows - TILE_TITLE - GAP
-    shrink = min(1.0, max(beside, least_tile) / (k_length * width), max(below, least_tile) / (q_length * height))
+    beside = (space.width - space.widest(query_labels, label_size(height)) + GAP) / columns - GAP
+    below = (space.height - space.widest(key_labels, label_size(width))) / rows - TILE_TITLE - GAP
+    least = space.least_tile
+    shrink = min(1.0, max(beside, least) / (k_length * width), max(below, least) / (q_length * height))
     q_cells, height = whole_pixels(q_length, height * shrink, dpi)
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
     size = label_size(min(query_pitch, key_pitch))
-    query_every = every(q_length, int(q_length * query_pitch * POINTS / (size * 1.05)))
-    key_every = every(k_length, int(k_length * key_pitch * POINTS / (size * 1.05)))
+    query_every, key_every = (
+        every(length, int(length * pitch * POINTS / (size * 1.05)))
+        for length, pitch in ((q_length, query_pitch), (k_length, key_pitch))
+    )
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
     with_values = numbers and max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
-    key_widest = widest(key_labels, size)
+    key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
+    left, bottom = space.widest(query_labels, size), _label_room(key_widest, size, turned)
     return MosaicLayout(
-        columns=columns,
-        rows=rows,
-        q_cells=q_cells,
-        k_cells=k_cells,
-        cell_width=width,
-        cell_height=height,
-        label_size=size,
-        value_size=value_size if with_values else None,
-        query_every=query_every,
-        key_every=key_every,
-        left=snap(widest(query_labels, size), dpi),
-        bottom=snap((key_widest if turned else size * 1.2 / POINTS) + 0.06, dpi),
-        turned=turned,
-        query_labels=query_labels,
-        key_labels=key_labels,
-        special_queries=frozenset(special[0]),
-        special_keys=frozenset(special[1]),
+        columns,
+        rows,
+        Side(q_cells, height, snap(left, dpi), query_labels, frozenset(queries.tokens.special), query_every),
+        Side(k_cells, width, snap(bottom, dpi), key_labels, frozenset(keys.tokens.special), key_every),
+        size,
+        turned,
+        value_size if with_values else None,
     )
 
 
-def widest_label(lettering: Lettering, labels: Sequence[str], size: float) -> float:
-    """Room for the widest of these labels, in inches."""
-    return max(text_width(label, size, lettering.families) for label in labels) + 0.06
+def _decide_cells(n_tiles: int, queries: Axis, keys: Axis, space: Space) -> MosaicLayout:
+    """A whole number of pixels for each cell of a part, or of a pooled map.
+
+    Where the page would be too wide or too high, cells get fewer pixels, down to one. Where that is not enough, cells
+    of the map share one of the picture: always equally many, as unequal cells of mass would be stripes. But where the
+    columns are given, as those of layers are, small tiles may make a wider page of not too many pixels. No tile is
+    larger than that of as many tokens in as many cells as there are if nobody asks for fewer.
+    """
+    sides, dpi = (queries, keys), space.dpi
+    ideal = _ideal_tile(n_tiles * space.stacked) * dpi
+    most_high, most_wide = _tile_by_default(n_tiles, sides, space)
+    longest, share = max(map(len, sides)), 0
+    while True:
+        share += 1
+        room = -(-longest // share)
+        q_cells, k_cells = (-(-len(axis) // -(-len(axis) // room)) for axis in sides)
+        is_smallest = room <= _LEAST_SHARED * dpi
+        if (q_cells > most_high or k_cells > most_wide) and not is_smallest:
+            continue
+        most = min(round(ideal / max(q_cells, k_cells)), most_high // q_cells, most_wide // k_cells)
+        for common in range(max(most, 1), 0, -1):
+            side = common * max(q_cells, k_cells)
+            layout = _lay_out_cells(n_tiles, sides, (q_cells, k_cells), common, side, space)
+            width, height = layout.width, space.stacked * layout.height
+            if width <= space.width and height <= _MOST_HEIGHT:
+                return layout
+        is_small = room <= _SMALL * dpi and dpi <= most_dpi(width + _AROUND, height + _AROUND)
+        if (is_small and space.columns) or is_smallest:
+            return layout
+
+
+def _tile_by_default(n_tiles: int, sides: tuple[Axis, Axis], space: Space) -> tuple[int, int]:
+    """Height and width, in pixels, of a tile of as many tokens if nobody asks for a number of cells."""
+    lengths = [len(axis.tokens) for axis in sides]
+    by_default = [even_cells(length, MOST_CELLS) for length in lengths]
+    if not any(len(axis) < usual for axis, usual in zip(sides, by_default, strict=True)):
+        return MOST_PIXELS, MOST_PIXELS
+    if max(lengths) <= MOST_CELLS:
+        usual = [Axis(axis.tokens) for axis in sides]
+    else:
+        edges = map(cell_edges, lengths, by_default)
+        usual = [Axis(axis.tokens, cells) for axis, cells in zip(sides, edges, strict=True)]
+    layout = decide_mosaic(n_tiles, usual[0], usual[1], space)
+    return round(layout.tile_height * space.dpi), round(layout.tile_width * space.dpi)
+
+
+def _ideal_tile(n_tiles: int) -> float:
+    if n_tiles <= _LARGE_UP_TO:
+        return _LARGE
+    return _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
+
+
+def _lay_out_cells(
+    n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], common: int, longest: int, space: Space
+) -> MosaicLayout:
+    """The mosaic of tiles of so many cells, each of ``common`` pixels; ``longest``: pixels of the longer side."""
+    dpi = space.dpi
+    pitches = [_pixels(axis, n, common, longest, dpi) / dpi for axis, n in zip(sides, cells, strict=True)]
+    labelled = (pitch for axis, pitch in zip(sides, pitches, strict=True) if _is_labelled(axis))
+    size = label_size(min(labelled, default=math.inf))
+    turned, drawn = False, []
+    for axis, n, pitch, upright in zip(sides, cells, pitches, (True, False), strict=True):
+        if _is_labelled(axis):
+            labels = space.lettering.labels(axis.tokens.texts, axis.start)
+            widest = space.widest(labels, size)
+            turned = not upright and widest > pitch
+            room = widest if upright else _label_room(widest, size, turned)
+            drawn.append(Side(n, pitch, room, labels, frozenset(axis.tokens.special)))
+        else:
+            ruler = decide_ruler(axis.pooled(n), pitch, space.lettering, upright=upright)
+            drawn.append(Side(n, pitch, ruler.depth, ruler=ruler))
+    down, across = drawn
+    columns = space.columns
+    if columns is None:
+        tile_width, tile_height = across.length + GAP, down.length + GAP + TILE_TITLE
+        most = max(int((space.width - down.room) / tile_width), 1)
+        columns = choose_columns(n_tiles, tile_width, space.stacked * tile_height, space.width, most, _EMPTY)
+    columns = min(columns, n_tiles)
+    down, across = (replace(side, room=snap(side.room, dpi)) for side in drawn)
+    return MosaicLayout(columns, -(-n_tiles // columns), down, across, size, turned)
+
+
+def _pixels(axis: Axis, cells: int, common: int, longest: int, dpi: float) -> int:
+    """Of a cell: ``common``, as many as on the other side, unless this one would be too short to be seen."""
+    if _is_labelled(axis):
+        return max(common, math.ceil(_LEAST_PITCH * dpi))
+    least = min(_LEAST_TILE, _LARGEST_CELL * cells) * dpi
+    return max(common, min(math.ceil(least / cells), longest // cells))
 
 
 def label_size(pitch: float) -> float:
     """The font size of labels that are so many inches apart."""
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
+
+
+def _label_room(widest: float, size: float, turned: bool) -> float:
+    """Inches under a tile for labels of its keys."""
+    return (widest if turned else size * 1.2 / POINTS) + 0.06
 
 
 def whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
@@ -192,13 +374,13 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     for (left, top), panel in zip(corners, panels, strict=True):
-        pooled = pool_strongest(panel.values, layout.q_cells, layout.k_cells)
-        image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled, panel.scale)
+        pooled = panel.pooled(*layout.cells)
+        image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     tiles = [(left, top, layout.tile_width, layout.tile_height) for left, top in corners]
-    if layout.query_ruler or layout.key_ruler:
+    if layout.queries.ruler or layout.keys.ruler:
         sheet.frames_around(tiles)
     else:
         sheet.frames(tiles)
@@ -256,7 +438,7 @@ def draw_scale_beside(
 ) -> tuple[float, float]:
     """``draw_scale`` right of the first row of a mosaic whose top left corner is at (x, y); the corner of the bar."""
     left, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
-    draw_scale(sheet, left, top, min(max(layout.tile_height, 0.6), 2.5), scale, name, open_ends)
+    draw_scale(sheet, left, top, layout.bar, scale, name, open_ends)
     return left, top
 
 
@@ -309,7 +491,7 @@ def _write_values(
     size: float,
 ) -> None:
     rows, columns = np.indices(panels[0].values.shape)
-    offsets = np.stack([(columns + 0.5) * layout.cell_width, (rows + 0.5) * layout.cell_height], axis=-1)
+    offsets = np.stack([(columns + 0.5) * layout.keys.cell, (rows + 0.5) * layout.queries.cell], axis=-1)
     places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
     texts: list[str] = []
     inks: list[str] = []
@@ -328,24 +510,22 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     written: dict[tuple[str, int], Text] = {}
     for left, top in corners[:: layout.columns]:
-        if layout.query_ruler:
-            draw_ruler(sheet, layout.query_ruler, left, top)
-        for place, i in thinned_places(len(layout.query_labels), layout.query_every, layout.q_cells):
-            label, colour = layout.query_labels[i], FAINT if i in layout.special_queries else INK
-            at = left - 0.05, top + place * layout.cell_height
-            text = sheet.write(*at, label, size, align="right", colour=colour)
+        if layout.queries.ruler:
+            draw_ruler(sheet, layout.queries.ruler, left, top)
+        for i, label, place, colour in layout.queries.written():
+            text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
+    below = (
+        partial(sheet.write, align="right", rotation=90)
+        if layout.turned
+        else partial(sheet.write, align="center", vertical="top")
+    )
     for left, top in lowest.values():
-        under = top + layout.tile_height + 0.05
-        if layout.key_ruler:
-            draw_ruler(sheet, layout.key_ruler, left, top + layout.tile_height)
-        for place, i in thinned_places(len(layout.key_labels), layout.key_every, layout.k_cells):
-            at, label = (left + place * layout.cell_width, under), layout.key_labels[i]
-            colour = FAINT if i in layout.special_keys else INK
-            if layout.turned:
-                text = sheet.write(*at, label, size, align="right", rotation=90, colour=colour)
-            else:
-                text = sheet.write(*at, label, size, align="center", vertical="top", colour=colour)
+        under = top + layout.tile_height
+        if layout.keys.ruler:
+            draw_ruler(sheet, layout.keys.ruler, left, under)
+        for i, label, place, colour in layout.keys.written():
+            text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
 
 

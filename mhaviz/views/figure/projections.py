@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mhaviz.pages.projections import StageText, divergence_text, split_text, stage_texts
-from mhaviz.records import ProjectionComparison
+from mhaviz.records import Axis, ProjectionComparison
 from mhaviz.views.captions import READING
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
 from mhaviz.views.figure.sheet import (
     BODY,
     MARGIN,
@@ -104,34 +104,18 @@ def _projections_sheet(c: ProjectionComparison, look: Look) -> Sheet:
 
 def _decide(c: ProjectionComparison, lettering: Lettering, look: Look) -> _Parts:
     panels = [score_panel(stage, score_scale(c)) for stage in c.stages]
-    stages = decide_mosaic(
-        8,
-        c.tokens,
-        c.tokens,
-        lettering,
-        look.dpi,
-        4,
-        4 * _MOST_STAGE,
-        text_length=max(panel.text_length for panel in panels),
-    )
+    tokens, numbers = Axis.of(c.tokens), Axis.of(str(i) for i in range(len(c.heads)))
+    space = Space(lettering, look.dpi, 4, 4 * _MOST_STAGE)
+    stages = decide_mosaic(8, tokens, tokens, space, max(panel.text_length for panel in panels))
     stages = stages.spread(max(_PITCH, stages.tile_width + _BESIDE))
     texts = stage_texts(c, shown_pair(c, lettering.shown))
     remarks = [wrap(text.remark, _room(stages), BODY, lettering.families) for text in texts]
-    numbers = [str(i) for i in range(len(c.heads))]
-    divergence = decide_mosaic(1, numbers, numbers, lettering, look.dpi, most_width=4.0, most_height=4.0)
+    divergence = decide_mosaic(1, numbers, numbers, Space(lettering, look.dpi, width=4.0, height=4.0))
     beside = stages.tile(3)[0] + _room(stages) - divergence.width - _GAP
-    heads = _largest(len(c.heads), c, lettering, look.dpi, max(beside, _LEAST_HEADS))
+    room = Space(lettering, look.dpi, width=max(beside, _LEAST_HEADS), height=_MOST_HEADS)
+    choices = range(1, min(len(c.heads), _MOST_COLUMNS) + 1)
+    heads, _ = largest_mosaic(choices, len(c.heads), tokens, tokens, room)
     return _Parts(texts, remarks, stages, heads, divergence)
-
-
-def _largest(n_heads: int, c: ProjectionComparison, lettering: Lettering, dpi: float, width: float) -> MosaicLayout:
-    """The mosaic of the heads with the largest tiles that is no larger than its part of the sheet."""
-    layouts = [
-        decide_mosaic(n_heads, c.tokens, c.tokens, lettering, dpi, columns, width, _MOST_HEADS)
-        for columns in range(1, min(n_heads, _MOST_COLUMNS) + 1)
-    ]
-    fitting = [layout for layout in layouts if layout.height <= _MOST_HEADS + 0.2 and layout.width <= width + 0.2]
-    return max(fitting or layouts[-1:], key=lambda layout: (layout.tile_width, -layout.columns * layout.rows))
 
 
 def _remark(parts: _Parts) -> str:
@@ -156,7 +140,7 @@ def _draw_stages(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts,
             middle = under + (row + 0.5) * _LINE
             sheet.write(x, middle, name, BODY)
             sheet.write(x + min(parts.room, _PITCH - _BESIDE), middle, number, BODY, align="right")
-    x, bar = MARGIN + parts.right + 0.2, min(max(layout.tile_height, 0.6), 2.5)
+    x, bar = MARGIN + parts.right + 0.2, layout.bar
     draw_scale(sheet, x, top + layout.tile(0)[1], bar, scores, "score", open_ends=(True, True))
     draw_scale(sheet, x, top + layout.tile(4)[1], bar, weights, "weight")
     return top + layout.height + parts.under
@@ -164,8 +148,8 @@ def _draw_stages(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts,
 
 def _draw_heads(sheet: Sheet, y: float, c: ProjectionComparison, parts: _Parts, weights: Scale) -> None:
     left, right = MARGIN, MARGIN + parts.heads.width + _GAP
-    sheet.write(left + parts.heads.left, y, split_text(c), _HEADING, bold=True)
-    sheet.write(left + parts.heads.left, y + 0.2, divergence_text(c), BODY, colour=QUIET)
+    sheet.write(left + parts.heads.queries.room, y, split_text(c), _HEADING, bold=True)
+    sheet.write(left + parts.heads.queries.room, y + 0.2, divergence_text(c), BODY, colour=QUIET)
     y += 0.35
     draw_mosaic(sheet, left, y, parts.heads, head_weight_panels(c, weights))
     if len(c.heads) == 1:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from matplotlib.patches import FancyBboxPatch
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Report
+from mhaviz.records import AttentionMap, Axis, Report
 from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import MosaicLayout, decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
 from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
 from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import bare, cut
@@ -40,7 +40,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
 
     weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
-    layout = _fill(len(panels), attention_map.queries, attention_map.keys, lettering, sheet.dpi, room - 0.75, look)
+    layout = _fill(sheet, attention_map, room - 0.75, look.columns)
     _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading_text(report.attention, [layout.pooled]))
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
@@ -95,33 +95,23 @@ def _draw_tokens(sheet: Sheet, x: float, y: float, width: float, tokens: Sequenc
     return y + height + 0.1
 
 
-def _fill(
-    n_tiles: int,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    lettering: Lettering,
-    dpi: float,
-    width: float,
-    look: Look,
-) -> MosaicLayout:
+def _fill(sheet: Sheet, m: AttentionMap, width: float, columns: int | None) -> MosaicLayout:
     """The mosaic with the largest tiles that fits its part of the page.
 
     Raises:
         ArgumentError: none fits.
     """
-    choices = [look.columns] if look.columns else range(1, min(n_tiles, _MOST_COLUMNS) + 1)
-    layouts = [
-        decide_mosaic(n_tiles, queries, keys, lettering, dpi, c, width, _HEADS_HEIGHT, least_tile=_LEAST_TILE)
-        for c in choices
-    ]
-    fitting = [layout for layout in layouts if layout.height <= _HEADS_HEIGHT + 0.2 and layout.width <= width + 0.2]
-    if not fitting:
-        in_columns = f" in {look.columns} columns" if look.columns else ""
+    n_tiles = len(m.heads)
+    choices = [columns] if columns else range(1, min(n_tiles, _MOST_COLUMNS) + 1)
+    space = Space(sheet.lettering, sheet.dpi, width=width, height=_HEADS_HEIGHT, least_tile=_LEAST_TILE)
+    layout, fits = largest_mosaic(choices, n_tiles, Axis.of(m.queries), Axis.of(m.keys), space)
+    if not fits:
+        in_columns = f" in {columns} columns" if columns else ""
         raise ArgumentError(
-            f"expected heads that fit on a page of A4, got {n_tiles}{in_columns}, {len(queries)} × {len(keys)} tokens "
-            f"each; draw them with mhaviz heatmap"
+            f"expected heads that fit on a page of A4, got {n_tiles}{in_columns}, {len(m.queries)} × {len(m.keys)} "
+            f"tokens each; draw them with mhaviz heatmap"
         )
-    return max(fitting, key=lambda layout: (layout.tile_width * layout.tile_height, -layout.rows * layout.columns))
+    return layout
 
 
 def _draw_scaling(
@@ -135,9 +125,8 @@ def _draw_scaling(
     size = BODY * min(width / TABLE_WIDTH, 1.0)
     table_height = 1.5
     text_length = max(panel.text_length for panel in panels)
-    layout = decide_mosaic(
-        4, c.queries, c.keys, sheet.lettering, sheet.dpi, 2, width - 0.62, height - table_height - 0.2, text_length
-    )
+    space = Space(sheet.lettering, sheet.dpi, 2, width - 0.62, height - table_height - 0.2)
+    layout = decide_mosaic(4, Axis.of(c.queries), Axis.of(c.keys), space, text_length)
     draw_mosaic(sheet, x, y + 0.12, layout, panels)
     for row, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):
         top = y + 0.12 + layout.tile(2 * row)[1]

@@ -1,18 +1,18 @@
 """Positions along the axes of a long map, with its first and its last token."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records import Axis
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, SMALL, Sheet, fit_text, text_width
-from mhaviz.views.labels import bare, cut
-from mhaviz.views.positions import TOKEN_CELLS, round_positions
+from mhaviz.views.labels import TOKEN_CELLS, bare, cut, round_positions
 
-Side = Literal["left", "under", "turned"]
+Place = Literal["left", "under", "turned"]
 Align = Literal["left", "center", "right"]
 
 _LINE = 0.12  # inches, of SMALL letters
@@ -58,34 +58,24 @@ class Ruler:
     """
 
     ticks: tuple[Tick, ...]
-    side: Side
+    side: Place
     depth: float
 
 
-def decide_ruler(
-    edges: NDArray[np.int64],
-    cell: float,
-    tokens: Sequence[str],
-    lettering: Lettering,
-    special: Collection[int] = (),
-    *,
-    upright: bool,
-) -> Ruler:
+def decide_ruler(axis: Axis, cell: float, lettering: Lettering, *, upright: bool) -> Ruler:
     """Choose the positions on one axis of a tile.
 
     Args:
-        edges: where its cells begin, and where the last one ends.
+        axis: in the cells of the tile; its first and its last token are shown.
         cell: inches of one.
-        tokens: those of the axis, of which the first and the last are shown.
-        lettering: the fonts for them.
-        special: which of them are not of the text.
+        lettering: the fonts for the tokens.
         upright: whether it is the axis of the queries.
     """
-    length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
+    length, first, last = cell * len(axis), axis.start, axis.end - 1
     ends = [first] if first == last else [first, last]
-    shown = [cut(lettering.shown(bare(tokens[position - first])), TOKEN_CELLS) for position in ends]
+    shown = [cut(lettering.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
-    side: Side = "left"
+    side: Place = "left"
     if not upright:
         side = "under" if sum(wide) + (len(ends) - 1) * _APART <= length else "turned"
     if side == "under":
@@ -93,16 +83,16 @@ def decide_ruler(
         shown = [fit_text(token, max(room, 0), SMALL, lettering.families) for token in shown]
     if side != "under" and len(ends) == 2 and length < (4 if side == "left" else 1) * _LINE:
         ends, shown, wide = ends[:1], shown[:1], wide[:1]
-    places = position_places(edges, cell, ends)
+    places = position_places(axis.edges, cell, ends)
     ticks = [
-        Tick(place, f"{end:,}", token, is_special=end - first in special)
+        Tick(place, f"{end:,}", token, is_special=end - first in axis.tokens.special)
         for place, end, token in zip(places, ends, shown, strict=True)
     ]
     if side == "under":
         aligned: tuple[Align, ...] = ("left", "right")
         ticks = [replace(tick, align=align) for tick, align in zip(ticks, aligned, strict=False)]
     if len(ticks) == 2:
-        ticks[1:1] = _inside(edges, cell, side, (wide[0], wide[1]))
+        ticks[1:1] = _inside(axis.edges, cell, side, (wide[0], wide[1]))
     return Ruler(tuple(ticks), side, _depth(ticks, side, lettering))
 
 
@@ -114,7 +104,7 @@ def position_places(edges: NDArray[np.int64], cell: float, positions: Sequence[i
     return [float(place) for place in (index + inside) * cell]
 
 
-def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float, float]) -> list[Tick]:
+def _inside(edges: NDArray[np.int64], cell: float, side: Place, wide: tuple[float, float]) -> list[Tick]:
     """Round positions: as many as have room side by side; next to the ends, a mark without its number if need be."""
     length, first, last = cell * (len(edges) - 1), int(edges[0]), int(edges[-1]) - 1
     size = max(wide) if side == "under" else _LINE
@@ -134,7 +124,7 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Side, wide: tuple[float
     ]
 
 
-def _depth(ticks: Sequence[Tick], side: Side, lettering: Lettering) -> float:
+def _depth(ticks: Sequence[Tick], side: Place, lettering: Lettering) -> float:
     if side == "under":
         return _TEXT + 2 * _LINE + 0.02
     texts = [f"{t.number} {t.token}" if side == "turned" else text for t in ticks for text in (t.number, t.token)]

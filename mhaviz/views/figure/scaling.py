@@ -1,10 +1,10 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
 from mhaviz.pages.scaling import STATISTICS, statistics_table
-from mhaviz.records import ScalingComparison
+from mhaviz.records import Axis, ScalingComparison
 from mhaviz.views.captions import rule_text
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import decide_mosaic, draw_mosaic, draw_scale
+from mhaviz.views.figure.mosaic import Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
     BODY,
@@ -44,9 +44,8 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
         panels = [panels[i] for i in (0, 2, 1, 3)]
     text_length = max(panel.text_length for panel in panels)
     columns = 2 if alone else 4
-    layout = decide_mosaic(
-        len(panels), c.queries, c.keys, lettering, look.dpi, columns, 4.0 * columns, text_length=text_length
-    )
+    space = Space(lettering, look.dpi, columns, 4.0 * columns)
+    layout = decide_mosaic(len(panels), Axis.of(c.queries), Axis.of(c.keys), space, text_length)
     with_bars = layout.width + 0.2 + 2 * _SCALE_WIDTH
     remark = f"rows are queries, columns keys{'; ' if layout.pooled else ''}{layout.pooled}"
 
@@ -59,9 +58,8 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]
-    bar = min(max(layout.tile_height, 0.6), 2.5)
-    draw_scale(sheet, x, y, bar, scores, "score")
-    draw_scale(sheet, x + _SCALE_WIDTH, y, bar, weights, "weight")
+    draw_scale(sheet, x, y, layout.bar, scores, "score")
+    draw_scale(sheet, x + _SCALE_WIDTH, y, layout.bar, weights, "weight")
     if alone:
         draw_statistics(sheet, MARGIN, top + layout.height + 0.2, c, 0)
     else:

@@ -19,9 +19,8 @@ from mhaviz.views.differences import (
 from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 from mhaviz.views.panels import head_panels, values_beyond
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, MapGrid, grid_title
 from mhaviz.views.terminal.legend import ScaleBar, footnote
-from mhaviz.views.terminal.map_grids import MapGrid, grid_title
 from mhaviz.views.terminal.tables import table_lines
 
 _ROWS = 16  # of the table; more heads scroll the pictures away
@@ -49,7 +48,7 @@ class DifferenceView:
         for m, grid in zip(maps, grids, strict=True):
             yield grid_title(m.change, options.max_width, not abilities.unicode, layer_text(d, m.change))
             yield grid.coloured(scale)
-            if text := cell_text(m.change, grid.drawn.edges):
+            if text := cell_text(m.change, grid.drawn.cells):
                 yield Text(plain(text), DIM)
             yield Segment.line()
         beyond = values_beyond((panel for grid in grids for panel in head_panels(grid.drawn, scale)), scale)

@@ -22,7 +22,7 @@ from mhaviz.pages.explanation import (
     strongest_text,
     visible_products,
 )
-from mhaviz.records import Explanation
+from mhaviz.records import Axis, Explanation
 from mhaviz.views.captions import rule_text, study_title
 from mhaviz.views.labels import quoting, token_labels
 from mhaviz.views.panels import Panel, Scale
@@ -50,8 +50,8 @@ class ExplanationView:
             return token_labels(e.keys, width, not in_unicode)
 
         def strips(title: str, values: NDArray[np.float32], labels: list[str], scale: Scale) -> HeatGrid:
-            features = [str(i) for i in range(e.d_key)]
-            return HeatGrid([Panel(plain(title), values, scale)], labels, features, numbered=True)
+            features = Axis.of(str(i) for i in range(e.d_key))
+            return HeatGrid([Panel(plain(title), values, scale)], Axis.of(labels), features, numbered=True)
 
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         yield Text(study_title(e, width, not in_unicode), BOLD, no_wrap=True)

@@ -1,29 +1,49 @@
 """Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
-from mhaviz.records.cells import cell_edges
-from mhaviz.views.captions import pooled_text
+from mhaviz.records import AttentionMap, Axis
+from mhaviz.records.axis import cell_edges, even_cells
+from mhaviz.views.captions import map_title, part_text, pooled_text
 from mhaviz.views.colours import needs_dark_text
-from mhaviz.views.labels import cut, every, in_ascii, mathematics_in_ascii, position_suffixes, token_labels, visible
-from mhaviz.views.panels import Panel, Scale, pooled_panels
-from mhaviz.views.pooling import pool_strongest
-from mhaviz.views.positions import are_positions
+from mhaviz.views.labels import (
+    bare,
+    cut,
+    every,
+    in_ascii,
+    mathematics_in_ascii,
+    position_suffixes,
+    round_positions,
+    token_labels,
+    visible,
+)
+from mhaviz.views.panels import Panel, Scale, head_panels, tile_titles
+from mhaviz.views.pooling import pool_map
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
 
 LEGEND_UP_TO = 100  # tokens
 GAP = 2  # blank columns between two panels
+_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
+_TOKEN = 24  # cells of a token in a legend
+# Of maps with round positions:
+_READABLE = 30  # columns of a panel, where the terminal has so many
+_BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
+_LEAST_LINES = 8  # of a panel, however low the screen is
+_APART = 4  # columns between two positions, about
+_BETWEEN = 4  # lines from one row label to the next, or more
 RAMP = " ▁▂▃▄▅▆▇█"
 ASCII_RAMP = " .:-=+*#%@"
 HIDDEN, ASCII_HIDDEN = "·", "/"
@@ -51,6 +71,16 @@ class Abilities:
         return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
 
     @property
+    def blocks(self) -> Literal["half-blocks", "lines"]:
+        """The smallest cells: two rows a line, or one."""
+        return "half-blocks" if self.colour and self.unicode else "lines"
+
+    @property
+    def ellipsis(self) -> str:
+        """What stands for what is left out."""
+        return "…" if self.unicode else "..."
+
+    @property
     def hidden(self) -> str:
         """How hidden cells are shown, for a legend."""
         return "grey" if self.colour else _hidden_mark(self.unicode)
@@ -75,7 +105,8 @@ class GridLayout:
         panel_width: columns for a panel: its cells, or its title if that is wider.
         per_line: panels side by side.
         rows, columns: cells of a panel; fewer than tokens where the map is pooled.
-        by_position: the rows are labelled by positions, for want of room.
+        labels: "tokens"; "positions" of the rows, for want of room; "round", round positions along both sides of a map
+            that has been pooled to these cells.
     """
 
     cells: Literal["values", "half-blocks", "lines"]
@@ -85,47 +116,51 @@ class GridLayout:
     per_line: int
     rows: int
     columns: int
-    by_position: bool = False
+    labels: Literal["tokens", "positions", "round"] = "tokens"
+
+    @property
+    def lines(self) -> list[range]:
+        """The rows that each line of a panel shows."""
+        together = 2 if self.cells == "half-blocks" else 1
+        return [range(row, min(row + together, self.rows)) for row in range(0, self.rows, together)]
 
 
 @dataclass(frozen=True)
 class HeatGrid:
-    """Panels of one shape that share the tokens of their rows (queries) and columns (keys).
+    """Panels of one shape that share their rows (queries) and columns (keys).
 
     Attributes:
         with_values: write numbers in the cells while there is room; without, more panels stand side by side.
         numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
             pooled the rows keep their labels.
-        first_query, first_key: the positions of the first row and column in the whole input.
-        special_queries, special_keys: the tokens that are not of the text, counted from 0: their labels are dim.
+        layout: how it is drawn, if that is decided; else what ``decide`` decides.
     """
 
     panels: Sequence[Panel]
-    queries: Sequence[str]
-    keys: Sequence[str]
+    queries: Axis
+    keys: Axis
     with_values: bool = True
     numbered: bool = False
-    first_query: int = 0
-    first_key: int = 0
-    special_queries: Collection[int] = ()
-    special_keys: Collection[int] = ()
+    layout: GridLayout | None = None
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
+        if self.layout:
+            return self.layout
         values = self._decide_values(width, abilities) if self.with_values else None
         return values or self._decide_blocks(width, abilities)
 
     def drawn(self, width: int, abilities: Abilities) -> list[Panel]:
         """The panels as they are drawn, pooled where they are."""
         layout = self.decide(width, abilities)
-        return pooled_panels(self.panels, layout.rows, layout.columns)
+        return [panel.pooled(layout.rows, layout.columns) for panel in self.panels]
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
         q_length, k_length = len(self.queries), len(self.keys)
         if max(q_length, k_length) > VALUES_UP_TO:
             return None
-        label_width = min(self._longest(self.queries, self.first_query, width, abilities), max(width // 4, 4))
+        label_width = min(_longest(self.queries, width, abilities), max(width // 4, 4))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
@@ -133,7 +168,7 @@ class HeatGrid:
         fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting:
             return None
-        widest = max(min(self._longest(self.keys, self.first_key, width, abilities) + 1, 10), least)
+        widest = max(min(_longest(self.keys, width, abilities) + 1, 10), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
@@ -141,112 +176,203 @@ class HeatGrid:
     def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
         """Cells of one column, two rows a line where colour and Unicode allow, pooled to the width."""
         q_length, k_length = len(self.queries), len(self.keys)
-        half = abilities.colour and abilities.unicode
-        together = 2 if half else 1  # labels that share a line
-        longest = self._longest(self.queries, self.first_query, width, abilities)
-        label_width = min(together * (longest + 1) - 1, max(width // 4, 4))
+        cells = abilities.blocks
+        together = 2 if cells == "half-blocks" else 1  # labels that share a line
+        label_width = min(together * (_longest(self.queries, width, abilities) + 1) - 1, max(width // 4, 4))
         by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
-            label_width = len(str(self.first_query + q_length))
+            label_width = len(str(self.queries.end))
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
         panel_width = max(columns, self._longest_title(most))
         fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
-        cells: Literal["half-blocks", "lines"] = "half-blocks" if half else "lines"
-        return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, by_position)
+        labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
+        return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
 
     def _longest_title(self, most: int) -> int:
         return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
 
-    def _longest(self, tokens: Sequence[str], start: int, width: int, abilities: Abilities) -> int:
-        return max(map(cell_len, token_labels(tokens, width, not abilities.unicode, start)))
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         layout = self.decide(options.max_width, abilities)
-        ascii_only = not abilities.unicode
-        labels = list(self._row_labels(layout, ascii_only))
-        yield from panel_lines(self.panels, layout, abilities, self._key_header(layout, ascii_only), labels)
-        if layout.cells != "values":
-            yield from self._explain_cells(layout, abilities, options.max_width)
+        header, labels = self._header(layout, abilities), list(self._row_labels(layout, abilities))
+        for first in range(0, len(self.panels), layout.per_line):
+            if first:
+                yield Segment.line()
+            for line in _lines(self.panels[first : first + layout.per_line], layout, abilities, header, labels):
+                yield from line
+                yield Segment.line()
+        for words, blank in self._explanations(layout, abilities):
+            yield from wrapped(words, options.max_width, blank)
 
-    def _key_header(self, layout: GridLayout, ascii_only: bool) -> list[Segment]:
-        """Dim; where some tokens are not of the text, those alone are."""
+    def _header(self, layout: GridLayout, abilities: Abilities) -> list[Segment]:
+        """Over the columns of a panel: dim; where some tokens are not of the text, those alone are."""
         if layout.cells == "values":
-            labels = token_labels(self.keys, layout.cell_width - 1, ascii_only, self.first_key)
+            labels = _labels(self.keys, layout.cell_width - 1, abilities)
             texts = [set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels]
-            if not self.special_keys:
+            if not self.keys.tokens.special:
                 return [Segment("".join(texts), DIM)]
-            return [Segment(text, DIM if i in self.special_keys else None) for i, text in enumerate(texts)]
-        edges = self.first_key + cell_edges(len(self.keys), layout.columns)
-        header = ""
-        for cell in range(0, layout.columns, every(layout.columns, layout.columns // 4)):
-            label = str(edges[cell])
-            if len(header) <= cell and cell + len(label) <= layout.columns:
-                header = header.ljust(cell) + label + " "
-        return [Segment(header[: layout.columns].ljust(layout.columns), DIM)]
-
-    def _row_labels(self, layout: GridLayout, ascii_only: bool) -> Iterator[RowLabel]:
-        together = 2 if layout.cells == "half-blocks" else 1
-        width = layout.label_width if together == 1 else (layout.label_width - 1) // 2
-        if layout.by_position:
-            labels = [str(edge) for edge in self.first_query + cell_edges(len(self.queries), layout.rows)[:-1]]
+            return [Segment(text, DIM if i in self.keys.tokens.special else None) for i, text in enumerate(texts)]
+        columns = layout.columns
+        if layout.labels == "round":
+            room = len(f"{self.keys.end:,}") + _APART
+            placed = _round_labels(self.keys.edges, columns // room)
         else:
-            labels = token_labels(self.queries, width, ascii_only, self.first_query)
-        for row in range(0, layout.rows, together):
-            rows = range(row, min(row + together, layout.rows))
-            if layout.by_position:
-                yield [Segment(labels[row])], rows
-                continue
-            tokens = [Segment(labels[r], DIM if r in self.special_queries else None) for r in rows]
-            yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
+            edges = self.keys.start + cell_edges(len(self.keys), columns)
+            placed = ((cell, str(edges[cell])) for cell in range(0, columns, every(columns, columns // 4)))
+        header = ""
+        for column, label in placed:
+            if len(header) <= column and column + len(label) <= columns:
+                header = header.ljust(column) + label + " "
+        return [Segment(header[:columns].ljust(columns), DIM)]
 
-    def _explain_cells(self, layout: GridLayout, abilities: Abilities, width: int) -> Iterator[Segment]:
-        """Which token stands at which position, or how many became one cell."""
-        ascii_only = not abilities.unicode
+    def _row_labels(self, layout: GridLayout, abilities: Abilities) -> Iterator[RowLabel]:
+        lines = layout.lines
+        if layout.labels == "round":
+            edges = self.queries.edges[[*(rows.start for rows in lines), -1]]
+            places = dict(reversed(list(_round_labels(edges, len(lines) // _BETWEEN))))
+            yield from (([Segment(places.get(line, ""))], rows) for line, rows in enumerate(lines))
+        elif layout.labels == "positions":
+            edges = self.queries.start + cell_edges(len(self.queries), layout.rows)
+            yield from (([Segment(str(edges[rows.start]))], rows) for rows in lines)
+        else:
+            width = layout.label_width if layout.cells != "half-blocks" else (layout.label_width - 1) // 2
+            labels, special = _labels(self.queries, width, abilities), set(self.queries.tokens.special)
+            for rows in lines:
+                tokens = [Segment(labels[r], DIM if r in special else None) for r in rows]
+                yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
+
+    def _explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
+        """What a cell is, and which tokens stand at the positions: words, and what is between two of them."""
+        if layout.cells == "values":
+            return
+        sides = {"queries": self.queries, "keys": self.keys}
+        if layout.labels == "round":
+            if self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts:
+                sides = {"queries and keys": self.keys}
+            yield from ((_ends(name, axis, abilities), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
+            return
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
             text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
-            yield from wrapped((mathematics_in_ascii(text) if ascii_only else text).split(" "), width, " ")
-        for name, tokens, start in () if self.numbered else self._legends(layout):
-            if are_positions(tokens, start):
-                continue
-            suffixes = position_suffixes(tokens, ascii_only, start)
-            labels = zip(token_labels(tokens, 24, ascii_only, start), suffixes, strict=True)
-            entries = [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, start)]
-            yield from wrapped([f"{name}:", *entries], width, "  ")
-
-    def _legends(self, layout: GridLayout) -> Iterator[tuple[str, Sequence[str], int]]:
-        if len(self.keys) <= LEGEND_UP_TO:
-            yield "keys", self.keys, self.first_key
-        same = (self.queries, self.first_query) == (self.keys, self.first_key)
-        if layout.by_position and not same and len(self.queries) <= LEGEND_UP_TO:
-            yield "queries", self.queries, self.first_query
+            yield abilities.plain(text).split(" "), " "
+        if self.numbered:
+            return
+        same = self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts
+        named = ["keys"] + ["queries"] * (layout.labels == "positions" and not same)
+        for name in named:
+            axis = sides[name]
+            if len(axis) <= LEGEND_UP_TO and not axis.are_positions:
+                yield [f"{name}:", *_legend(axis, abilities)], "  "
 
 
-def panel_lines(
-    panels: Sequence[Panel],
-    layout: GridLayout,
-    abilities: Abilities,
-    header: list[Segment],
-    labels: Sequence[RowLabel],
-) -> Iterator[Segment]:
-    """The panels side by side, as the layout has it.
+@dataclass(frozen=True)
+class MapGrid:
+    """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens.
 
-    Args:
-        panels: of one shape.
-        layout: how they stand.
-        abilities: of the terminal.
-        header: over the columns of every panel, as wide as its cells.
-        labels: of the lines.
+    ``titles``: as in ``head_panels``; ``with_values``: numbers in the cells, where there is room.
     """
-    for first in range(0, len(panels), layout.per_line):
-        if first:
-            yield Segment.line()
-        for line in _lines(panels[first : first + layout.per_line], layout, abilities, header, labels):
-            yield from line
-            yield Segment.line()
+
+    drawn: AttentionMap
+    layout: GridLayout | None = None
+    titles: Sequence[str] | None = None
+    with_values: bool = True
+
+    @classmethod
+    def on_screen(
+        cls,
+        attention_map: AttentionMap,
+        console: Console,
+        options: ConsoleOptions,
+        titles: Sequence[str] | None = None,
+    ) -> "MapGrid":
+        """Pool the map where there is room neither for a label of every token nor for a legend of them."""
+        width, abilities = options.max_width, Abilities.of(console, options)
+        whole = cls(attention_map, titles=titles)
+        if not (attention_map.is_pooled or whole._lacks_legend(width, abilities)):
+            return whole
+        height = console.height if console.file.isatty() else None
+        layout = long_layout(attention_map, width, height, abilities, titles)
+        return cls(pool_map(attention_map, layout.rows, layout.columns), layout, titles)
+
+    def _lacks_legend(self, width: int, abilities: Abilities) -> bool:
+        if max(self.drawn.weights.shape[1:]) <= LEGEND_UP_TO:
+            return False
+        return self.coloured(Scale()).decide(width, abilities).labels == "positions"
+
+    def coloured(self, scale: Scale) -> HeatGrid:
+        """The grid."""
+        panels = head_panels(self.drawn, scale, self.titles)
+        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout)
+
+
+def long_layout(
+    attention_map: AttentionMap,
+    width: int,
+    height: int | None,
+    abilities: Abilities,
+    titles: Sequence[str] | None = None,
+) -> GridLayout:
+    """Panels as large as the terminal allows: squares, or up to twice as wide as high where the screen is low.
+
+    ``height``: lines of the screen; None: of a file or a pipe, which has no end. ``titles``: as in ``head_panels``.
+    """
+    n_heads, q_cells, k_cells = attention_map.weights.shape
+    label_width = len(f"{attention_map.rows.end - 1:,}")
+    title = max(map(len, titles or tile_titles(attention_map)))
+    room = max(width - label_width - 1, 1) + GAP
+    fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
+    per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
+    side = max(room // per_line - GAP, 1)
+    highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
+    side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
+    columns, lines = even_cells(k_cells, side), min((side + 1) // 2, highest)
+    rows = even_cells(q_cells, min(side, 2 * lines) if abilities.blocks == "half-blocks" else lines)
+    panel_width = max(columns, min(title, room - GAP))
+    return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
+
+
+def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:
+    """The kind of attention and the sentence, over a grid; ``layers``: which, where there are several."""
+    part = layers + part_text(attention_map)
+    if attention_map.is_whole:
+        return Text(map_title(attention_map, width, ascii_only, part=part), BOLD, no_wrap=True)
+    return Text(map_title(attention_map, max(width, _TITLE), ascii_only, part=part), BOLD)
+
+
+def _labels(axis: Axis, width: int, abilities: Abilities) -> list[str]:
+    return token_labels(axis.tokens.texts, width, not abilities.unicode, axis.start)
+
+
+def _longest(axis: Axis, width: int, abilities: Abilities) -> int:
+    return max(map(cell_len, _labels(axis, width, abilities)))
+
+
+def _legend(axis: Axis, abilities: Abilities) -> list[str]:
+    """ "0 the", "1 cat" for all tokens."""
+    suffixes = position_suffixes(axis.tokens.texts, not abilities.unicode, axis.start)
+    labels = zip(_labels(axis, _TOKEN, abilities), suffixes, strict=True)
+    return [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, axis.start)]
+
+
+def _ends_are_bare(axis: Axis) -> bool:
+    """Whether the first and the last token are nothing but their positions."""
+    return (axis.tokens.texts[0], axis.tokens.texts[-1]) == (str(axis.start), str(axis.end - 1))
+
+
+def _ends(name: str, axis: Axis, abilities: Abilities) -> list[str]:
+    """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
+    tokens = axis.tokens.texts
+    first, last = (cut(abilities.shown(bare(token)), _TOKEN, abilities.ellipsis) for token in (tokens[0], tokens[-1]))
+    return [f"{name}:", f"{axis.start:,} {first}", abilities.ellipsis, f"{axis.end - 1:,} {last}"]
+
+
+def _round_labels(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
+    """The first position and round ones, each with the cell that holds it."""
+    start, end = int(edges[0]), int(edges[-1])
+    for position in (start, *round_positions(start, end, most)):
+        yield int(np.searchsorted(edges, position, side="right")) - 1, f"{position:,}"
 
 
 def _lines(
@@ -266,8 +392,8 @@ def _lines(
             line.pop()  # no blanks at the end of a line
         return line
 
-    ellipsis = "…" if abilities.unicode else "..."
-    titles = [[Segment(_fit(visible(p.title), layout.panel_width, ellipsis), BOLD)] for p in panels]
+    width = layout.panel_width
+    titles = [[Segment(_fit(visible(p.title), width, abilities.ellipsis), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
@@ -285,7 +411,7 @@ class _Cells:
 
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
         self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
-        self._values = pool_strongest(panel.values, layout.rows, layout.columns)
+        self._values = panel.pooled(layout.rows, layout.columns).values
         self._colours = panel.scale.colours(self._values)
         self._dark_text = needs_dark_text(self._colours)
 

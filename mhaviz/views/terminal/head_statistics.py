@@ -17,7 +17,7 @@ from mhaviz.pages.head_statistics import (
     reading_text,
     title,
 )
-from mhaviz.records import HeadAverages, HeadStatistics
+from mhaviz.records import Axis, HeadAverages, HeadStatistics
 from mhaviz.views.colours import BONE
 from mhaviz.views.head_statistics import named_scales, panels, scales
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
@@ -55,13 +55,13 @@ class HeadStatisticsView:
     def _grids(self, kind: HeadAverages, width: int, abilities: Abilities) -> Iterator[RenderableType]:
         columns = ranked_columns(self.statistics, self.order)
         all_panels = panels(kind, columns, scales(self.statistics, self.colormap))
-        layers, heads = ([*map(str, numbers)] for numbers in (kind.layers, range(kind.entropy.mean.shape[1])))
+        layers, heads = (Axis.of(map(str, numbers)) for numbers in (kind.layers, range(kind.entropy.mean.shape[1])))
 
         def grid(most: int) -> HeatGrid:
             return HeatGrid(all_panels[:most], layers, heads, with_values=False, numbered=True)
 
         layout = grid(len(all_panels)).decide(width, abilities)
-        lines = 3 + -(-layout.rows // (2 if layout.cells == "half-blocks" else 1))
+        lines = 3 + len(layout.lines)
         shown = layout.per_line * max(_GRID_LINES // (lines * len(self.statistics.kinds)), 1)
         yield grid(shown)
         more = len(all_panels) - shown

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.pages.projections import SCORE_REMARK, StageText, divergence_text, split_text, stage_texts
-from mhaviz.records import ProjectionComparison
+from mhaviz.records import Axis, ProjectionComparison
 from mhaviz.views.captions import READING, pair_title
 from mhaviz.views.labels import cut
 from mhaviz.views.look import Look
@@ -40,7 +40,7 @@ class ProjectionsView:
         c = self.comparison
         abilities = Abilities.of(console, options)
         ascii_only, plain = not abilities.unicode, abilities.plain
-        scores, weights = score_scale(c), weight_scale(c, self.look)
+        scores, weights, tokens = score_scale(c), weight_scale(c, self.look), Axis.of(c.tokens)
 
         room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
 
@@ -52,17 +52,17 @@ class ProjectionsView:
         for text, stage in zip(with_maps, c.stages, strict=False):
             yield from _words(text, plain)
             panels = [score_panel(stage, scores, "S"), weight_panel(stage, weights, "A = softmax(S)")]
-            yield HeatGrid(panels, c.tokens, c.tokens)
+            yield HeatGrid(panels, tokens, tokens)
             yield Segment.line()
         yield from _words(last, plain)  # its maps are those of the stage before
         yield Segment.line()
         n_heads = len(c.heads)
         yield Text(split_text(c), BOLD)
-        yield HeatGrid(head_weight_panels(c, weights), c.tokens, c.tokens, with_values=False)
+        yield HeatGrid(head_weight_panels(c, weights), tokens, tokens, with_values=False)
         yield Segment.line()
         yield Text(plain(divergence_text(c)))
         if n_heads > 1:
-            numbers = [str(i) for i in range(n_heads)]
+            numbers = Axis.of(str(i) for i in range(n_heads))
             yield HeatGrid([divergence_panel(c)], numbers, numbers, numbered=True)
         yield Segment.line()
         yield ScaleBar(scores, SCORE_REMARK)

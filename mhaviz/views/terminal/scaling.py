@@ -7,7 +7,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mhaviz.pages.scaling import statistics_table
-from mhaviz.records import ScalingComparison
+from mhaviz.records import Axis, ScalingComparison
 from mhaviz.views.captions import rule_text, study_title
 from mhaviz.views.colours import BONE
 from mhaviz.views.panels import Scale, scaling_panels
@@ -31,7 +31,7 @@ class ScalingView:
         yield Text(study_title(c, options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ", ascii_only)
-            yield HeatGrid(panels, c.queries, c.keys)
+            yield HeatGrid(panels, Axis.of(c.queries), Axis.of(c.keys))
             yield Segment.line()
             yield from table_lines(statistics_table(c, i, rule_text(c)), console, options, padding=(0, 1))
         yield ScaleBar(scores, "scores")

@@ -124,7 +124,7 @@ def test_many_tokens(pretrained, eager, name, length):
     ids, target_ids = ids_of(model, text, target)
     (pooled,) = pooled_maps(*encoded(one, [text], target), Pooling(cells, summary=False)).maps
     expected = of_map(eager(name, ids, None, target_ids), pooled.kind, 1, name)[0]
-    edges = [torch.from_numpy(side) for side in (pooled.cells.query_edges, pooled.cells.key_edges)]
+    edges = [torch.from_numpy(side) for side in (pooled.rows.edges, pooled.columns.edges)]
     rows = torch.stack([expected[:, a:b].mean(dim=1) for a, b in zip(edges[0][:-1], edges[0][1:], strict=True)], dim=1)
     sums = [rows[:, :, a:b].sum(dim=2) for a, b in zip(edges[1][:-1], edges[1][1:], strict=True)]
     np.testing.assert_allclose(pooled.weights, torch.stack(sums, dim=2), atol=5e-6)

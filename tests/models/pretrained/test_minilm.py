@@ -57,7 +57,7 @@ def test_tokens_as_people_read_them(minilm):
     m = attend(minilm, TEXTS).maps[-1]
     pieces = ("[CLS]", "Token", "izer", "s", " split", " unfamiliar", "ity", " 😀 [UNK]", "!", "[SEP]")
     assert m.queries == pieces
-    assert m.special_queries == m.special_keys == (0, 9)
+    assert m.rows.tokens.special == m.columns.tokens.special == (0, 9)
 
 
 def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
@@ -65,7 +65,7 @@ def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
     kept = whole.weights[:, 1:-1, 1:-1]
     np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=1e-6)
     assert part.queries == whole.queries[1:-1]
-    assert part.special_keys == ()
+    assert part.columns.tokens.special == ()
 
 
 def test_the_outputs_of_the_model(minilm):
@@ -87,7 +87,7 @@ def test_rollout_against_the_paper(minilm, eager):
         expected = (0.5 * w[0].double().mean(dim=0) + 0.5 * torch.eye(w.shape[-1])) @ expected
         if layer in maps:
             np.testing.assert_allclose(maps[layer].weights[0], expected, atol=1e-6)
-            assert maps[layer].rollout
+            assert maps[layer].quantity.is_rollout
 
 
 def test_chosen_layers_and_heads(minilm):

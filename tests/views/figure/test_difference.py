@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from drawn import images, inside, texts
 from hostile import HOSTILE
+from made import Cells, made_map
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
@@ -32,9 +33,7 @@ def pooled(cells, reduction="mass", each=5):
     sides = []
     for seed in range(2):
         weights = np.random.default_rng(seed).dirichlet(np.ones(cells), size=(2, cells)).astype(np.float32)
-        sides.append(
-            Attention(Source("s"), (AttentionMap(tokens, tokens, weights, cells=Cells(edges, edges, reduction)),))
-        )
+        sides.append(Attention(Source("s"), (made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction)),)))
     return compare(*sides)
 
 
@@ -73,7 +72,7 @@ def test_the_table_stands_beside_the_picture(difference):
 
 def test_what_the_mask_hides_is_grey():
     weights = [np.array([[[1, 0], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
-    d = compare(*(Attention(Source("s"), (AttentionMap(("a", "b"), ("a", "b"), w, "masked"),)) for w in weights))
+    d = compare(*(Attention(Source("s"), (made_map(("a", "b"), ("a", "b"), w, "masked"),)) for w in weights))
     (image,) = images(difference_figure(d), "head")
     assert np.isnan(np.asarray(image.get_array())).tolist() == [[False, True], [False, False]]
 

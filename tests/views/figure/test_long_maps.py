@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from drawn import texts
 from hostile import HOSTILE
+from made import Cells, made_map, remade
 from matplotlib import image as mpl_image
 
-from mhaviz.records import Attention, AttentionMap, Cells, HeadSummary, Link, MapSummary, Sink, Source
-from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.records import Attention, Axis, HeadSummary, Link, MapSummary, Quantity, Sink, Source, Tokens
+from mhaviz.views.figure.heatmap import MOST_HEADS, heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic
-from mhaviz.views.figure.mosaic import MOST_WIDTH
+from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
-from mhaviz.views.figure.summary import MOST_HEADS
 from mhaviz.views.look import Look
 
 AUTO = Look(vmax=None)
@@ -45,7 +44,7 @@ def long_map(
     weights = np.exp(random.normal(-6, 2, (heads, len(q_edges) - 1, len(k_edges) - 1)))
     weights = np.minimum(weights, 1).astype(np.float32)
     names = [tuple(words[i % len(words)] for i in range(a, b)) for a, b in (queries, keys)]
-    attention_map = AttentionMap(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
+    attention_map = made_map(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
     hidden = attention_map.hidden
     if hidden is not None:
         attention_map = replace(attention_map, weights=np.where(hidden, np.float32(0), weights))
@@ -153,12 +152,16 @@ def test_a_small_window_has_labels_that_count_from_the_beginning_of_the_input():
     assert "the₀" not in shown
 
 
+def laid_out(m):
+    return decide_mosaic(len(m.heads), m.rows, m.columns, Space(Lettering(), 150))
+
+
 def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
-    layout = decide_long_mosaic(long_map(2, (0, 5000), (100, 108)), Lettering(), 150)
-    assert layout.key_labels[1] == "whale₁₀₁"
-    assert layout.key_ruler is None
-    assert layout.query_ruler
-    assert not layout.query_labels
+    layout = laid_out(long_map(2, (0, 5000), (100, 108)))
+    assert layout.keys.labels[1] == "whale₁₀₁"
+    assert layout.keys.ruler is None
+    assert layout.queries.ruler
+    assert not layout.queries.labels
 
 
 def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
@@ -176,15 +179,15 @@ def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
 )
 def test_cells_are_whole_pixels(heads, cells, inches):
     m = long_map(heads, (0, 20_000), (0, 20_000), (cells, cells))
-    layout = decide_long_mosaic(m, Lettering(), 150)
-    assert (layout.q_cells, layout.k_cells) == (cells, cells)
+    layout = laid_out(m)
+    assert layout.cells == (cells, cells)
     assert layout.tile_width == layout.tile_height == pytest.approx(inches)
     assert layout.width <= MOST_WIDTH
-    assert layout.cell_width * 150 == pytest.approx(round(layout.cell_width * 150))
+    assert layout.keys.cell * 150 == pytest.approx(round(layout.keys.cell * 150))
 
 
 def test_eight_heads_are_a_slide_and_no_page_is_a_tower():
-    layouts = [decide_long_mosaic(long_map(8, cells=(n, n)), Lettering(), 150) for n in (512, 1024)]
+    layouts = [laid_out(long_map(8, cells=(n, n))) for n in (512, 1024)]
     assert [(layout.columns, layout.rows) for layout in layouts] == [(4, 2), (3, 3)]
 
 
@@ -224,7 +227,7 @@ def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(
 
 def test_mass_and_largest_weights_have_a_scale_each():
     mass = long_map(2)
-    largest = replace(mass, weights=mass.weights / 50, cells=replace(mass.cells, reduction="max"))
+    largest = replace(mass, weights=mass.weights / 50, quantity=Quantity(reduction="max"))
     sheet = figure(mass, largest)
     clims = [tile.get_clim() for tile in tiles(sheet)]
     assert clims[0] == clims[1]
@@ -375,7 +378,8 @@ def test_special_tokens_of_upright_labels_are_faint(start, special):
     """They are counted from the first token of a window."""
     names = ("[CLS]", *("it",) * 98, "[SEP]")
     sheet = Sheet(2, 2, 100, Lettering())
-    ruler = decide_ruler(edges(start, start + 100, 2), 0.1, names, sheet.lettering, special, upright=False)
+    axis = Axis(Tokens(names, special), edges(start, start + 100, 2))
+    ruler = decide_ruler(axis, 0.1, sheet.lettering, upright=False)
     assert ruler.side == "turned"
     draw_ruler(sheet, ruler, 0.5, 0.5)
     drawn = {text.get_text(): text.get_color() for text in sheet.page.texts if text.get_rotation() == 90}
@@ -384,7 +388,7 @@ def test_special_tokens_of_upright_labels_are_faint(start, special):
 
 
 def test_special_tokens_at_the_ends_of_an_axis_are_faint():
-    m = replace(long_map(1, words=(" the", "whale")), special_queries=(0,), special_keys=(4999,))
+    m = remade(long_map(1, words=(" the", "whale")), special_queries=(0,), special_keys=(4999,))
     sheet = figure(m)
     found = {(text.get_text(), text.get_color()) for text in sheet.page.texts}
     assert {("the", FAINT), ("the", QUIET), ("whale", FAINT), ("whale", QUIET)} <= found

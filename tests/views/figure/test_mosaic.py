@@ -10,17 +10,18 @@ import pytest
 from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made import Cells, made_map
 from matplotlib import image as mpl_image
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, AttentionMap, Cells, Source
+from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
 from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.mosaic import decide_mosaic
+from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.heatmap import HeatmapView
@@ -52,33 +53,37 @@ def tokens(n):
     return [f"token{i}" for i in range(n)]
 
 
+def laid_out(n_tiles, n_queries, n_keys):
+    return decide_mosaic(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Lettering(), 150))
+
+
 @pytest.mark.parametrize("n_tokens", [1, 3, 12, 60, 300])
 @pytest.mark.parametrize("n_heads", [1, 2, 8, 12, 16])
 def test_every_size_gives_a_page(n_heads, n_tokens):
-    layout = decide_mosaic(n_heads, tokens(n_tokens), tokens(n_tokens), Lettering(), 150)
+    layout = laid_out(n_heads, n_tokens, n_tokens)
     assert layout.columns * layout.rows >= n_heads
     assert layout.width < 25
     assert layout.width * 150 <= MOST_PIXELS
-    pixels = layout.cell_width * 150
+    pixels = layout.keys.cell * 150
     assert pixels == pytest.approx(round(pixels)), "cells are whole pixels"
     assert pixels >= 1
     assert (layout.value_size is not None) == (n_tokens <= 12)
     if n_tokens <= 60:
-        assert layout.query_every == layout.key_every == 1
+        assert layout.queries.every == layout.keys.every == 1
         assert layout.label_size >= 5
     else:
-        assert n_tokens / layout.query_every <= 100
-    labels_high = layout.label_size / 72 * (layout.q_cells / layout.query_every)
+        assert n_tokens / layout.queries.every <= 100
+    labels_high = layout.label_size / 72 * (layout.queries.cells / layout.queries.every)
     assert labels_high <= layout.tile_height * 1.1 + 0.1, "labels do not overlap"
 
 
 def test_eight_heads_are_a_slide():
-    layout = decide_mosaic(8, tokens(6), tokens(6), Lettering(), 150)
+    layout = laid_out(8, 6, 6)
     assert (layout.columns, layout.rows) == (4, 2)
 
 
 def test_many_heads_fill_the_grid():
-    layout = decide_mosaic(144, tokens(32), tokens(32), Lettering(), 150)
+    layout = laid_out(144, 32, 32)
     assert layout.columns * layout.rows == 144
 
 
@@ -103,7 +108,7 @@ def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention,
 
 
 def test_white_is_one_and_black_is_zero():
-    attention = Attention(Source("test"), (AttentionMap(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
+    attention = Attention(Source("test"), (made_map(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
     sheet = heatmap_figure(attention)
     picture = decode(sheet)
     seen = {(row, column): tuple(picture[y, x]) for row, column, y, x in cell_pixels(sheet, tiles(sheet)[0], 2, 2)}
@@ -155,7 +160,7 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
     weights[0, :, 0] = 1e-4
     weights[0, 1234, 2345] = 1
     names = tuple(map(str, range(3000)))
-    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(names, names, weights),)))
+    sheet = heatmap_figure(Attention(Source("test"), (made_map(names, names, weights),)))
     picture = decode(sheet)
     left, right, bottom, top = tiles(sheet)[0].get_extent()
     y, x = (
@@ -167,7 +172,7 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
 
 def test_no_number_is_written_where_the_mask_hides(random_map):
     causal = np.tri(4, dtype=np.float32)[None]
-    masked = AttentionMap(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
+    masked = made_map(tuple("abcd"), tuple("abcd"), causal / causal.sum(-1, keepdims=True), "masked")
     sheet = heatmap_figure(Attention(Source("test"), (masked,)))
     drawn = sum(len(g.get_offsets()) for g in sheet.page.collections if (g.get_label() or "").startswith("numbers"))
     assert drawn == 10
@@ -175,14 +180,14 @@ def test_no_number_is_written_where_the_mask_hides(random_map):
 
 @pytest.mark.parametrize(("q", "k"), [(5, 300), (300, 5), (1, 60)])
 def test_a_map_far_from_square_is_still_seen(q, k):
-    layout = decide_mosaic(2, tokens(q), tokens(k), Lettering(), 150)
+    layout = laid_out(2, q, k)
     assert min(layout.tile_width, layout.tile_height) >= 0.5
 
 
 def test_labels_of_pooled_maps_do_not_overlap():
-    layout = decide_mosaic(1, tokens(5000), tokens(5000), Lettering(), 150)
+    layout = laid_out(1, 5000, 5000)
     assert layout.turned
-    assert 5000 / layout.key_every * layout.label_size / 72 < layout.tile_width * 1.1
+    assert 5000 / layout.keys.every * layout.label_size / 72 < layout.tile_width * 1.1
     assert layout.pooled == "each cell is the strongest of up to 6 × 6"
 
 
@@ -271,7 +276,7 @@ def test_too_many_sentences_for_a_picture(random_map):
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_hostile_tokens_are_drawn_literally(suffix):
     weights = np.full((1, len(HOSTILE), len(HOSTILE)), 1 / len(HOSTILE), np.float32)
-    sheet = heatmap_figure(Attention(Source("test"), (AttentionMap(HOSTILE, HOSTILE, weights),)))
+    sheet = heatmap_figure(Attention(Source("test"), (made_map(HOSTILE, HOSTILE, weights),)))
     texts = [text.get_text() for text in sheet.page.texts]
     assert "$x^2$" in texts
     assert "<script>alert(1)</script>"[:5] in "".join(texts)
@@ -287,9 +292,7 @@ def test_hostile_tokens_are_drawn_literally(suffix):
 @given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
 def test_any_token_can_be_drawn(names):
     weights = np.full((1, len(names), len(names)), 1 / len(names), np.float32)
-    heatmap_figure(Attention(Source("t"), (AttentionMap(tuple(names), tuple(names), weights),))).save(
-        io.BytesIO(), "png"
-    )
+    heatmap_figure(Attention(Source("t"), (made_map(tuple(names), tuple(names), weights),))).save(io.BytesIO(), "png")
 
 
 def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, random_attention):

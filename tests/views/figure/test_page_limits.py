@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import Cells, made_map
 from matplotlib import image as mpl_image
 from PIL import Image
 
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records import Attention, AttentionMap, Cells, Source
-from mhaviz.records.cells import cell_edges, even_cells
+from mhaviz.records import Attention, Source
+from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views import look as look_module
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.figure.long_mosaic import decide_long_mosaic
-from mhaviz.views.figure.mosaic import MOST_WIDTH, decide_mosaic
+from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS, Sheet
 from mhaviz.views.look import Look
 
@@ -35,16 +35,14 @@ def layers_of(layers, heads, tokens, size=None, kind="self"):
     if kind == "masked":
         head = np.tril(head)
     weights = np.broadcast_to(head, (heads, side, side))
-    maps = tuple(AttentionMap(names, names, weights, kind, layer, cells=cells) for layer in range(layers))
+    maps = tuple(made_map(names, names, weights, kind, layer, cells=cells) for layer in range(layers))
     return Attention(Source("test"), maps)
 
 
 def laid_out(attention, columns=None, dpi=150):
     """As ``heatmap_figure`` lays out the tiles of all layers."""
     m, n_tiles = attention.maps[0], sum(len(m.heads) for m in attention.maps)
-    if m.cells is None:
-        return decide_mosaic(n_tiles, m.queries, m.keys, Lettering(), dpi, columns)
-    return decide_long_mosaic(m, Lettering(), dpi, columns, n_tiles=n_tiles)
+    return decide_mosaic(n_tiles, m.rows, m.columns, Space(Lettering(), dpi, columns))
 
 
 @pytest.mark.parametrize(("tiles", "columns"), [(1, None), (12, None), (72, 12), (384, 16), (1024, 32), (1024, None)])
@@ -63,7 +61,7 @@ def test_fewer_cells_never_make_larger_tiles(tiles, columns, tokens):
 def test_a_page_of_a_thousand_heads_in_few_cells_is_as_wide_as_paper():
     layout = laid_out(layers_of(1, 1024, 512, 64), 32)
     assert layout.width <= MOST_WIDTH
-    assert (layout.q_cells, layout.k_cells) == (64, 64)
+    assert layout.cells == (64, 64)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_pages_have_a_largest_number_of_pixels(heads, tokens, size, columns):
     layout = laid_out(layers_of(1, heads, tokens, size), columns)
     assert layout.width * layout.height * 150**2 <= MOST_AREA
     assert max(layout.width, layout.height) * 150 <= MOST_PIXELS
-    assert layout.q_cells >= 64
+    assert layout.queries.cells >= 64
 
 
 def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():

@@ -4,12 +4,13 @@ import io
 
 import numpy as np
 import pytest
+from made import made_map
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import AxesImage
 from PIL import Image
 
 from mhaviz import display_attention
-from mhaviz.records import Attention, AttentionMap, Source
+from mhaviz.records import Attention, Source
 from mhaviz.views.figure import sheet as module
 from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
@@ -23,7 +24,7 @@ def attention(length, n_heads, layers, kind="self"):
     weights = draw.dirichlet(np.full(length, 0.3), size=(layers, n_heads, length)).astype(np.float32)
     if kind == "masked":
         weights = np.tril(weights)
-    maps = tuple(AttentionMap(names, names, w, kind, layer) for layer, w in enumerate(weights))
+    maps = tuple(made_map(names, names, w, kind, layer) for layer, w in enumerate(weights))
     return Attention(Source("made by a test"), maps)
 
 

@@ -8,6 +8,7 @@ from drawn import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import attend, encoded
+from made import remade
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
@@ -179,7 +180,7 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     c = compare_scaling(layer, layer.encode([sentence]), [0])
     c = dataclasses.replace(c, queries=tuple(tokens), keys=tuple(tokens))
     (m,) = attend(layer, [sentence]).maps
-    attention = Attention(c.source, (dataclasses.replace(m, queries=tuple(tokens), keys=tuple(tokens)),))
+    attention = Attention(c.source, (remade(m, queries=tuple(tokens), keys=tuple(tokens)),))
     followed = follow_element(trace, (0, 0, 5))
     report = Report(attention, trace, c)
     look = Look(dpi=40)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from mhaviz.records import Axis, Tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_character
@@ -20,7 +21,11 @@ def grid(n_panels, q_length, k_length=None, seed=0):
     k_length = q_length if k_length is None else k_length
     values = np.random.default_rng(seed).random((n_panels, q_length, k_length), dtype=np.float32)
     panels = [Panel(f"head {i}", v, Scale()) for i, v in enumerate(values)]
-    return HeatGrid(panels, [f"q{i}" for i in range(q_length)], [f"k{i}" for i in range(k_length)])
+    return HeatGrid(panels, Axis.of(f"q{i}" for i in range(q_length)), Axis.of(f"k{i}" for i in range(k_length)))
+
+
+def one_panel(values, tokens):
+    return HeatGrid([Panel("head 0", values, Scale())], Axis.of(tokens), Axis.of(tokens))
 
 
 def plain(text):
@@ -90,7 +95,7 @@ def test_numbered_columns_are_pooled_alone_and_have_no_legend(show):
     heat = grid(1, 3, 200)
     numbered = HeatGrid(heat.panels, heat.queries, heat.keys, numbered=True)
     layout = numbered.decide(80, PLAIN)
-    assert (layout.by_position, layout.rows, layout.columns) == (False, 3, 80 - 2 - 1)
+    assert (layout.labels, layout.rows, layout.columns) == ("tokens", 3, 80 - 2 - 1)
     shown = show(numbered, 80)
     assert [line[:2] for line in shown.splitlines()[2:5]] == ["q0", "q1", "q2"]
     assert "each cell is the strongest of up to 1 × 3 values\n" in shown
@@ -142,7 +147,7 @@ def test_half_blocks_have_two_rows_a_line(show):
 def test_a_lone_spike_is_seen_after_pooling(show):
     values = np.zeros((500, 500), np.float32)
     values[321, 77] = 1
-    heat = HeatGrid([Panel("head 0", values, Scale())], [str(i) for i in range(500)], [str(i) for i in range(500)])
+    heat = HeatGrid([Panel("head 0", values, Scale())], Axis.of(map(str, range(500))), Axis.of(map(str, range(500))))
     assert "38;2;255;255;255" in show(heat, 80, "truecolor") or "48;2;255;255;255" in show(heat, 80, "truecolor")
     assert "█" in show(heat, 80)
     assert "@" in show(heat, 80, encoding="ascii")
@@ -177,7 +182,7 @@ def test_labels_are_visible_and_do_not_act(show):
     values = np.full((len(tokens), len(tokens)), 1 / len(tokens), np.float32)
     for width in (40, 80, 200):
         for colour in (None, "truecolor"):
-            shown = plain(show(HeatGrid([Panel("head 0", values, Scale())], tokens, tokens), width, colour))
+            shown = plain(show(one_panel(values, tokens), width, colour))
             assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u200d\u2028\ue000]", shown)
             assert max(cell_len(line) for line in shown.split("\n")) <= width
 
@@ -186,7 +191,14 @@ def test_labels_are_visible_and_do_not_act(show):
 def test_any_token_in_any_width(show, tokens, width):
     values = np.full((len(tokens), len(tokens)), 1 / len(tokens), np.float32)
     for encoding in ("utf-8", "ascii"):
-        shown = plain(show(HeatGrid([Panel("head 0", values, Scale())], tokens, tokens), width, "truecolor", encoding))
+        shown = plain(
+            show(
+                one_panel(values, tokens),
+                width,
+                "truecolor",
+                encoding,
+            )
+        )
         assert "\x1b" not in shown
         assert max(cell_len(line) for line in shown.split("\n")) <= width
 
@@ -203,7 +215,7 @@ def test_positions_over_the_columns_are_whole(show, width):
 
 def test_labels_that_are_positions_have_no_legend(show):
     heat = grid(1, 30)
-    positions = HeatGrid(heat.panels, [str(i) for i in range(30)], [str(i) for i in range(30)])
+    positions = HeatGrid(heat.panels, Axis.of(map(str, range(30))), Axis.of(map(str, range(30))))
     assert "keys:" in show(heat, 80)
     assert "keys:" not in show(positions, 80)
 
@@ -218,12 +230,13 @@ def dim(text):
 def test_special_tokens_are_dim(show, special, with_values):
     tokens = ("[CLS]", "a", " cat", "[SEP]")
     panel = grid(1, 4).panels[0]
-    heat = HeatGrid([panel], tokens, tokens, with_values, special_queries=special, special_keys=special)
+    axis = Axis(Tokens(tokens, special))
+    heat = HeatGrid([panel], axis, axis, with_values)
     lines = show(heat, 80, "truecolor").splitlines()
     header, rows = lines[1], lines[2:6] if with_values else lines[2:4]
     of_rows = [text.strip() for line in rows for text in dim(line)]
     assert of_rows == (["[CLS]", "[SEP]"] if special else [])
     if with_values:  # without, over the columns stand positions
         assert "".join(dim(header)).split() == (["[CLS]", "[SEP]"] if special else ["[CLS]", "a", "cat", "[SEP]"])
-    without = show(HeatGrid([panel], tokens, tokens, with_values), 80, "truecolor")
+    without = show(HeatGrid([panel], Axis.of(tokens), Axis.of(tokens), with_values), 80, "truecolor")
     assert plain("\n".join(lines)) == plain("\n".join(without.splitlines()))

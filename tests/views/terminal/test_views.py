@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hostile import HOSTILE
 from looking import attend, encoded, traced
+from made import made_map
 from rich.cells import cell_len
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Attention, AttentionMap, Report, Source
+from mhaviz.records import Attention, Report, Source
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
 from mhaviz.views.showing import view_of
@@ -34,7 +35,7 @@ def known_attention():
     """Weights that anybody can check by looking."""
     weights = np.array([[[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]], np.float32)
     tokens = ("the", "cat", "the")
-    return Attention(Source("weights made by hand"), (AttentionMap(tokens, tokens, weights),))
+    return Attention(Source("weights made by hand"), (made_map(tokens, tokens, weights),))
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -125,7 +126,7 @@ def test_the_sweep_has_both_tables(show):
 def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
     """Without colour; up to 16 tokens have numbers."""
     tokens = tuple(f"{i}" for i in range(n))
-    m = AttentionMap(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
+    m = made_map(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
     view = HeatmapView(Attention(Source("s"), (m,)), Look(log=False))
     cells, legend = show(view, 140, encoding=encoding).split(f"; {mark}: later keys, hidden")
     assert cells.count(mark) == n * (n - 1) // 2
@@ -137,7 +138,7 @@ def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
 
 def test_the_cells_of_long_maps_that_are_hidden(show):
     tokens = tuple(f"{i}" for i in range(400))
-    m = AttentionMap(tokens, tokens, np.eye(400, dtype=np.float32)[None], "masked")
+    m = made_map(tokens, tokens, np.eye(400, dtype=np.float32)[None], "masked")
     pooled = pool_map(m, 40, 40)
     shown = show(HeatmapView(Attention(Source("s"), (pooled,))), 60, encoding="ascii")
     rows = [line.rsplit(" ", 1)[-1] for line in shown.splitlines() if line.endswith("/")]
@@ -157,7 +158,7 @@ def test_hidden_keys_are_a_dash(show):
 def test_hostile_tokens_in_every_view(show, width, encoding):
     tokens = tuple(HOSTILE[:14])
     weights = np.full((1, 14, 14), 1 / 14, np.float32)
-    attention = Attention(Source("a \x1b[31m source\n"), (AttentionMap(tokens, tokens, weights),))
+    attention = Attention(Source("a \x1b[31m source\n"), (made_map(tokens, tokens, weights),))
     shown = re.sub(r"\x1b\[[0-9;]*m", "", show(HeatmapView(attention), width, "truecolor", encoding))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
     assert max(cell_len(line) for line in shown.split("\n")) <= width
@@ -170,7 +171,7 @@ def test_many_heads_are_shown_without_numbers(show):
 
     def lines(n_layers):
         weights = draw.dirichlet(np.ones(8), size=(n_layers, 12, 8)).astype(np.float32)
-        maps = tuple(AttentionMap(names, names, w, layer=layer) for layer, w in enumerate(weights))
+        maps = tuple(made_map(names, names, w, layer=layer) for layer, w in enumerate(weights))
         return show(HeatmapView(Attention(Source("made by a test"), maps)), 100).splitlines()
 
     assert any("0.1" in line for line in lines(2))
@@ -186,7 +187,7 @@ def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch):
     monkeypatch.setattr("mhaviz.views.look._AT_ONCE", 2**16)
     weights = np.full((1, 1500, 1500), 1 / 1500, np.float32)
     positions = tuple(map(str, range(1500)))
-    attention = Attention(Source("s"), (AttentionMap(positions, positions, weights),))
+    attention = Attention(Source("s"), (made_map(positions, positions, weights),))
     tracemalloc.start()
     try:
         show(HeatmapView(attention, Look(vmax=None)), 80)
