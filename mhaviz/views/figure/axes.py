@@ -1,12 +1,15 @@
-"""Maps as a plain matplotlib figure, an Axes a head, for whoever wants to go on working with it."""
+"""Maps on plain matplotlib Axes, one a head, for whoever wants to go on working with them."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
+from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.look import Look
@@ -21,25 +24,37 @@ def axes_figure(attention: Attention, look: Look) -> Figure:
     ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. One scale
     for all, with one bar.
     """
-    heads = [(m, head, weights) for m in attention.maps for head, weights in zip(m.heads, m.weights, strict=True)]
-    columns = look.columns or min(len(heads), 4)
-    rows = math.ceil(len(heads) / columns)
+    n_heads = sum(len(m.heads) for m in attention.maps)
+    columns = look.columns or min(n_heads, 4)
+    rows = math.ceil(n_heads / columns)
     figure = Figure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=look.dpi, layout="constrained")
     FigureCanvasAgg(figure)
-    scale = look.weight_scale(attention.maps)
-    several = len(attention.maps) > 1
+    axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
+    draw_heads(attention, look, axes)
+    figure.colorbar(axes[0].images[0], ax=axes, label="weight", shrink=0.6)
+    return figure
+
+
+def draw_heads(attention: Attention, look: Look, axes: Sequence[Axes]) -> Figure:
+    """Draw a head on each Axes, and return the figure that they are of.
+
+    Raises:
+        ArgumentError: there are not as many Axes as heads.
+    """
+    heads = [(m, head, weights) for m in attention.maps for head, weights in zip(m.heads, m.weights, strict=True)]
+    if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
+        raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
     lettering = Lettering.covering(token for m in attention.maps for token in (*m.queries, *m.keys))
-    font: Any = {"fontsize": 7, "fontfamily": lettering.families, "parse_math": False}
-    norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
-    image: Any = None
-    for place, (m, head, weights) in enumerate(heads, start=1):
-        axes = figure.add_subplot(rows, columns, place)
-        image = axes.imshow(weights, cmap=scale.colormap, norm=norm, interpolation="nearest")
-        axes.set_title(f"{m.name}, head {head}" if several else f"head {head}", fontsize=9)
-        for axis, tokens, size in ((axes.yaxis, m.queries, len(weights)), (axes.xaxis, m.keys, weights.shape[1])):
+    font: dict[str, Any] = {"fontsize": 7, "fontfamily": lettering.families, "parse_math": False}
+    scale = look.weight_scale(attention.maps)
+    for one, (m, head, weights) in zip(axes, heads, strict=True):
+        norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
+        one.imshow(weights, cmap=scale.colormap, norm=norm, interpolation="nearest")
+        one.set_title(f"{m.name}, head {head}" if len(attention.maps) > 1 else f"head {head}", fontsize=9)
+        for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
             if size == len(tokens) <= _LABELLED:
                 axis.set_ticks(range(size), lettering.labels(tokens), **font)
-        axes.tick_params(axis="x", rotation=90)
-    if image is not None:
-        figure.colorbar(image, ax=figure.axes, label="weight", shrink=0.6)
+        one.tick_params(axis="x", rotation=90)
+    figure = axes[0].get_figure(root=True)
+    assert figure is not None, "Axes that can be drawn in are of a figure"
     return figure

@@ -1,16 +1,21 @@
 """The figure for Python and notebooks, in place of the one from the article."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, AttentionMap, Axis, Source
+from mhaviz.views.colours import BONE
+from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.look import Look
 
@@ -21,20 +26,27 @@ def display_attention(
     sentence: Sequence[str],
     translation: Sequence[str],
     attention: Any,
-    n_heads: int = 8,
-    n_rows: int = 4,
-    n_cols: int = 2,
+    n_heads: int | None = None,
+    n_rows: int | None = None,
+    n_cols: int | None = None,
+    cmap: str = BONE,
+    ax: Axes | Sequence[Axes] | NDArray[Any] | None = None,
 ) -> Figure:
     """Draw one heatmap a head.
 
     Args:
         sentence: the tokens of the columns (keys).
         translation: the tokens of the rows (queries).
-        attention: the weights, a tensor or array, (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length).
-        n_heads, n_rows, n_cols: the grid of heads.
+        attention: the weights, a tensor or array, (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length);
+            or a list of such, one a layer, as the ``attentions`` that a model of transformers gives.
+        n_heads: how many heads there must be; None: as many as there are.
+        n_rows, n_cols: the grid of heads; None: as it fits.
+        cmap: a matplotlib colormap.
+        ax: Axes of yours to draw in, one a head: then no figure is made.
 
     Returns:
-        The figure; a notebook shows it, ``savefig`` saves it.
+        The figure, or that of ``ax``; ``savefig`` saves it. A notebook shows each figure that is made, also where a
+        cell makes several.
 
     Raises:
         ArgumentError: an axis does not fit, a weight is NaN, infinite or negative, or a row does not sum to 1 (a row
@@ -43,42 +55,60 @@ def display_attention(
     for name, tokens in (("sentence", sentence), ("translation", translation)):
         if isinstance(tokens, str):
             raise ArgumentError(f"{name}: expected a list of tokens, got one string; pass mhaviz.tokenize({name})")
-    weights, tolerance = _as_array(attention)
+    several = isinstance(attention, (list, tuple)) and len(attention) > 0 and np.ndim(attention[0]) >= 3
+    maps = tuple(
+        AttentionMap(
+            _checked(weights, n_heads, len(translation), len(sentence), f"attention[{layer}]" * several or "attention"),
+            Axis.of(map(str, translation)),
+            Axis.of(map(str, sentence)),
+            kind="self" if list(sentence) == list(translation) else "cross",
+            layer=layer,
+        )
+        for layer, weights in enumerate(attention if several else [attention])
+    )
+    most = max(len(m.heads) for m in maps)
+    if n_rows is not None and n_cols is None:
+        n_cols = math.ceil(most / n_rows) if n_rows > 0 else None
+    if n_rows is not None and (n_cols is None or n_rows * n_cols < most):
+        raise ArgumentError(f"expected n_rows × n_cols to hold {most} heads, got {n_rows} × {n_cols or 1}")
+    look, record = Look(cmap, columns=n_cols), Attention(Source(""), maps)
+    with house_style():
+        if ax is not None:
+            return draw_heads(record, look, list(np.ravel(np.asarray(ax, object))))
+        figure = heatmap_figure(record, look)
+    for notice in figure.notices:
+        warnings.warn(notice, stacklevel=2)
+    if shell := notebook():
+        show_in_cell(figure, shell)
+    return figure
+
+
+def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, name: str) -> NDArray[np.float32]:
+    """The weights of one layer, (n_heads, q_length, k_length)."""
+    weights, tolerance = _as_array(attention, name)
     if weights.ndim == 4:
         if weights.shape[0] != 1:
             raise ArgumentError(
-                f"attention: expected axis batch_size to be 1, got {weights.shape[0]}; pass attention[i]"
+                f"{name}: expected axis batch_size to be 1, got {weights.shape[0]}; choose one sentence, "
+                f"as weights[i] of the weights of each layer"
             )
         weights = weights[0]
     if weights.ndim != 3:
         raise ArgumentError(
-            f"attention: expected 3 axes, (n_heads, q_length, k_length), or 4 with batch_size 1, got {weights.ndim}"
+            f"{name}: expected 3 axes, (n_heads, q_length, k_length), or 4 with batch_size 1, got {weights.ndim}"
         )
-    expected = {"n_heads": n_heads, "q_length": len(translation), "k_length": len(sentence)}
+    expected = {"n_heads": len(weights) if n_heads is None else n_heads, "q_length": q_length, "k_length": k_length}
     for (axis, size), got in zip(expected.items(), weights.shape, strict=True):
         if size < 1:
             raise ArgumentError(f"{axis}: expected at least 1, got {size}")
         if got != size:
-            hint = f"; pass n_heads={got}" if axis == "n_heads" else ""
-            raise ArgumentError(f"attention: expected axis {axis} to be {size}, got {got}{hint}")
-    if n_rows * n_cols < n_heads:
-        raise ArgumentError(f"expected n_rows × n_cols to hold {n_heads} heads, got {n_rows} × {n_cols}")
-    _check_weights(weights, tolerance)
-
-    attention_map = AttentionMap(
-        weights,
-        Axis.of(map(str, translation)),
-        Axis.of(map(str, sentence)),
-        kind="self" if list(sentence) == list(translation) else "cross",
-    )
-    with house_style():
-        figure = heatmap_figure(Attention(Source(""), (attention_map,)), Look(columns=n_cols))
-    for notice in figure.notices:
-        warnings.warn(notice, stacklevel=2)
-    return figure
+            hint = "; leave n_heads out" if axis == "n_heads" else ""
+            raise ArgumentError(f"{name}: expected axis {axis} to be {size}, got {got}{hint}")
+    _check_weights(weights, tolerance, name)
+    return weights
 
 
-def _as_array(attention: Any) -> tuple[NDArray[np.float32], float]:
+def _as_array(attention: Any, name: str) -> tuple[NDArray[np.float32], float]:
     """The weights in float32 without importing torch, and how far from 1 a row may sum."""
     if hasattr(attention, "detach"):
         tensor = attention.detach().cpu()
@@ -86,11 +116,11 @@ def _as_array(attention: Any) -> tuple[NDArray[np.float32], float]:
         return tensor.float().numpy(), _HALF_TOLERANCE if half else _TOLERANCE
     array = np.asarray(attention)
     if array.dtype.kind not in "fiub":
-        raise ArgumentError(f"attention: expected numbers, got an array of {array.dtype}")
+        raise ArgumentError(f"{name}: expected numbers, got an array of {array.dtype}")
     return array.astype(np.float32), _HALF_TOLERANCE if array.dtype.itemsize == 2 else _TOLERANCE
 
 
-def _check_weights(weights: NDArray[np.float32], tolerance: float) -> None:
+def _check_weights(weights: NDArray[np.float32], tolerance: float, name: str) -> None:
     sums = weights.sum(axis=-1, dtype=np.float64)
     not_numbers = ~np.isfinite(weights).all(axis=-1)
     wrong_sums = (np.abs(sums - 1) > tolerance) & (weights != 0).any(axis=-1)
@@ -103,7 +133,7 @@ def _check_weights(weights: NDArray[np.float32], tolerance: float) -> None:
         if wrong.any():
             head, row = (int(index) for index in np.argwhere(wrong)[0])
             got = f"a sum of {sums[head, row]:.4g}" if wrong is wrong_sums else f"{_odd_one(weights[head, row])}"
-            raise ArgumentError(f"attention: expected {what} in head {head}, row {row}, got {got}")
+            raise ArgumentError(f"{name}: expected {what} in head {head}, row {row}, got {got}")
 
 
 def _odd_one(row: NDArray[np.float32]) -> float:

@@ -30,6 +30,7 @@ from mhaviz.records import AttentionMap, Explanation, Kind, ScalingComparison
 from mhaviz.views.captions import map_title, pair_title, study_title
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
+from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
 from mhaviz.views.labels import cut, harmless
 from mhaviz.views.look import Look
@@ -71,6 +72,7 @@ class Sheet(Figure):
         page: these axes.
         lettering: the fonts for text that comes from users.
         notices: what the reader of the picture should be told, a line each.
+        shown_in_cell: the number of the notebook's cell that has shown it last.
     """
 
     def __init__(self, width: float, height: float, dpi: float, lettering: Lettering | None = None) -> None:
@@ -86,12 +88,20 @@ class Sheet(Figure):
         if dpi > allowed:
             self.notices.append(fewer_pixels_notice(allowed, dpi))
         self.width, self.height = width, height
+        self.shown_in_cell: int | None = None
 
     def _repr_png_(self) -> bytes:
         """How a notebook shows the figure, whether or not it has heard of pyplot."""
         png = io.BytesIO()
         self.save(png, "png")
         return png.getvalue()
+
+    def _ipython_display_(self) -> None:
+        """What a notebook does with the result of a cell: nothing more, if the cell has shown the figure already."""
+        shell = notebook()
+        if shell is None:
+            raise NotImplementedError  # by which IPython knows to ask for its other forms
+        show_in_cell(self, shell)
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes whenever and wherever, whatever matplotlibrc says."""

@@ -1,4 +1,6 @@
+import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ def softmax(n_heads=8, q_length=3, k_length=3, seed=0):
 
 
 def arrays(figure):
-    return [image.get_array() for image in figure.page.images if image.get_label().startswith("head")]
+    return [image.get_array() for image in figure.page.images if "head" in image.get_label()]
 
 
 @pytest.mark.parametrize("form", ["tensor", "batched", "array", "gradient", "float64", "half", "bfloat16"])
@@ -48,7 +50,7 @@ def test_sentence_labels_columns_and_translation_rows():
 
 def test_rows_and_columns_of_heads():
     figure = display_attention(TOKENS, TOKENS, softmax(6), n_heads=6, n_rows=2, n_cols=3)
-    images = [image for image in figure.page.images if image.get_label().startswith("head")]
+    images = [image for image in figure.page.images if "head" in image.get_label()]
     assert len({round(image.get_extent()[0], 3) for image in images}) == 3
 
 
@@ -61,13 +63,17 @@ def wrong(index, value):
 @pytest.mark.parametrize(
     ("attention", "options", "message"),
     [
-        (softmax(4), {}, "axis n_heads to be 8, got 4; pass n_heads=4"),
+        (softmax(4), {"n_heads": 8}, "axis n_heads to be 8, got 4; leave n_heads out"),
         (softmax(), {"n_heads": 0}, "n_heads: expected at least 1, got 0"),
         (softmax(8, 2, 3), {}, "axis q_length to be 3, got 2"),
         (softmax(8, 3, 4), {}, "axis k_length to be 3, got 4"),
         (softmax()[0], {}, "expected 3 axes"),
         (torch.stack([softmax()] * 2), {}, "axis batch_size to be 1, got 2"),
-        (softmax(), {"n_rows": 1}, "to hold 8 heads, got 1 × 2"),
+        (softmax(), {"n_rows": 1, "n_cols": 2}, "to hold 8 heads, got 1 × 2"),
+        (softmax(), {"n_rows": 0}, "to hold 8 heads, got 0 × 1"),
+        ([softmax()[None], softmax(8, 2)[None]], {}, r"attention\[1\]: expected axis q_length to be 3, got 2"),
+        (softmax(), {"ax": Figure().subplots()}, "ax: expected 8 matplotlib Axes, one a head, got 1 objects"),
+        (softmax(), {"cmap": "nonsense"}, "nonsense"),
         (wrong((5, 2, 1), np.nan), {}, "finite weights in head 5, row 2, got nan"),
         (wrong((0, 1, 1), np.inf), {}, "finite weights in head 0, row 1, got inf"),
         (wrong((3, 1), [0.5, 0.5, 0.5]), {}, "sum to 1 in head 3, row 1, got a sum of 1.5"),
@@ -111,3 +117,39 @@ def test_any_shape(n_heads, q_length, k_length, seed):
         warnings.simplefilter("error")
         figure = display_attention(list("abcde"[:k_length]), list("fghij"[:q_length]), weights, n_heads, n_heads, 1)
     assert np.array_equal(np.stack(arrays(figure)), weights.numpy())
+
+
+def test_all_layers_of_a_model():
+    """``outputs.attentions`` as it is: a tuple of (1, n_heads, q_length, k_length)."""
+    layers = tuple(softmax(4, seed=seed)[None] for seed in range(3))
+    drawn = arrays(display_attention(TOKENS, TOKENS, layers))
+    np.testing.assert_array_equal(np.stack(drawn), torch.cat(layers).flatten(0, 1).numpy())
+
+
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_axes_of_the_users(n_heads):
+    figure = Figure()
+    axes = figure.subplots(n_heads, squeeze=n_heads == 1)
+    weights = softmax(n_heads)
+    assert display_attention(TOKENS, list("abc"), weights, cmap="viridis", ax=axes) is figure
+    for head, one in enumerate(figure.axes):
+        np.testing.assert_array_equal(one.images[0].get_array(), weights[head].numpy())
+        assert [label.get_text() for label in one.get_yticklabels()] == list("abc")
+        assert one.images[0].get_cmap().name == "viridis"
+
+
+def test_three_in_one_cell_of_a_notebook(monkeypatch):
+    shown, shell = [], SimpleNamespace(kernel=None, execution_count=7)
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    display = SimpleNamespace(Image=lambda data: data, display=shown.append)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    figures = [display_attention(TOKENS, TOKENS, softmax(seed=seed)) for seed in range(3)]
+    figures[-1]._ipython_display_()  # what IPython does with a cell's last value
+    assert shown == [figure._repr_png_() for figure in figures]
+    shell.execution_count += 1
+    figures[0]._ipython_display_()
+    assert shown[3:] == shown[:1], "another cell shows it again"
+    del shell.kernel
+    with pytest.raises(NotImplementedError):
+        figures[0]._ipython_display_()
