@@ -8,6 +8,7 @@ their softmax, and the sums in the picture's cells.
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -92,7 +93,7 @@ def attention_map(
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     if sinks is not None and not bool((sinks < torch.inf).all()):
         raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
-    return pool(
+    found = pool(
         AttentionCall(query, key, key, scale, causal, mask, softcap, sinks),
         key_mask=key_mask,
         rows=rows,
@@ -106,6 +107,7 @@ def attention_map(
         memory=memory,
         told=told,
     )
+    return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal)
 
 
 @torch.no_grad()

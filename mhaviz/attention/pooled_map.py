@@ -1,11 +1,14 @@
 """What a map is when it is done."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mhaviz.attention.blocks import Wanted
+from mhaviz.records import Attention, AttentionMap, Axis, Kind, Quantity, Reduction, Shown, Source, Tokens
 from mhaviz.records.axis import cell_edges
 
 Window = tuple[int, int, int, int]
@@ -13,8 +16,8 @@ Window = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, repr=False)
-class PooledMap:
-    """The weights of every head in the cells of a picture, and what else was asked for.
+class PooledMap(Shown):
+    """The weights of every head in the cells of a picture, and what else was asked for; a notebook shows it.
 
     Attributes:
         weights: float32, (batch_size, n_heads, rows, columns); by mass or, if only that was asked for, by maximum.
@@ -27,6 +30,8 @@ class PooledMap:
         top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys, which then are any.
         received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.
         local: float32, (batch_size, n_heads, queries): the weight that each query gives to keys near by.
+        reduction: what ``weights`` are in a cell of several queries or keys, "mass" or "max".
+        causal: whether no query sees a later key.
     """
 
     weights: Tensor
@@ -38,18 +43,39 @@ class PooledMap:
     top_weights: Tensor | None = None
     received: Tensor | None = None
     local: Tensor | None = None
+    reduction: Reduction = "mass"
+    causal: bool = False
+
+    def to_attention(self, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None) -> Attention:
+        """The weights as they are drawn and saved, a map for each of the batch.
+
+        Args:
+            queries, keys: the tokens from the first row's to the last, and of the columns; None: their positions.
+
+        Raises:
+            ArgumentError: not as many tokens as there are from the first cell to the last.
+        """
+        rows, columns = _axis(self.query_edges, queries), _axis(self.key_edges, keys)
+        is_pooled = rows.is_pooled or columns.is_pooled
+        quantity = Quantity(reduction=self.reduction if is_pooled else "mass")
+        kind: Kind = "masked" if self.causal else "self" if rows.is_same(columns) else "cross"
+        maps = [
+            AttentionMap(weights, rows, columns, kind, sentence=i if len(self.weights) > 1 else None, quantity=quantity)
+            for i, weights in enumerate(self.weights.detach().float().cpu().numpy())
+        ]
+        return Attention(Source(""), tuple(maps))
 
     def float(self) -> "PooledMap":
         """With numbers of float32, whatever they were computed in."""
-        numbers = {field.name: getattr(self, field.name) for field in fields(self)}
+        numbers: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(
-            self, **{name: x.float() for name, x in numbers.items() if x is not None and x.is_floating_point()}
+            self, **{name: x.float() for name, x in numbers.items() if isinstance(x, Tensor) and x.is_floating_point()}
         )
 
     def __repr__(self) -> str:
         """The shapes: the numbers would fill the screen."""
         there = ((field.name, getattr(self, field.name)) for field in fields(self))
-        shapes = ", ".join(f"{name}={tuple(x.shape)}" for name, x in there if x is not None)
+        shapes = ", ".join(f"{name}={tuple(x.shape)}" for name, x in there if isinstance(x, Tensor))
         return f"PooledMap({shapes})"
 
 
@@ -78,6 +104,13 @@ def empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Win
         zeros(wanted.received, k_length),
         zeros(wanted.local is not None, q1 - q0),
     )
+
+
+def _axis(edges: Tensor, texts: Sequence[str] | None) -> Axis:
+    places = edges.cpu().numpy()
+    texts = [str(position) for position in range(int(places[0]), int(places[-1]))] if texts is None else texts
+    is_whole = places[0] == 0 and len(places) == places[-1] + 1
+    return Axis(Tokens(tuple(texts)), None if is_whole else places)
 
 
 def map_edges(window: Window, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:

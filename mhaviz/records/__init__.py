@@ -11,6 +11,7 @@ from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, P
 from mhaviz.records.quantity import ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.records.shown import Shown
 from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
@@ -66,6 +67,7 @@ __all__ = [
     "ScalingSweep",
     "ScoreStatistics",
     "ShapeTrace",
+    "Shown",
     "Sink",
     "Site",
     "Source",

@@ -68,6 +68,7 @@ def plot(record: object, **look: Any) -> "Figure":
     """The record as a figure: of maps an Axes a head; else the page that is saved."""
     from mhaviz.records import Attention
 
+    record = _drawn(record)
     if isinstance(record, Attention):
         from mhaviz.views.figure.axes import axes_figure
         from mhaviz.views.figure.sheet import house_style
@@ -82,6 +83,7 @@ def save(record: object, paths: Sequence[Path], **look: Any) -> None:
     from mhaviz.records import Attention
     from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
 
+    record = _drawn(record)
     more = (".json", ".safetensors") if isinstance(record, Attention) else (".json",)
     check_outputs(paths, (*FIGURE_SUFFIXES, *more))
     chosen = _fitted(record, look)
@@ -90,7 +92,13 @@ def save(record: object, paths: Sequence[Path], **look: Any) -> None:
 
 def png_of(record: object) -> bytes:
     """The record's page as PNG."""
+    record = _drawn(record)
     return figure_of(record, _fitted(record, {}))._repr_png_()
+
+
+def _drawn(record: object) -> object:
+    """What is drawn of a record: the result of a computation says by itself in which record it is shown."""
+    return record.to_attention() if hasattr(record, "to_attention") else record
 
 
 def _fitted(record: object, look: dict[str, Any]) -> Look:

@@ -228,3 +228,23 @@ def test_axes_show_hostile_tokens_as_text():
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "$\\frac$"
     assert all(label.isprintable() for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "name"),
+    [({}, "self", "sentence 1, layer 0, self"), ({"causal": True, "reduce": "max"}, "masked", "layer 0, masked, max")],
+)
+def test_an_attention_map_shows_and_saves_itself(options, kind, name, tmp_path):
+    query, key = torch.randn(2, 2, 4, 30, 8)
+    found = mhaviz.attention_map(query, key, rows=10, columns=10, **options)
+    found.save(tmp_path / "m.png", tmp_path / "m.safetensors")
+    attention = mhaviz.read(tmp_path / "m.safetensors")
+    assert [m.kind for m in attention] == [kind] * 2
+    assert name in attention[1].name
+    np.testing.assert_array_equal(attention[1].weights, found.weights[1].numpy())
+    np.testing.assert_array_equal(attention[0].rows.edges, found.query_edges.numpy())
+    assert found._repr_png_().startswith(b"\x89PNG")
+    words = [f"w{i}" for i in range(30)]
+    assert found.to_attention(words, words)[0].keys == tuple(words)
+    with pytest.raises(ArgumentError, match="expected rows of 3 tokens, got 30"):
+        found.to_attention(words[:3], words)
