@@ -67,10 +67,11 @@ class PooledMap(Shown):
 
     def float(self) -> "PooledMap":
         """With numbers of float32, whatever they were computed in."""
-        numbers: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: x.float() for name, x in numbers.items() if isinstance(x, Tensor) and x.is_floating_point()}
-        )
+        there = ((field.name, getattr(self, field.name)) for field in fields(self))
+        numbers: dict[str, Any] = {
+            name: x.float() for name, x in there if isinstance(x, Tensor) and x.is_floating_point()
+        }
+        return replace(self, **numbers)
 
     def __repr__(self) -> str:
         """The shapes: the numbers would fill the screen."""
