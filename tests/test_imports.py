@@ -32,6 +32,12 @@ def loaded_after(code):
         ),
         ("from mhaviz.cli import main; main(['show', '--help']); main(['diff', '--help'])", {"torch", "numpy"}),
         ("from mhaviz.cli import main; main(['explain', 'a b'])", {"torch", "matplotlib"}),
+        (
+            "from mhaviz.cli import main\n"
+            "for words in ('heatmap', 'explain --token cat', 'compare-scaling', 'report', 'heatmap --model translation'"
+            "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
+            {"transformers"},
+        ),
         ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
         (
             "import mhaviz.views.terminal.head_statistics, mhaviz.views.figure.head_statistics\n"

@@ -293,10 +293,10 @@ class LoadedModel:
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""
-        from mhaviz.models.pretrained.model import PretrainedModel
-
         whole = self._whole
         if generate:
+            from mhaviz.models.pretrained.model import PretrainedModel  # and with it transformers, in some seconds
+
             if not isinstance(whole, PretrainedModel):
                 raise ArgumentError("`generate` goes with a model of transformers; name one by `model`")
             if not self._writes:
