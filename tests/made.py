@@ -1,10 +1,11 @@
 """Maps for tests, made of texts, numbers and edges."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from mhaviz.records import AttentionMap, Axis, Quantity, Tokens
+from mhaviz.records import ROLLOUT, WEIGHT, AttentionMap, Axis, Tokens
 
 
 class Cells(NamedTuple):
@@ -35,7 +36,7 @@ def made_map(
         Axis(Tokens(tuple(keys), tuple(special_keys)), key_edges),
         kind,
         layer,
-        quantity=Quantity("rollout" if rollout else "weight", reduction),
+        quantity=replace(ROLLOUT if rollout else WEIGHT, reduction=reduction),
         **more,
     )
 
@@ -48,7 +49,7 @@ def remade(m, **changes):
         "keys": m.keys,
         "special_queries": m.rows.tokens.special,
         "special_keys": m.columns.tokens.special,
-        "rollout": m.quantity.is_rollout,
+        "rollout": m.quantity.of == "rollout",
         "cells": None if m.is_whole else Cells(m.rows.edges, m.columns.edges, **whole),
     } | changes
     kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink")

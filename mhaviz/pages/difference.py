@@ -6,10 +6,9 @@ from itertools import compress
 
 from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import Axis, Difference, HeadDifference
+from mhaviz.records import WEIGHT, AttentionMap, Axis, Difference, HeadDifference
 
 _BOUND = math.log(2)
-_MEASURES = {"weight": "weights", "rollout": "rollout"}
 _LEAST_NATS = 0.00005  # that four decimals can show
 
 
@@ -61,11 +60,21 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
     """Of each map what tells it from the others: "sentence 1", or "layer 2" and "cross"."""
     changes = [m.change for m in d.maps]
     parts = [
-        (f"sentence {m.sentence}", f"layer {m.layer}", m.kind, _MEASURES[m.quantity.of], m.quantity.reduction)
+        (
+            f"sentence {m.sentence}",
+            f"layer {m.layer}",
+            m.kind,
+            "weights" if m.quantity.of == "weight" else m.quantity.of,
+            m.quantity.reduction,
+        )
         for m in changes
     ]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
     return {m.name: tuple(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
+
+
+def _quantity(m: AttentionMap) -> str:
+    return "weights" if m.quantity.of == WEIGHT.of else m.quantity.of
 
 
 def _notes(d: Difference) -> str:

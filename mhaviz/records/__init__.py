@@ -8,7 +8,7 @@ from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
-from mhaviz.records.quantity import ROLLOUT, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.quantity import QUANTITIES, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
@@ -23,6 +23,7 @@ from mhaviz.records.verification import Deviation
 
 __all__ = [
     "LARGEST",
+    "QUANTITIES",
     "ROLLOUT",
     "ROUNDING",
     "STATISTICS",

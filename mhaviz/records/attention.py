@@ -96,8 +96,9 @@ class AttentionMap:
     def name(self) -> str:
         """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
         sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
-        rollout, largest = ", rollout" * self.quantity.is_rollout, ", max" * (self.quantity.reduction == "max")
-        return f"{sentence}layer {self.layer}, {self.kind}{rollout}{largest}"
+        quantity = "" if self.quantity.of == WEIGHT.of else f", {self.quantity.of}"
+        largest = ", max" if self.quantity.reduction == "max" else ""
+        return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -134,9 +135,9 @@ class AttentionMap:
         """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
 
         Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. What comes through
-        several layers reaches farther than the window of one: of a rollout only later keys are hidden.
+        several layers reaches farther than the window of one: there only later keys are hidden.
         """
-        reach = None if self.quantity.is_rollout else self.reach
+        reach = None if self.quantity.through_layers else self.reach
         if self.kind != "masked" and reach is None:
             return None
         query_edges, key_edges = self.rows.edges, self.columns.edges

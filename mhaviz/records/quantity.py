@@ -13,33 +13,43 @@ class Quantity:
     """What the numbers of a map are, and how several become the number of one cell.
 
     Attributes:
-        of: "weight": that of a head; "rollout": no weight of a head, but what the weights come to through this layer
-            and all before it (Abnar and Zuidema 2020, arXiv 2005.00928, section 3), a single matrix.
+        of: what it is called in files.
+        name: of a number, in a picture.
+        over: what a title says before the kind of attention.
+        remark: what has to be said of it beside a picture, with its source.
         reduction: "mass": the mean over a cell's queries of what goes to the cell's keys, so that a row of all keys
             sums to 1; "max": the largest single number in the cell.
+        through_layers: whether it is of a layer and all before it: one matrix a layer, not one a head.
+        is_signed: whether numbers may be below 0, as changes are.
     """
 
-    of: Literal["weight", "rollout"] = "weight"
+    of: str = "weight"
     reduction: Reduction = "mass"
-
-    @property
-    def is_rollout(self) -> bool:
-        """Whether the numbers are those of a rollout."""
-        return self.of == "rollout"
-
-    @property
-    def name(self) -> str:
-        """Of a number: what comes through several layers is a share of the row's token, no weight."""
-        return "share" if self.is_rollout else "weight"
+    name: str = "weight"
+    over: str = ""
+    remark: str = ""
+    through_layers: bool = False
+    is_signed: bool = False
 
     @property
     def has_row_sums(self) -> bool:
-        """Whether the sum of a row means something: largest weights have none."""
+        """Whether the sum of a row means something: largest numbers have none."""
         return self.reduction == "mass"
 
 
 WEIGHT = Quantity()
-ROLLOUT = Quantity("rollout")
+ROLLOUT = Quantity(
+    "rollout",
+    name="share",
+    over="rollout of ",
+    remark="rollout: through this layer and all before it (Abnar and Zuidema 2020)",
+    through_layers=True,
+)
+"""Of the row's token: what the weights come to through a layer and all before it (arXiv 2005.00928, section 3)."""
+
+QUANTITIES = (ROLLOUT, WEIGHT)
+"""Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
+analysis that computes it."""
 
 
 class Cells(NamedTuple):

@@ -4,7 +4,7 @@ Both directions stand here, so that what is written can be read: ``views.data`` 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import Quantity, Reduction
+from mhaviz.records.quantity import QUANTITIES, WEIGHT, Reduction
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.tokens import Kind, Tokens
@@ -52,7 +52,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "special_keys": list(m.columns.tokens.special),
         "reach": m.reach,
         "sink": m.sink,
-        "rollout": m.quantity.is_rollout,
+        m.quantity.of: m.quantity.of != WEIGHT.of,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
     return description
@@ -82,7 +82,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     sentence = None if description.get("sentence") is None else _position(description, "sentence")
     query_edges, key_edges, reduction = _cells(description)
     special = _positions(description, "special_queries"), _positions(description, "special_keys")
-    is_rollout = _field({"rollout": False, **description}, "rollout", bool)
+    quantity = next(q for q in QUANTITIES if q is WEIGHT or _field({q.of: False, **description}, q.of, bool))
     m = AttentionMap(
         weights,
         Axis(Tokens(queries, special[0]), query_edges),
@@ -91,13 +91,13 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         layer,
         tuple(heads.tolist()),
         sentence,
-        Quantity("rollout" if is_rollout else "weight", reduction),
+        replace(quantity, reduction=reduction),
         summary and _summary(summary),
         reach=None if description.get("reach") is None else _position(description, "reach"),
         sink=_field({"sink": False, **description}, "sink", bool),
     )
-    if is_rollout and len(m.heads) > 1:
-        raise ValueError(f"rollout: expected one matrix, of no head, got {len(m.heads)}")
+    if quantity.through_layers and len(m.heads) > 1:
+        raise ValueError(f"{quantity.of}: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
     return m
@@ -106,13 +106,14 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
 
-    That of a rollout ends in ".rollout". Where there are maps by both reductions, that of the largest weights ends in
-    ".max".
+    One of no weights ends in its quantity: ".rollout". Where there are maps by both reductions, that of the largest
+    weights ends in ".max".
     """
     names: list[str] = []
     seen: set[str] = set()
     for m in descriptions:
-        name = f"layer.{m.get('layer')}.{m.get('kind')}" + ".rollout" * (m.get("rollout") is True)
+        quantities = [f".{quantity.of}" for quantity in QUANTITIES if m.get(quantity.of) is True]
+        name = f"layer.{m.get('layer')}.{m.get('kind')}{''.join(quantities)}"
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
         names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)
         seen.add(names[-1])

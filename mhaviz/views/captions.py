@@ -8,6 +8,7 @@ import numpy as np
 from mhaviz.pages.words import KINDS
 from mhaviz.records import (
     ROUNDING,
+    WEIGHT,
     Attention,
     AttentionMap,
     Axis,
@@ -21,7 +22,6 @@ from mhaviz.views.labels import cut, cut_words, harmless, in_ascii, title_words,
 _RULE = 8  # characters, such as those of / √1024
 
 _SIDES = "rows are queries, columns keys"
-_ROLLOUT = "rollout: through this layer and all before it (Abnar and Zuidema 2020)"
 _ONE = "a row sums to 1"
 READING = f"{_SIDES}; {_ONE}"
 """How to read a map of weights."""
@@ -39,7 +39,7 @@ def reading_text(
         hidden: as in ``hidden_text``.
     """
     shown = [m.cells for m in attention.maps] if drawn is None else drawn
-    name = "share" if all(m.quantity.is_rollout for m in attention.maps) else "weight"
+    name = WEIGHT.name if any(m.quantity.of == WEIGHT.of for m in attention.maps) else attention.maps[0].quantity.name
     parts = [_SIDES]
     if any(pooled) or any(not m.is_whole for m in attention.maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, pooled))]
@@ -49,7 +49,7 @@ def reading_text(
         parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
     else:
         parts.append(sums_text(attention.maps))
-    parts += [_ROLLOUT] * any(m.quantity.is_rollout for m in attention.maps)
+    parts += dict.fromkeys(m.quantity.remark for m in attention.maps)
     return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), harmless(attention.source.remark)]))
 
 
@@ -162,7 +162,7 @@ def map_title(
     ``shown`` makes a text fit to be shown; ``part``: what to say of the map instead of ``part_text``.
     """
     m = attention_map
-    head = "rollout of " * m.quantity.is_rollout + KINDS[m.kind] + (part_text(m) if part is None else part)
+    head = m.quantity.over + KINDS[m.kind] + (part_text(m) if part is None else part)
     sides = [(m.queries, m.rows.tokens.special)]
     if m.kind == "cross" or m.queries != m.keys:
         sides.append((m.keys, m.columns.tokens.special))

@@ -21,7 +21,7 @@ _BEYOND = 0.005  # of the cells of such a head, the share that may have more tha
 def layer_text(d: Difference, m: AttentionMap) -> str:
     """Which layer the title of a picture names, where there are several; a rollout has it over its tile."""
     several = len({one.change.layer for one in d.maps}) > 1
-    return f", layer {m.layer}" * (several and not m.quantity.is_rollout)
+    return f", layer {m.layer}" * (several and not m.quantity.through_layers)
 
 
 def change_scale(drawn: Iterable[AttentionMap], look: Look) -> Scale:

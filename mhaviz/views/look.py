@@ -83,18 +83,18 @@ class Look:
 
 def scale_group(attention_map: AttentionMap) -> str:
     """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
-    group = attention_map.quantity.reduction if attention_map.is_pooled else "weights"
-    return "rollout, " * attention_map.quantity.is_rollout + group
+    group = attention_map.quantity.reduction if attention_map.is_pooled else "each"
+    return f"{attention_map.quantity.of}, {group}"
 
 
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
     """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
-    return attention_map.is_pooled or attention_map.quantity.is_rollout or len(attention_map.keys) > MANY_KEYS
+    return attention_map.is_pooled or attention_map.quantity.through_layers or len(attention_map.keys) > MANY_KEYS
 
 
 def ends_at_largest(maps: Iterable[AttentionMap]) -> bool:
     """Whether the colours of these maps end at their largest weight by default: they are long, or parts of one."""
-    return any(not m.is_whole or (spans_magnitudes(m) and not m.quantity.is_rollout) for m in maps)
+    return any(not m.is_whole or (spans_magnitudes(m) and not m.quantity.through_layers) for m in maps)
 
 
 def _largest(attention_map: AttentionMap) -> float:

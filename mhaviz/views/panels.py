@@ -95,7 +95,7 @@ class Panel:
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     """ "head 0" for every head; a rollout has none: "layer 5"."""
-    if attention_map.quantity.is_rollout:
+    if attention_map.quantity.through_layers:
         return (f"layer {attention_map.layer}",) * len(attention_map.heads)
     return tuple(f"head {head}" for head in attention_map.heads)
 
@@ -211,8 +211,8 @@ def stack_layers(maps: Sequence[AttentionMap], named: bool = False) -> list[Laye
 
 def stack_rollouts(maps: Sequence[AttentionMap]) -> list[LayerStack]:
     """As ``stack_layers`` does it, but of rollouts alone: a terminal has no room for several rows of heads."""
-    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.quantity.is_rollout])}
-    alone = [stacks.get(id(m)) if m.quantity.is_rollout else _stack([m]) for m in maps]
+    stacks = {id(stack.maps[0]): stack for stack in stack_layers([m for m in maps if m.quantity.through_layers])}
+    alone = [stacks.get(id(m)) if m.quantity.through_layers else _stack([m]) for m in maps]
     return [stack for stack in alone if stack is not None]
 
 
@@ -226,11 +226,11 @@ def _stack(group: Sequence[AttentionMap], named: bool = False) -> LayerStack:
     first, maps = group[0], tuple(group)
     layers = layers_text([m.layer for m in maps])
     if len(maps) == 1:
-        layer = f", {layers}" if named and not first.quantity.is_rollout else ""
+        layer = f", {layers}" if named and not first.quantity.through_layers else ""
         return LayerStack(maps, tile_titles(first), None, f"{part_text(first)}{layer}")
     part = f"{part_text(first)}, {layers}"
     titles = [title for m in maps for title in tile_titles(m)]
-    if first.quantity.is_rollout:
+    if first.quantity.through_layers:
         return LayerStack(maps, tuple(titles), None, part)
     numbers = [m.layer for m in maps for _ in m.heads]
     titles = [f"layer {layer} · {title}" for layer, title in zip(numbers, titles, strict=True)]

