@@ -40,7 +40,7 @@ def loaded_after(code):
         ),
         ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
         (
-            "import mhaviz.views.terminal.head_statistics, mhaviz.views.figure.head_statistics\n"
+            "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
             "import mhaviz.views.terminal.projections, mhaviz.views.figure.projections\n"
             "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
             "import mhaviz.records, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",

@@ -59,6 +59,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     change = replace(
         after,
         weights=after.weights - before.weights,
+        quantity=replace(after.quantity, is_signed=True),
         summary=None,
         reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
         sink=before.sink or after.sink,

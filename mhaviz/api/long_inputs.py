@@ -19,9 +19,9 @@ from mhaviz.analyses.pooled_maps import (
 from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.limits import MOST_CELLS
+from mhaviz.pages.map_words import cells_texts
 from mhaviz.records import Cells
 from mhaviz.units import readable_bytes, readable_seconds
-from mhaviz.views.captions import cells_texts
 
 _COPIES = 3  # of the weights: those of the layer, of the record, of the picture
 _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement

@@ -1,25 +1,42 @@
 """The blocks that a page is made of. Who draws them, on paper or in the terminal, adds no words of its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.records import AttentionMap, Cells, Tokens
+from mhaviz.records import Axis as TokenAxis
 
 NOTHING = "–"
 """What stands where there is no number."""
 
-Where = Literal["everywhere", "beside curves", "instead of curves"]
-"""Some media draw curves, others list their numbers: where a block belongs that says or lists the same as curves do."""
+Where = Literal["everywhere", "drawn", "listed"]
+"""Paper draws, a terminal lists numbers: where a block belongs that says or lists what another one shows."""
 
 Quote = Callable[[str, int], str]
 """Makes a token fit to be shown in a medium, in at most so many cells of a terminal."""
 
 
 @dataclass(frozen=True)
+class Title:
+    """What a picture is of, and the texts that its tokens make; a medium shortens them to its width.
+
+    Attributes:
+        head: "self-attention, layer 3".
+        texts: what each is called, and its tokens; a text that is called nothing is both queries and keys.
+    """
+
+    head: str
+    texts: tuple[tuple[str, Tokens], ...] = ()
+
+
+@dataclass(frozen=True)
 class Text:
-    """Lines of words; a "subtitle" explains the title."""
+    """Lines of words; a "subtitle" explains the title, an "intro" stands in its place where pictures have titles."""
 
     lines: tuple[str, ...]
-    style: Literal["plain", "quiet", "heading", "subtitle"] = "plain"
+    style: Literal["plain", "quiet", "heading", "subtitle", "intro"] = "plain"
     where: Where = "everywhere"
 
 
@@ -61,7 +78,9 @@ class Table:
 
     Attributes:
         rows: a value a column; None: there is none.
-        more: what is said of rows that are left out.
+        heading: stands over it.
+        most_drawn, most_listed: rows that paper, or a terminal, has room for.
+        more: what is said of so many rows that are left out.
         notes: what the columns mean; ``short_notes``: the same of their short headings.
         is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
@@ -69,12 +88,21 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
-    more: str = ""
+    heading: str = ""
+    most_drawn: int | None = None
+    most_listed: int | None = None
+    more: Callable[[int], str] = str
     notes: str = ""
     short_notes: str = ""
     is_grouped: bool = False
     has_total: bool = False
     where: Where = "everywhere"
+
+    def limited(self, most: int | None) -> tuple["Table", str]:
+        """The first rows, at most so many, and what is said of the others."""
+        if most is None or len(self.rows) <= most:
+            return self, ""
+        return replace(self, rows=self.rows[:most]), self.more(len(self.rows) - most)
 
     def headings(self, short: bool = False) -> tuple[str, ...]:
         """Of all columns."""
@@ -163,7 +191,92 @@ class Curves:
     keys: tuple[Key, ...] = ()
 
 
-Block = Text | Table | Curves
+@dataclass(frozen=True)
+class Heads:
+    """The heads of a map side by side, or of one map in several layers, a row of heads a layer, on one scale.
+
+    Attributes:
+        title: of all layers together.
+        maps: they differ in their layer alone; what their masks hide may differ.
+        map_titles: of each layer, for media that have no room for several rows of heads.
+        tiles: what stands over each head, layer by layer.
+        across: heads that belong side by side; None: as it fits.
+        cell_text: what a cell of a picture is, if it is not a number between one query and one key.
+        says_cell: whether that stands under this picture, and not with what else is said of all.
+        own_scale: whether a medium that has one scale for all pictures shows that of this one beside it.
+        table: what each head does, as it is written with a medium's quotes.
+    """
+
+    title: Title
+    maps: tuple[AttentionMap, ...]
+    map_titles: tuple[Title, ...]
+    tiles: tuple[str, ...]
+    across: int | None
+    cell_text: Callable[[Cells], str]
+    says_cell: bool = False
+    own_scale: bool = False
+    table: Callable[[Quote], Table] | None = None
+
+    @property
+    def first(self) -> AttentionMap:
+        """The map of the first layer, for what all have in common."""
+        return self.maps[0]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small matrices of one shape side by side.
+
+    Attributes:
+        first: the title of the one that stands first where there is no room for all.
+        across: how many stand side by side; None: as it fits.
+        caption: how to read them, where it is not the page's remark.
+    """
+
+    title: str
+    panels: tuple[Panel, ...]
+    rows: TokenAxis
+    columns: TokenAxis
+    first: str
+    across: int | None = None
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Scales, by what they are of."""
+
+    scales: tuple[tuple[str, Scale], ...]
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Where a medium without margins shows the scale of all pictures above, and the page's remark.
+
+    ``scale``: "before" the remark, or "over" it on a line of its own; "none": each picture has its own.
+    """
+
+    scale: Literal["before", "over", "none"]
+
+
+Block = Text | Table | Curves | Heads | Panels | Bars | Legend | Callable[[Quote], Table]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a medium has made of maps, for the words that explain the picture.
+
+    Attributes:
+        cells: what the cells of the pictures are, as far as it is not said beside them.
+        pooled: the same of maps of all tokens, in words; empty where a cell is one number.
+        hidden: how hidden cells are shown.
+        ends: what the lowest and the highest colour are called, if anybody could call them so.
+    """
+
+    cells: tuple[Cells, ...] = ()
+    pooled: tuple[str, ...] = ()
+    hidden: str = "grey"
+    ends: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,15 +284,17 @@ class Page:
     """What is shown of a record.
 
     Attributes:
-        title: stands over everything.
+        title: stands over everything; "" where pictures have titles.
         blocks: in their order.
         footnote: where the numbers come from.
-        remark: what stands beside it on paper.
+        remark: what stands beside it on paper, or how to read maps as they have been drawn.
+        beside: blocks that stand beside the pictures where there is room, and else after them.
         title_where: whether curves need a title that their numbers do without.
     """
 
     title: str
     blocks: tuple[Block, ...]
     footnote: str
-    remark: str = ""
+    remark: str | Callable[[Drawn], str] = ""
+    beside: tuple[Block, ...] = ()
     title_where: Where = "everywhere"

@@ -31,10 +31,10 @@ def complexity_page(c: Complexity) -> Page:
         _terms(c),
         Curves((_operations(c), _times(c), _sizes(c)), columns=2, size=(2.75, 2.35)),
         _numbers(c),
-        Text(tuple(of_numbers), where="instead of curves"),
+        Text(tuple(of_numbers), where="listed"),
         Text(_crossings(c)),
         Text(_longest(c)),
-        Text(tuple(of_curves), where="beside curves"),
+        Text(tuple(of_curves), where="drawn"),
     )
     return Page("what attention costs: N²·d_model + N·d_model²", blocks, c.source.footnote)
 
@@ -57,7 +57,7 @@ def _numbers(c: Complexity) -> Table:
     flops = c.flops("projections"), c.flops("attention")
     measured = c.projections, c.attention, c.whole
     rows = zip(c.lengths, *flops, *measured, c.feature_bytes, c.weight_bytes, strict=True)
-    return Table(columns, tuple(rows), where="instead of curves")
+    return Table(columns, tuple(rows), where="listed")
 
 
 def _operations(c: Complexity) -> Plot:

@@ -1,24 +1,64 @@
-"""The heads that have changed most between two attentions, as a table."""
+"""What has changed between two attentions: B − A of every head, and the heads that changed most."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import compress
 
-from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, Table, Text
+from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, map_title
+from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import WEIGHT, AttentionMap, Axis, Difference, HeadDifference
+from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference
 
+_HEADING = "B − A, the change of every weight"
+_MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
 _BOUND = math.log(2)
 _LEAST_NATS = 0.00005  # that four decimals can show
 
 
-def ranking_heading(d: Difference) -> str:
-    """What stands over the table."""
-    return "the heads that changed most" if _has_changed(d) else "no weight differs"
+def difference_page(d: Difference, most: int | None = None) -> Page:
+    """B − A of every head of every map on one scale, and the heads that changed most.
+
+    ``most``: maps that are shown, the first; the table is of all.
+    """
+    changes = [m.change for m in d.maps]
+    layers = len({m.layer for m in changes}) > 1
+    blocks: tuple[Block, ...] = (
+        Text((_HEADING,), "intro"),
+        *(_heads(m, layers) for m in changes[:most]),
+        Legend("over"),
+    )
+    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (partial(ranking_table, d),))
 
 
-def ranking_table(d: Difference, most: int, quote: Quote) -> Table:
-    """A row a head, those that changed most first, at most so many."""
+def _heads(m: AttentionMap, with_layer: bool) -> Heads:
+    with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
+    title = map_title(m, layers_text([m.layer]) if with_layer else "")
+    return Heads(title, (m,), (title,), tile_titles(m), None, partial(cell_text, m), says_cell=True)
+
+
+def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
+    """How to read pictures of these changes."""
+    less, more = drawn.ends or ("below 0", "above 0")
+    text = f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    return "; ".join(filter(None, [text, hidden_text(changes, drawn.hidden)]))
+
+
+def cell_text(m: AttentionMap, drawn: Cells) -> str:
+    """What a cell of a picture is, if it is not simply the change of one weight."""
+    farthest = "the change farthest from 0"
+    if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
+        return cells_text(drawn)
+    if not m.is_pooled:
+        return f"each cell is {farthest} of up to {drawn.rows.widest:,} × {drawn.columns.widest:,}"
+    if len(drawn.rows) == len(m.rows) and len(drawn.columns) == len(m.columns):
+        return cells_text(m.cells)
+    return f"{cells_text(m.cells)}; where several share a place, {farthest}"
+
+
+def ranking_table(d: Difference, quote: Quote) -> Table:
+    """A row a head, those that changed most first."""
     several = len(d.maps) > 1
     names = _short_names(d)
     worst, where = partial(_worst, quote), partial(_where, quote)
@@ -45,11 +85,14 @@ def ranking_table(d: Difference, most: int, quote: Quote) -> Table:
             head.largest and head.largest.after,
             head.largest and head,
         )
-        for head in d.ranking[:most]
+        for head in d.ranking
     ]
-    left_out = len(d.ranking) - most
-    more = f"and {counted(left_out, 'head')} more; .json has all" if left_out > 0 else ""
-    return Table(columns, tuple(rows), more, _notes(d))
+    heading = "the heads that changed most" if _has_changed(d) else "no weight differs"
+    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, _more, _notes(d))
+
+
+def _more(left_out: int) -> str:
+    return f"and {counted(left_out, 'head')} more; .json has all"
 
 
 def _has_changed(d: Difference) -> bool:

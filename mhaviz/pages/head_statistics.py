@@ -1,15 +1,19 @@
-"""What every head looks at, in words and ranks."""
+"""What every head looks at: a layers × heads panel of each number, and the heads ranked."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mhaviz.pages.blocks import Column, Table
+import numpy as np
+
+from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import KINDS, counted
-from mhaviz.records import HeadAverages, HeadStatistics
+from mhaviz.records import Axis, HeadAverages, HeadStatistics
 
 IN_MODEL_ORDER = "layer"
+_ACROSS = 5  # panels side by side where several kinds are to have cells of one size
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,47 @@ class Head:
         return self.mean(name), float(self.averages.average(name).spread[self.row, self.column])
 
 
+USUAL_ORDER = Order(most=16)
+"""What the terminal has room for."""
+
+
+def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
+    """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
+    s, measures = statistics, known_columns(statistics.kinds)
+    scales = _scales(s)
+    by_unit = {measure.unit: scales[measure.name] for measure in measures}
+    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight")))
+    counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
+    blocks: tuple[Block, ...] = (
+        *(_panels(kind, scales, order, len(s.kinds), reading_text(s)) for kind in s.kinds),
+        Text((*counts, notes(measures)), "quiet", "drawn"),
+        ranking_table(s, order),
+        Text((*counts, *left_out), "quiet", "listed"),
+    )
+    return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))
+
+
+def _panels(kind: HeadAverages, scales: dict[str, Scale], order: Order, n_kinds: int, caption: str) -> Panels:
+    panels = tuple(
+        Panel(measure.name, kind.average(measure.name).mean.astype(np.float32), scales[measure.name])
+        for measure in COLUMNS
+        if kind.average(measure.name).is_known
+    )
+    rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.entropy.mean.shape[1])))
+    across = None if n_kinds == 1 else min(_ACROSS, len(panels))
+    return Panels(title(kind), panels, rows, columns, order.column, across, caption)
+
+
+def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
+    """The scale of each number, one for all kinds: weights from 0 to 1, the others from 0 to the largest."""
+    scales = {}
+    for measure in known_columns(statistics.kinds):
+        largest = max(float(np.nanmax(kind.average(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
+        high = 1.0 if measure.unit == "weight" else largest or 1.0
+        scales[measure.name] = Scale(high=high, decimals=measure.decimals)
+    return scales
+
+
 def ranked(statistics: HeadStatistics, order: Order) -> list[Head]:
     """All heads in this order; those without the number stand last."""
     heads = [Head(kind, row, column) for kind in statistics.kinds for row, column in kind.heads()]
@@ -146,7 +191,8 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
     long, short = (
         f"{notes(measures, of_short)}; ±: standard deviation between sentences" for of_short in (False, True)
     )
-    return Table(columns, tuple(rows), notes=long, short_notes=short)
+    heading = ranking_heading(statistics, order)
+    return Table(columns, tuple(rows), heading, notes=long, short_notes=short, where="listed")
 
 
 def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:

@@ -23,9 +23,9 @@ def implementations_page(c: ImplementationComparison) -> Page:
     blocks = (
         Curves(plots, columns=2, size=(2.9, 2.7), keys=keys),
         _numbers(c),
-        Text(tuple(filter(None, skipped)), where="instead of curves"),
+        Text(tuple(filter(None, skipped)), where="listed"),
         Text(_meanings(c), "quiet"),
-        Text(tuple(code), "quiet", "instead of curves"),
+        Text(tuple(code), "quiet", "listed"),
     )
     return Page("the same attention, five ways", blocks, c.source.footnote)
 
@@ -59,7 +59,7 @@ def _numbers(c: ImplementationComparison) -> Table:
         for n, length in enumerate(c.lengths)
         for way in c.implementations
     )
-    return Table(columns, rows, is_grouped=True, where="instead of curves")
+    return Table(columns, rows, is_grouped=True, where="listed")
 
 
 _difference_text: Callable[[float], str] = "{:.1e}".format

@@ -7,9 +7,11 @@ from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
 from mhaviz.pages.words import counted, position_text
 from mhaviz.records import HeadSummary, Link, MapSummary, Sink
 
+_MOST_DRAWN = 32  # rows; a longer table is no picture any more
 
-def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, most: int | None = None) -> Table:
-    """A row a head, at most so many; ``numbers``: of all heads."""
+
+def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote) -> Table:
+    """A row a head; ``numbers``: of all heads."""
     sinks, link, farthest = partial(_sinks, summary.queries, quote), partial(_link, quote), partial(_farthest, quote)
     columns = (
         Column("head", is_key=True),
@@ -23,9 +25,11 @@ def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, mos
         (number, head, head.local, head.sinks, head.strongest, head)
         for number, head in zip(numbers, summary.heads, strict=True)
     ]
-    left_out = 0 if most is None else len(rows) - most
-    more = f"and {counted(left_out, 'head')} more" if left_out > 0 else ""
-    return Table(columns, tuple(rows[:most]), more, _notes(summary))
+    return Table(columns, tuple(rows), most_drawn=_MOST_DRAWN, more=_more, notes=_notes(summary))
+
+
+def _more(left_out: int) -> str:
+    return f"and {counted(left_out, 'head')} more"
 
 
 def _notes(summary: MapSummary) -> str:

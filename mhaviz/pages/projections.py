@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from mhaviz.pages.blocks import NOTHING
-from mhaviz.records import ProjectionComparison, ProjectionStage
+from mhaviz.pages.blocks import NOTHING, Title
+from mhaviz.pages.words import attention_title
+from mhaviz.records import ProjectionComparison, ProjectionStage, Tokens
 
 SCORE_REMARK = "scores; a word's own may lie beyond"
 
@@ -26,6 +27,11 @@ class StageText:
     formula: str
     remark: str
     numbers: tuple[tuple[str, str], ...]
+
+
+def projections_title(c: ProjectionComparison) -> Title:
+    """Over everything."""
+    return attention_title("self", Tokens(c.tokens), Tokens(c.tokens))
 
 
 def stage_texts(c: ProjectionComparison, pair: Pair) -> list[StageText]:

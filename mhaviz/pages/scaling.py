@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from mhaviz.pages.blocks import Axis, Column, Curves, Key, Page, Plot, Series, Table, Text
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.words import rule_text
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
 
 
@@ -72,18 +76,18 @@ def sweep_page(sweep: ScalingSweep) -> Page:
     length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
     blocks = (
         Curves(tuple(plots), columns=len(STATISTICS) // 2, size=(2.7, 2.0), keys=(unscaled, scaled, theory)),
-        Text(("unscaled, q·k",), "heading", "instead of curves"),
+        Text(("unscaled, q·k",), "heading", "listed"),
         _numbers(sweep, sweep.unscaled, sweep.theory),
-        Text(("scaled, q·k / √d_key",), "heading", "instead of curves"),
+        Text(("scaled, q·k / √d_key",), "heading", "listed"),
         _numbers(sweep, sweep.scaled, ones),
-        Text((f"theory: the standard deviation of the scores, √d_key; means over {draws}",), where="instead of curves"),
+        Text((f"theory: the standard deviation of the scores, √d_key; means over {draws}",), where="listed"),
     )
     return Page(
         "what scaling the scores by √d_key does",
         blocks,
         sweep.source.footnote,
         remark=f"{length}, means over {draws} of the weights at each d_key",
-        title_where="beside curves",
+        title_where="drawn",
     )
 
 
@@ -94,4 +98,17 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
         *(Column(statistic.short, statistic.text) for statistic in STATISTICS),
     )
     rows = zip(sweep.d_keys, theory, *[results] * len(STATISTICS), strict=True)
-    return Table(columns, tuple(rows), where="instead of curves")
+    return Table(columns, tuple(rows), where="listed")
+
+
+def scaling_panels(c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "") -> list[Panel]:
+    """Scores and weights of the i-th head, unscaled and scaled; ``head`` stands before the titles of the scores."""
+    product, rule = "q·k", rule_text(c)
+    scaled = f"{product} {rule}" if rule.startswith(("/", "·")) else f"{product}, {rule}"
+    hidden = np.isnan(c.unscaled.scores[i])
+    return [
+        Panel(head + product, c.unscaled.scores[i], scores),
+        Panel(f"softmax({product})", np.where(hidden, np.float32(np.nan), c.unscaled.weights[i]), weights),
+        Panel(head + scaled, c.scaled.scores[i], scores),
+        Panel(f"softmax({scaled})", np.where(hidden, np.float32(np.nan), c.scaled.weights[i]), weights),
+    ]

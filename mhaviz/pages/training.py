@@ -32,7 +32,7 @@ def training_page(training: Training) -> Page:
     blocks = (
         Curves(plots, columns=2, size=(3.2, 2.2)),
         _points(training.points, training.score_name),
-        Text((scored,), where="instead of curves"),
+        Text((scored,), where="listed"),
     )
     return Page(title, blocks, training.source.footnote)
 
@@ -47,7 +47,7 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
         Column("", align="left", is_extra=True, bar=_BAR),
     )
     rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
-    return Table(columns, tuple(rows), where="instead of curves")
+    return Table(columns, tuple(rows), where="listed")
 
 
 def evaluation_page(evaluation: Evaluation) -> Page:

@@ -1,7 +1,7 @@
 """Words that several pages have in common."""
 
-from mhaviz.pages.blocks import Quote
-from mhaviz.records import Kind
+from mhaviz.pages.blocks import Quote, Title
+from mhaviz.records import Explanation, Kind, ScalingComparison, Tokens
 
 KINDS: dict[Kind, str] = {
     "self": "self-attention",
@@ -20,3 +20,29 @@ def position_text(position: int, token: str, quote: Quote) -> str:
 def counted(number: int, thing: str) -> str:
     """ "1 token", "21,400 tokens"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", over: str = "") -> Title:
+    """Which attention, and of which texts; a sentence that attends to itself is said once.
+
+    ``about``: which layer, or which part; ``over``: what the numbers are, if they are no weights.
+    """
+    head = f"{over}{KINDS[kind]}{about}"
+    if kind != "cross" and queries.texts == keys.texts:
+        return Title(head, (("", queries),))
+    return Title(head, (("queries", queries), ("keys", keys)))
+
+
+def study_title(record: Explanation | ScalingComparison) -> Title:
+    """Of a study of one layer, which it names if there are several."""
+    layer = "" if record.layer is None else f", layer {record.layer}"
+    queries, keys = Tokens(record.queries, record.special_queries), Tokens(record.keys, record.special_keys)
+    return attention_title(record.kind, queries, keys, layer)
+
+
+_RULE = 8  # characters, such as those of / √1024
+
+
+def rule_text(record: Explanation | ScalingComparison) -> str:
+    """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
+    return record.rule if len(record.rule) <= _RULE else "scaled"

@@ -20,7 +20,7 @@ class Quantity:
         reduction: "mass": the mean over a cell's queries of what goes to the cell's keys, so that a row of all keys
             sums to 1; "max": the largest single number in the cell.
         through_layers: whether it is of a layer and all before it: one matrix a layer, not one a head.
-        is_signed: whether numbers may be below 0, as changes are.
+        is_signed: whether the numbers are changes of it, and may be below 0.
     """
 
     of: str = "weight"
@@ -30,6 +30,11 @@ class Quantity:
     remark: str = ""
     through_layers: bool = False
     is_signed: bool = False
+
+    @property
+    def drawn_name(self) -> str:
+        """Of a number, over a scale."""
+        return "change" if self.is_signed else self.name
 
     @property
     def has_row_sums(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.maps import attention_page
 from mhaviz.pages.training import evenly
 from mhaviz.records import Attention
 from mhaviz.views.colours import palette
@@ -65,13 +66,13 @@ def _indexed(picture: "Image", colours: NDArray[np.uint8]) -> "Image":
 def _pictures(frames: Sequence[Attention], look: Look) -> "Iterator[Image]":
     from PIL.Image import open as open_image
 
-    from mhaviz.views.figure.heatmap import heatmap_figure
+    from mhaviz.views.figure.page import draw_page
     from mhaviz.views.figure.sheet import ACCENT, MARGIN, TITLE, house_style
 
     for frame in frames:
         png = BytesIO()
         with house_style():
-            sheet = heatmap_figure(frame, look)
+            sheet = draw_page(attention_page(frame), look)
             steps = frame.source.details.get("steps")
             caption = f"step {steps:,}" if isinstance(steps, int) else ""
             sheet.write(sheet.width - MARGIN, MARGIN + 0.1, caption, TITLE, bold=True, colour=ACCENT, align="right")

@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-
-BONE = "bone"  # black is 0, white is 1
-DIVERGING = "RdBu_r"  # for scores: blue below 0, red above
+from mhaviz.pages.panels import BONE, Scale
 
 
 @cache
@@ -37,11 +35,10 @@ def check_colormap(name: str) -> None:
         raise ArgumentError(f"`cmap`: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 
-def colours(values: NDArray[np.float32], name: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.uint8]:
-    """The colour of each value, (…, 3), as matplotlib chooses it on a scale from ``low`` to ``high``; NaN is grey."""
-    scaled = (values - low) / ((high - low) or 1.0)
-    index = np.clip(np.nan_to_num(scaled) * 256, 0, 255).astype(np.uint8)
-    chosen: NDArray[np.uint8] = palette(name)[index]
+def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
+    """The colour of each value, (…, 3), as matplotlib chooses it; NaN is grey."""
+    index = np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
+    chosen: NDArray[np.uint8] = palette(scale.colormap)[index]
     chosen[np.isnan(values)] = 128
     return chosen
 

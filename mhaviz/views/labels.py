@@ -4,8 +4,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+
+if TYPE_CHECKING:
+    from mhaviz.pages.blocks import Title
 
 TOKEN_CELLS = 16
 """A token beside its position is cut to so many cells."""
@@ -88,6 +92,22 @@ def title_words(
         apart = token and (i in outside or i - 1 in outside)
         text += " " * bool(apart and text and not text[-1].isspace() and not token[0].isspace()) + token
     return shown(text.strip(" ")).split(" ")
+
+
+def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Callable[[str], str] = visible) -> str:
+    """ "self-attention: i wonder what …" in at most ``width`` cells; ``shown`` makes a text fit to be shown.
+
+    Two texts are told apart: "source-target attention; queries: le chat, keys: the cat".
+    """
+    ellipsis = "..." if ascii_only else "…"
+    names = [f"{name}: " if name else "" for name, _ in title.texts]
+    head = f"{title.head}; " if any(names) else f"{title.head}: "
+    texts = [title_words(tokens.texts, tokens.special, shown) for _, tokens in title.texts]
+    if ascii_only:
+        texts = [list(map(in_ascii, words)) for words in texts]
+    room = (width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)) // len(texts)
+    shortened = [cut_words(words, max(room, 8), ellipsis) for words in texts]
+    return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width, ellipsis)
 
 
 _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
+from mhaviz.pages.maps import scale_group
+from mhaviz.pages.panels import BONE, Scale
 from mhaviz.records import AttentionMap
-from mhaviz.views.colours import BONE, check_colormap
-from mhaviz.views.panels import Scale
+from mhaviz.views.colours import check_colormap
 
 MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
 _SORTED_UP_TO = 2**24  # weights
@@ -20,6 +21,9 @@ _DARKEST = 0.01  # of all weights that are shown, the share that has the darkest
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 _LEAST_VMAX = 1e-30  # weights divided by it are still numbers of float32
+_LEAST_DECIMALS, _MOST_DECIMALS = 2, 6  # of changes
+_MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
+_BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
 _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
 
 
@@ -57,14 +61,23 @@ class Look:
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
             raise ArgumentError(f"`vmax`: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
 
-    def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap] | None = None) -> dict[str, Scale]:
+    def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
         """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
-        pairs, scales = list(zip(maps, drawn or maps, strict=True)), {}
-        for group in {scale_group(m) for m in maps}:
-            alike = [(m, shown) for m, shown in pairs if scale_group(m) == group]
-            log = any(spans_magnitudes(m) for m, _ in alike) if self.log is None else self.log
-            scales[group] = replace(self, log=log).weight_scale(shown for _, shown in alike)
+        pairs, scales = list(zip(maps, drawn, strict=True)), {}
+        for group in dict.fromkeys(map(scale_group, maps)):
+            alike, shown = zip(*((m, one) for m, one in pairs if scale_group(m) == group), strict=True)
+            if alike[0].quantity.is_signed:
+                scales[group] = self.change_scale(shown)
+            else:
+                log = any(map(spans_magnitudes, alike)) if self.log is None else self.log
+                scales[group] = replace(self, log=log).weight_scale(shown)
         return scales
+
+    def change_scale(self, maps: Iterable[AttentionMap]) -> Scale:
+        """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs."""
+        largest = self.vmax or max(map(_largest_change, maps)) or 1.0
+        decimals = min(max(1 - math.floor(math.log10(largest)), _LEAST_DECIMALS), _MOST_DECIMALS)
+        return Scale(self.cmap, -largest, largest, decimals, signed=True)
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
@@ -79,12 +92,6 @@ class Look:
             largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
-
-
-def scale_group(attention_map: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
-    group = attention_map.quantity.reduction if attention_map.is_pooled else "each"
-    return f"{attention_map.quantity.of}, {group}"
 
 
 def spans_magnitudes(attention_map: AttentionMap) -> bool:
@@ -103,6 +110,16 @@ def _largest(attention_map: AttentionMap) -> float:
     if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
         return float(weights.max())
     return float(weights[:, 1:].max())
+
+
+def _largest_change(m: AttentionMap) -> float:
+    """The largest change; of many cells the one that few are beyond, or a single cell would make all others pale."""
+    sizes = [np.abs(change) for change in m.weights]
+    if max(m.weights.shape[1:]) > _MANY_CELLS:
+        beyond = max(float(np.quantile(size, 1 - _BEYOND)) for size in sizes)
+        if beyond:
+            return beyond
+    return max(float(size.max()) for size in sizes)
 
 
 def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
 
 _SHOWN: dict[str, tuple[str, str, str]] = {
-    "Attention": ("heatmap", "heatmap_figure", "HeatmapView"),
-    "Difference": ("difference", "difference_figure", "DifferenceView"),
     "Explanation": ("explanation", "explanation_figure", "ExplanationView"),
-    "HeadStatistics": ("head_statistics", "head_statistics_figure", "HeadStatisticsView"),
     "ProjectionComparison": ("projections", "projections_figure", "ProjectionsView"),
     "Report": ("report", "report_figure", "ReportView"),
     "ScalingComparison": ("scaling", "scaling_figure", "ScalingView"),
@@ -38,23 +35,23 @@ def figure_of(record: object, look: Look | None = None, **details: Any) -> "Shee
         if type(record) in PAGES:
             from mhaviz.views.figure.page import draw_page
 
-            return draw_page(page_of(record), look)
+            return draw_page(page_of(record, **details), look)
         module, function, _ = _find(record)
         draw: Callable[..., Sheet] = getattr(import_module(f"mhaviz.views.figure.{module}"), function)
         return draw(record, look or Look(), **details)
 
 
-def view_of(record: object, *details: Any) -> "RenderableType":
-    """The record as something that rich prints; ``details``: what its view takes beside it."""
+def view_of(record: object, look: Look | None = None, **details: Any) -> "RenderableType":
+    """The record as something that rich prints; ``details``: as in ``figure_of``."""
     if type(record) in PAGES:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(page_of(record))
+        return PageView(page_of(record, **details), look or Look())
     module, _, view = _find(record)
     made: Callable[..., RenderableType] = getattr(
         import_module(f"mhaviz.views.terminal.{_TERMINAL_MODULES.get(module, module)}"), view
     )
-    return made(record, *details)
+    return made(record, look or Look(), **details)
 
 
 def _find(record: object) -> tuple[str, str, str]:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.projections import Pair
 from mhaviz.records import ProjectionComparison, ProjectionStage
 from mhaviz.views.labels import bare, cut, position_suffixes
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Panel, Scale
 
 DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
 _PAIR_CELLS = 14  # cells of the terminal for each of the two words that serve as an example

@@ -15,8 +15,8 @@ import numpy as np
 from measure import Row, parse_repeat, print_table, time_functions
 
 from mhaviz.records import Attention, AttentionMap, Axis, Source
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.files import save_all
+from mhaviz.views.showing import figure_of
 
 TARGET = 0.1
 SIDE = 12  # subplots
@@ -32,7 +32,7 @@ def random_attention() -> Attention:
 
 
 def draw_with_mhaviz(attention: Attention, path: Path) -> None:
-    save_all([path], attention, partial(heatmap_figure, attention))
+    save_all([path], attention, partial(figure_of, attention))
 
 
 def draw_as_notebooks_do(
@@ -54,7 +54,7 @@ def main() -> None:
     repeat = parse_repeat(__doc__, default=5)
     plt.switch_backend("Agg")
     attention = random_attention()
-    sheet = heatmap_figure(attention)
+    sheet = figure_of(attention)
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(folder) / "mhaviz.png"
         theirs = Path(folder) / "notebook.png"

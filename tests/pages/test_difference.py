@@ -7,18 +7,18 @@ import pytest
 from made import Cells, made_map
 
 from mhaviz.analyses.difference import compare
-from mhaviz.pages.difference import ranking_heading, ranking_table
+from mhaviz.pages.difference import ranking_table
 from mhaviz.records import Attention, Source
 from mhaviz.views.data import document
 from mhaviz.views.labels import quoting
 
 
-def table(d, most=9):
-    return ranking_table(d, most, quoting())
+def table(d):
+    return ranking_table(d, quoting())
 
 
 def rows(d, most, stacked=False):
-    return table(d, most).texts(stacked)
+    return table(d).limited(most)[0].texts(stacked)
 
 
 def notes(d):
@@ -39,7 +39,7 @@ def test_rows_name_the_place():
         ("1", "0.0000", "0.0%", "–", "–", "–", "–", "–"),
     ]
     assert len(rows(d, 1)) == 1
-    assert (table(d, 1).more, table(d, 2).more) == ("and 1 head more; .json has all", "")
+    assert (table(d).limited(1)[1], table(d).limited(2)[1]) == ("and 1 head more; .json has all", "")
     assert rows(d, 1, stacked=True)[0][-1] == "0 q\\x1b\n→ 0 k"
 
 
@@ -85,7 +85,7 @@ def test_rows_that_are_no_distributions():
 def test_nothing_differs():
     m = made_map(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
     same = compare(*[Attention(Source("s"), (m,))] * 2)
-    assert ranking_heading(same) == "no weight differs"
+    assert table(same).heading == "no weight differs"
     assert rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
     assert "change" not in notes(same).replace("changed", "")
     assert "worst" not in notes(same)
@@ -94,7 +94,7 @@ def test_nothing_differs():
 
 def test_positions_are_written_once():
     d = pair(made_map(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
-    assert ranking_heading(d) == "the heads that changed most"
+    assert table(d).heading == "the heads that changed most"
     assert rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
 
 

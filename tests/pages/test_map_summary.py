@@ -27,8 +27,8 @@ def window():
     return made_map(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
 
 
-def table(m, shown=visible, most=None):
-    return summary_table(m.heads, m.summary, quoting(shown), most)
+def table(m, shown=visible):
+    return summary_table(m.heads, m.summary, quoting(shown))
 
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):
@@ -47,9 +47,10 @@ def test_headings_and_notes(window):
     assert "within 32" in table(window).headings()
     assert "4 queries" in table(window).notes
     assert "0.1 or more" in table(window).notes
-    assert table(window).more == table(window, most=2).more == ""
+    assert table(window).limited(None)[1] == table(window).limited(2)[1] == ""
 
 
 def test_heads_that_are_left_out_are_counted(window):
-    assert table(window, most=1).more == "and 1 head more"
-    assert [row[0] for row in table(window, most=1).texts()] == ["5"]
+    first, left_out = table(window).limited(1)
+    assert left_out == "and 1 head more"
+    assert [row[0] for row in first.texts()] == ["5"]

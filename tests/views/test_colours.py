@@ -7,6 +7,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import check_colormap, colours, needs_dark_text
 
 
@@ -14,15 +15,15 @@ from mhaviz.views.colours import check_colormap, colours, needs_dark_text
 def test_colours_are_matplotlibs(name):
     values = np.linspace(-3, 3, 1001, dtype=np.float32)
     expected = ScalarMappable(Normalize(-2, 2), matplotlib.colormaps[name]).to_rgba(values, bytes=True)[:, :3]
-    assert np.abs(colours(values, name, -2, 2).astype(int) - expected).max() <= 1
+    assert np.abs(colours(values, Scale(name, -2, 2)).astype(int) - expected).max() <= 1
 
 
 def test_bone_is_white_at_one_and_black_at_zero():
-    assert colours(np.array([0, 1], np.float32), "bone").tolist() == [[0, 0, 0], [255, 255, 255]]
+    assert colours(np.array([0, 1], np.float32), Scale()).tolist() == [[0, 0, 0], [255, 255, 255]]
 
 
 def test_what_is_hidden_is_grey():
-    assert colours(np.array([np.nan], np.float32), "bone").tolist() == [[128, 128, 128]]
+    assert colours(np.array([np.nan], np.float32), Scale()).tolist() == [[128, 128, 128]]
 
 
 @given(st.tuples(*[st.integers(0, 255)] * 3))

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made import Cells, made_map
+from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
+from mhaviz.pages.blocks import Drawn
+from mhaviz.pages.difference import cell_text, reading_text
+from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Source
-from mhaviz.views.differences import cell_text, change_scale, reading_text
-from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.look import Look
-from mhaviz.views.pooling import pool_map
-from mhaviz.views.terminal.difference import DifferenceView
 
 AUTO = Look("RdBu_r", vmax=None)
 
@@ -33,7 +33,7 @@ def changed(*values, **more):
     ],
 )
 def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
-    scale = change_scale([changed(*values)], AUTO)
+    scale = AUTO.change_scale([changed(*values)])
     assert (scale.low, scale.high) == pytest.approx((-high, high))
     assert scale.decimals == decimals
     assert scale.text(high) == text
@@ -41,7 +41,7 @@ def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
 
 
 def test_vmax_is_the_change_with_the_last_colour():
-    scale = change_scale([changed(0.5)], replace(AUTO, vmax=0.25))
+    scale = replace(AUTO, vmax=0.25).change_scale([changed(0.5)])
     assert (scale.low, scale.high) == (-0.25, 0.25)
 
 
@@ -49,15 +49,14 @@ def test_a_single_cell_of_a_long_map_does_not_make_all_others_pale():
     values = np.full((1, 100, 100), 0.01, np.float32)
     values[0, 3, 4] = -0.9
     tokens = tuple(map(str, range(100)))
-    assert change_scale([made_map(tokens, tokens, values)], AUTO).high == pytest.approx(0.01)
-    assert change_scale([made_map(tokens, tokens, np.where(values > 0, 0, values))], AUTO).high == pytest.approx(0.9)
+    assert AUTO.change_scale([made_map(tokens, tokens, values)]).high == pytest.approx(0.01)
+    assert AUTO.change_scale([made_map(tokens, tokens, np.where(values > 0, 0, values))]).high == pytest.approx(0.9)
 
 
 def test_colours_are_named_where_they_are_seen():
-    scale = change_scale([changed(0.5)], AUTO)
-    assert reading_text(scale).endswith("blue: less weight than before, red: more")
-    for text in (reading_text(scale, in_colour=False), reading_text(replace(scale, colormap="bone"))):
-        assert text.endswith("below 0: less weight than before, above 0: more")
+    changes = [changed(0.5)]
+    assert reading_text(changes, Drawn(ends=("blue", "red"))).endswith("blue: less weight than before, red: more")
+    assert reading_text(changes, Drawn()).endswith("below 0: less weight than before, above 0: more")
 
 
 def pooled(reduction, cells=2):
@@ -92,7 +91,7 @@ def test_what_is_grey_and_which_layer_it_is(show, random_map):
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
     assert any(text.endswith(grey) for text in drawn)
     for terminal, mark in ((("truecolor", "utf-8"), "grey"), ((None, "ascii"), "/"), ((None, "utf-8"), "·")):
-        shown = " ".join(show(DifferenceView(difference), 200, *terminal).split())
+        shown = " ".join(show(difference_view(difference), 200, *terminal).split())
         assert grey.replace("grey", mark) in shown
     for layer in (0, 1):
         title = f"masked self-attention, layer {layer}: a b c"

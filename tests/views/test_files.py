@@ -4,9 +4,9 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.files import FORMATS, check_outputs, save_all
 
 ALL = tuple(FORMATS)

@@ -4,30 +4,38 @@ from io import StringIO
 
 import numpy as np
 
-from mhaviz.pages.head_statistics import COLUMNS
+from mhaviz.pages.blocks import Panels
+from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.records import STATISTICS
 from mhaviz.views.data import document, write_json
-from mhaviz.views.head_statistics import named_scales, panels, scales
+
+
+def parts(statistics):
+    """The panels of each kind, by their titles, and the scales beside them."""
+    page = head_statistics_page(statistics)
+    (bars,) = page.beside
+    kinds = [{panel.title: panel for panel in b.panels} for b in page.blocks if isinstance(b, Panels)]
+    return kinds, dict(bars.scales)
 
 
 def test_scales(random_heads):
     statistics = random_heads(kinds=("self", "cross"))
-    every = scales(statistics, "magma")
-    assert {(every[name].low, every[name].high) for name in STATISTICS[2:]} == {(0.0, 1.0)}
+    (of_self, of_cross), bars = parts(statistics)
+    assert {(of_self[name].scale.low, of_self[name].scale.high) for name in STATISTICS[2:]} == {(0.0, 1.0)}
     for name, kinds in (("entropy", statistics.kinds), ("distance", statistics.kinds[:1])):
-        assert every[name].high == max(kind.average(name).mean.max() for kind in kinds)
-    assert list(named_scales(statistics)) == ["weight", "entropy, nats", "distance, tokens"]
-    assert list(named_scales(random_heads(kinds=("cross",)))) == ["weight", "entropy, nats"]
-    shown = panels(statistics.kinds[1], COLUMNS, every)
-    assert [panel.title for panel in shown] == ["entropy", "first", "separators"]
-    np.testing.assert_array_equal(shown[1].values, statistics.kinds[1].first.mean.astype(np.float32))
+        assert of_self[name].scale.high == max(kind.average(name).mean.max() for kind in kinds)
+    assert list(bars) == ["weight", "entropy, nats", "distance, tokens"]
+    assert list(parts(random_heads(kinds=("cross",)))[1]) == ["weight", "entropy, nats"]
+    assert list(of_cross) == ["entropy", "first", "separators"]
+    np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
 
 def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds
     zero = replace(kind.entropy, mean=np.zeros((2, 3)))
-    assert scales(replace(statistics, kinds=(replace(kind, entropy=zero),)))["entropy"].high == 1.0
+    ((panels,), _) = parts(replace(statistics, kinds=(replace(kind, entropy=zero),)))
+    assert panels["entropy"].scale.high == 1.0
 
 
 def test_data(random_heads):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import Cells, made_map
 
+from mhaviz.pages.pooling import even_edges, pool_map, pool_strongest
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views.pooling import even_edges, pool_map, pool_strongest
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 45), st.integers(1, 45), st.integers(0, 1000))

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from made import Cells, made_map
+from shown import heatmap_figure, heatmap_view
 
+from mhaviz.pages.blocks import Drawn
+from mhaviz.pages.map_words import reading_text, sums_text
 from mhaviz.records import Attention, Source
-from mhaviz.views.captions import reading_text, sums_text
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
-from mhaviz.views.terminal.heatmap import HeatmapView
 
 
 def rows(*sums):
@@ -30,7 +30,7 @@ def rows(*sums):
 )
 def test_what_rows_sum_to(sums, text):
     assert sums_text([rows(*sums)]) == text
-    assert reading_text(Attention(Source("s"), (rows(*sums),))).endswith(f"; {text}")
+    assert reading_text(Attention(Source("s"), (rows(*sums),)), Drawn()).endswith(f"; {text}")
 
 
 def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
@@ -38,7 +38,7 @@ def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
     tokens = tuple(map(str, range(600)))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights),))
     look = Look(log=True, vmax=None, dpi=40)
-    assert "≤" not in show(HeatmapView(attention, look), 80)
+    assert "≤" not in show(heatmap_view(attention, look), 80)
     assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
 
 
@@ -50,7 +50,7 @@ def test_weights_below_a_logarithmic_scale(show, rollout):
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights, rollout=rollout),))
     for log, said in ((True, True), (False, False)):
         look = Look(log=log, vmax=None, dpi=40)
-        assert ("≤" in show(HeatmapView(attention, look), 80)) == said
+        assert ("≤" in show(heatmap_view(attention, look), 80)) == said
         assert any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts) == said
 
 
@@ -61,7 +61,7 @@ def test_weights_below_the_scale_beside_cells(show):
     tokens, edges = tuple("abcdefghijkl"), np.arange(0, 13, 2)
     pooled = made_map(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights), pooled))
-    assert show(HeatmapView(attention, Look(log=True, vmax=None)), 80).count("≤") == 1
+    assert show(heatmap_view(attention, Look(log=True, vmax=None)), 80).count("≤") == 1
 
 
 def test_weights_above_the_scale(show):
@@ -69,4 +69,4 @@ def test_weights_above_the_scale(show):
         attention = Attention(Source("s"), (rows(weight),))
         texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
         assert (f"{end} 1".strip() in texts, "≥ 1" in texts) == (True, bool(end))
-        assert f" {end}1   rows are" in show(HeatmapView(attention), 100)
+        assert f" {end}1   rows are" in show(heatmap_view(attention), 100)

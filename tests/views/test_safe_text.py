@@ -16,9 +16,9 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+from shown import heatmap_figure
 
 from mhaviz.records import Source
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.sheet import Sheet, text_width
 from mhaviz.views.labels import harmless
 

@@ -49,4 +49,4 @@ def compare_projections(
     with delivery.working("computing"):
         inputs = layer.projection_inputs(texts[0] if texts else SAMPLE)
         comparison = projections.compare_projections(inputs, exclude_self)
-    delivery.deliver(comparison, look, look)
+    delivery.deliver(comparison, look)

@@ -70,4 +70,4 @@ def compare_scaling(
             kind=model.kind_name,
             generate=model.generate,
         )
-    delivery.deliver(comparison, look, looks.cmap)
+    delivery.deliver(comparison, look)

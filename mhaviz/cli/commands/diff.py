@@ -112,7 +112,7 @@ def diff(
     delivery.tell(flaw_notices(whole, sides))
 
     tell_shown(delivery, len(difference.maps))
-    delivery.deliver(difference, look, look, MOST_MAPS)
+    delivery.deliver(difference, look, most=MOST_MAPS)
     if fail_above is not None or fail_above_row is not None:
         require_at_most(fail_above, fail_above_row, whole, sides)
 

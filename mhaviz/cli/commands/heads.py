@@ -73,7 +73,7 @@ def heads(
     delivery = Delivery.of(options, [file] if file else [])
     most = _parse_top(top)
 
-    from mhaviz.views.head_statistics import Order
+    from mhaviz.pages.head_statistics import Order
 
     look, order = looks.look, Order(sort.value, reverse, most)
     stream = stream_sentences(sentences, file)
@@ -96,7 +96,7 @@ def heads(
             on_notice=delivery.notice,
             on_progress=lambda done, taken: told(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )
-    delivery.deliver(statistics, look, order, looks.cmap, notice=quotes_notice(sentences))
+    delivery.deliver(statistics, look, order=order, notice=quotes_notice(sentences))
 
 
 def _parse_top(text: str) -> int | None:

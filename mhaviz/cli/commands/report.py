@@ -51,4 +51,4 @@ def report(
             kind=model.kind_name,
             generate=model.generate,
         )
-    delivery.deliver(page, look, look)
+    delivery.deliver(page, look)

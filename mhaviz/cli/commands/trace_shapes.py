@@ -85,7 +85,7 @@ def trace_shapes(
 
     followed = follow_element(trace, element) if element else None
     whole = document(trace) | ({"follow": document(followed)} if followed else {})
-    delivery.deliver(trace, look, followed, document=whole, notice=quotes_notice(sentences), followed=followed)
+    delivery.deliver(trace, look, document=whole, notice=quotes_notice(sentences), followed=followed)
 
 
 def _parse_element(text: str | None) -> tuple[int, ...] | None:

@@ -71,18 +71,17 @@ class Delivery:
         self,
         record: object,
         look: "Look",
-        *view_details: Any,
         shown: object = None,
         document: dict[str, Any] | None = None,
         notice: str | None = None,
-        **figure_details: Any,
+        **details: Any,
     ) -> None:
         """Save what is to be saved, then print the record: as JSON, or as its view in the terminal.
 
         Args:
             record: what was found.
             look: of its picture.
-            view_details, figure_details: what its view, and its figure, take beside it.
+            details: what its page takes beside it.
             shown: what the terminal shows, if it is less than the record.
             document: the JSON, if it is more than the record's own.
             notice: what the user should be told.
@@ -98,7 +97,7 @@ class Delivery:
                 size = readable_bytes(_JSON_NUMBER * numbers)
                 self.notice(f"the JSON holds {numbers:,} numbers, about {size}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(self.paths, record, lambda: figure_of(record, look, **figure_details), document)
+            notices = save_all(self.paths, record, lambda: figure_of(record, look, **details), document)
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:
@@ -108,4 +107,4 @@ class Delivery:
             with nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
                 write_json(document, sys.stdout)
         elif not self.quiet:
-            print_view(view_of(shown or record, *view_details))
+            print_view(view_of(shown or record, look, **details))

@@ -40,4 +40,4 @@ def deliver_maps(delivery: Delivery, attention: "Attention", look: "Look", notic
     require_drawable(delivery, n_maps, by_layer=len({m.layer for m in attention.maps}) > 1)
     tell_shown(delivery, n_maps)
     shown = replace(attention, maps=attention.maps[:MOST_MAPS])
-    delivery.deliver(attention, look, look, shown=shown, notice=notice)
+    delivery.deliver(attention, look, shown=shown, notice=notice)

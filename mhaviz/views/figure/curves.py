@@ -31,7 +31,7 @@ def _colour(number: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class CurvesLayout:
+class CurvesPart:
     """Where plots stand, in inches from the top left corner of all of them.
 
     Attributes:
@@ -40,7 +40,7 @@ class CurvesLayout:
         free: the top left corner of an empty place in the last row, if there is one.
         plots_bottom: what is below the labels of the last row.
         has_remarks: whether keys stand one below the other under the plots, not side by side over them.
-        width, height: with names, labels and keys.
+        width, bottom: with names, labels and keys.
     """
 
     curves: Curves
@@ -50,10 +50,20 @@ class CurvesLayout:
     plots_bottom: float
     has_remarks: bool
     width: float
-    height: float
+    bottom: float
+
+    before, after = 0.0, 0.08
+
+    def height(self, _: float) -> float:
+        """In inches."""
+        return self.bottom
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """With its top left corner at (x, y), in at most ``room`` inches."""
+        draw_curves(sheet, x, y, self, room)
 
 
-def decide_curves(curves: Curves) -> CurvesLayout:
+def decide_curves(curves: Curves) -> CurvesPart:
     """Lay plots out; the names of curves need as much room beside each as the longest."""
     (across, down), n_plots, columns = curves.size, len(curves.plots), curves.columns
     named = {series.name for plot in curves.plots for series in plot.series if series.name}
@@ -70,10 +80,10 @@ def decide_curves(curves: Curves) -> CurvesLayout:
     bottom = places[-2][1] + down + below
     height = bottom + (_OVER_REMARKS + FOOT_LINE * len(curves.keys) if has_remarks else 0.0)
     width = places[columns - 1][0] + across + (names + 0.15 if named else 0.0)
-    return CurvesLayout(curves, places, names, free, bottom, has_remarks, width, height)
+    return CurvesPart(curves, places, names, free, bottom, has_remarks, width, height)
 
 
-def draw_curves(sheet: Sheet, x: float, y: float, layout: CurvesLayout, room: float) -> None:
+def draw_curves(sheet: Sheet, x: float, y: float, layout: CurvesPart, room: float) -> None:
     """Draw all plots with their keys, the top left corner at (x, y), in at most ``room`` inches."""
     for (left, top), plot in zip(layout.places, layout.curves.plots, strict=False):
         draw_plot(sheet, (x + left, y + top, *layout.curves.size), plot)

@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.maps import attention_page
+from mhaviz.pages.panels import BONE
 from mhaviz.records import Attention, AttentionMap, Axis, Source
-from mhaviz.views.colours import BONE
 from mhaviz.views.figure.axes import draw_heads
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.notebook import notebook, show_in_cell
+from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.look import Look
 
@@ -75,7 +76,7 @@ def display_attention(
     with house_style():
         if ax is not None:
             return draw_heads(record, look, list(np.ravel(np.asarray(ax, object))))
-        figure = heatmap_figure(record, look)
+        figure = draw_page(attention_page(record), look)
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=2)
     if shell := notebook():

@@ -20,8 +20,11 @@ from mhaviz.pages.explanation import (
     strongest_text,
     visible_products,
 )
+from mhaviz.pages.map_words import pooled_text
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.pooling import pool_strongest
+from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Explanation
-from mhaviz.views.captions import pooled_text, rule_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import draw_scale, thinned_places, whole_pixels
 from mhaviz.views.figure.sheet import (
@@ -41,8 +44,6 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.labels import every, quoting
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale
-from mhaviz.views.pooling import pool_strongest
 
 _HEADING = 10.0  # font size in points
 _ROW, _STRIP = 0.27, 0.2  # inches, from row to row, and the height of a strip of features
@@ -124,7 +125,7 @@ class _Drawing:
         values = max((len(self._largest) + bool(self._rest_values) + 1) * _ROW, _LEAST_SCALE) + 0.5
         height = 2 * MARGIN + 0.75 + scores + 0.25 + values + 0.2 + foot_height(width, e.source.footnote, remark)
         self._sheet = Sheet(snap(width, self._look.dpi), snap(height, self._look.dpi), self._look.dpi, self._lettering)
-        self._sheet.study_title(MARGIN + 0.1, e)
+        self._sheet.title(MARGIN + 0.1, study_title(e))
         self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, quoting(self._lettering.shown)), _HEADING)
         y = MARGIN + 0.75
         self._draw_scores(y)

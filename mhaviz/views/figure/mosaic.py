@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.text import Text
 
 from mhaviz.limits import MOST_CELLS
+from mhaviz.pages.map_words import pooled_text
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views.captions import pooled_text
-from mhaviz.views.colours import needs_dark_text
+from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
@@ -30,7 +31,6 @@ from mhaviz.views.figure.sheet import (
     text_width,
 )
 from mhaviz.views.labels import every
-from mhaviz.views.panels import Panel, Scale
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
@@ -496,8 +496,7 @@ def _write_values(
     texts: list[str] = []
     inks: list[str] = []
     for panel in panels:
-        scale = panel.scale
-        dark = needs_dark_text(scale.colours(panel.values)).ravel()
+        dark = needs_dark_text(colours(panel.values, panel.scale)).ravel()
         texts += [panel.text(row, column) for row, column in np.ndindex(panel.values.shape)]
         inks += ["black" if is_dark else "white" for is_dark in dark]
     shown = [i for i, text in enumerate(texts) if text]

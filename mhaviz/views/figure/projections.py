@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mhaviz.pages.projections import StageText, divergence_text, split_text, stage_texts
+from mhaviz.pages.map_words import READING
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.projections import StageText, divergence_text, projections_title, split_text, stage_texts
 from mhaviz.records import Axis, ProjectionComparison
-from mhaviz.views.captions import READING
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
 from mhaviz.views.figure.sheet import (
@@ -20,7 +21,6 @@ from mhaviz.views.figure.sheet import (
     wrap,
 )
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale
 from mhaviz.views.stages import (
     divergence_panel,
     head_weight_panels,
@@ -95,7 +95,7 @@ def _projections_sheet(c: ProjectionComparison, look: Look) -> Sheet:
     foot = foot_height(width, c.source.footnote, remark)
     height = 2 * MARGIN + 0.4 + parts.over + parts.stages.height + parts.under + 0.75 + parts.below + 0.3 + foot
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
-    sheet.title(MARGIN + 0.1, "self", c.tokens, c.tokens)
+    sheet.title(MARGIN + 0.1, projections_title(c))
     y = _draw_stages(sheet, MARGIN + 0.4, c, parts, weight_scale(c, look))
     _draw_heads(sheet, y + 0.3, c, parts, weight_scale(c, look))
     sheet.foot(c.source.footnote, remark)

@@ -6,8 +6,11 @@ from dataclasses import replace
 from matplotlib.patches import FancyBboxPatch
 
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.blocks import Drawn
+from mhaviz.pages.map_words import map_title, reading_text
+from mhaviz.pages.panels import Scale, head_panels
+from mhaviz.pages.scaling import scaling_panels
 from mhaviz.records import AttentionMap, Axis, Report
-from mhaviz.views.captions import reading_text
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
@@ -15,7 +18,6 @@ from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
 from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import bare, cut
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, head_panels, scaling_panels
 
 WIDTH, HEIGHT = 8.27, 11.69  # A4
 _HEADS_HEIGHT = 4.1  # inches
@@ -31,8 +33,8 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
     sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
     room = WIDTH - 2 * MARGIN
-    layer = "" if report.scaling.layer is None else f", layer {report.scaling.layer}"
-    sheet.map_title(0.38, attention_map, layer, _TITLE)
+    layer = "" if report.scaling.layer is None else f"layer {report.scaling.layer}"
+    sheet.title(0.38, map_title(attention_map, layer), _TITLE)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
@@ -41,7 +43,8 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     weights = look.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
     layout = _fill(sheet, attention_map, room - 0.75, look.columns)
-    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading_text(report.attention, [layout.pooled]))
+    reading = reading_text(report.attention, Drawn(pooled=(layout.pooled,)))
+    _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading)
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
     bar = min(max(layout.tile_height, 0.6), 1.6)

@@ -1,8 +1,9 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
-from mhaviz.pages.scaling import STATISTICS, statistics_table
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.scaling import STATISTICS, scaling_panels, statistics_table
+from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
-from mhaviz.views.captions import rule_text
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
@@ -16,7 +17,6 @@ from mhaviz.views.figure.sheet import (
     snap,
 )
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale, scaling_panels
 
 _NAMES, _NUMBER = 2.05, 0.95  # inches, the columns of the table of numbers
 TABLE_WIDTH, TABLE_HEIGHT = _NAMES + 2 * _NUMBER, 0.19 * (len(STATISTICS) + 1)
@@ -54,7 +54,7 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
     height += TABLE_HEIGHT + 0.2 if alone else 0
     sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
-    sheet.study_title(MARGIN + 0.1, c)
+    sheet.title(MARGIN + 0.1, study_title(c))
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, BinaryIO, Literal
 
 import matplotlib
@@ -26,15 +26,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
 
-from mhaviz.records import AttentionMap, Explanation, Kind, ScalingComparison
-from mhaviz.views.captions import map_title, pair_title, study_title
+from mhaviz.pages.blocks import Title
+from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
-from mhaviz.views.labels import cut, harmless
+from mhaviz.views.labels import cut, harmless, title_text
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale
 
 # No dates, and no names of things that change between two runs.
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -177,22 +176,9 @@ class Sheet(Figure):
         if second is not first:
             self._alike.append((first, second))
 
-    def title(self, y: float, kind: Kind, queries: Sequence[str], keys: Sequence[str]) -> None:
-        """The kind of attention and the sentence, or the pair, as far as the sheet is wide."""
-        shown = cache(self.lettering.shown)  # many lengths are tried, and texts may be long
-        self.heading(y, lambda cells: pair_title(kind, queries, keys, cells, shown=shown))
-
-    def study_title(self, y: float, record: Explanation | ScalingComparison) -> None:
-        """The same of a study of one layer, which it names if there are several."""
-        shown = cache(self.lettering.shown)
-        self.heading(y, lambda cells: study_title(record, cells, shown=shown))
-
-    def map_title(self, y: float, attention_map: AttentionMap, part: str, size: float = TITLE) -> None:
-        """What the map is of, ``part`` and the sentence, or the pair, as far as the sheet is wide."""
-        self.heading(y, _titles(attention_map, self.lettering, part), size)
-
-    def heading(self, y: float, shorten: Callable[[int], str], size: float = TITLE) -> None:
-        """What ``shorten`` makes of many cells, in a smaller size or of fewer cells where the sheet is narrow."""
+    def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
+        """What the picture is of, in a smaller size or shortened where the sheet is narrow."""
+        shorten = _shortening(title, self.lettering)
         families, room = self.lettering.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
         if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
@@ -304,15 +290,16 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(attention_map: AttentionMap, lettering: Lettering, part: str) -> float:
-    """Inches that a map's title would take if there were room for all of it."""
-    titles = _titles(attention_map, lettering, part)
-    return text_width(titles(_LONGEST_LINE), TITLE, lettering.families, bold=True)
+def title_width(title: Title | str, lettering: Lettering) -> float:
+    """Inches that a title would take if there were room for all of it."""
+    return text_width(_shortening(title, lettering)(_LONGEST_LINE), TITLE, lettering.families, bold=True)
 
 
-def _titles(attention_map: AttentionMap, lettering: Lettering, part: str) -> Callable[[int], str]:
-    shown = cache(lettering.shown)  # many lengths are tried, and texts may be long
-    return lambda cells: map_title(attention_map, cells, shown=shown, part=part)
+def _shortening(title: Title | str, lettering: Lettering) -> Callable[[int], str]:
+    """A title in at most so many cells of a terminal."""
+    if isinstance(title, str):
+        return partial(cut, title)
+    return partial(title_text, title, shown=cache(lettering.shown))  # many lengths are tried, and texts may be long
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -13,13 +13,14 @@ _BAR_PITCH, _BAR_NAMES, _BAR_NUMBER, _OVER_BARS = 0.24, 1.3, 0.5, 0.17  # inches
 
 
 @dataclass(frozen=True)
-class TableLayout:
+class TablePart:
     """A table that has been measured.
 
     Attributes:
         rows: of texts; the first are the headings, or, of a card, each begins with one.
         widths: of the columns, in inches.
         right: which columns have their numbers one under the other.
+        heading: stands over it.
         more: what is said of rows that are left out.
         notes: what the columns mean.
         card: whether it is of a single row, a line a number.
@@ -28,9 +29,12 @@ class TableLayout:
     rows: tuple[tuple[str, ...], ...]
     widths: tuple[float, ...]
     right: tuple[bool, ...]
+    heading: str
     more: str
     notes: str
     card: bool
+
+    before, after = 0.3, 0.08
 
     @property
     def width(self) -> float:
@@ -50,10 +54,36 @@ class TableLayout:
         """The notes as lines of at most so many inches."""
         return wrap(self.notes, (self.full_width if self.card else width) / DRAWN_WIDER, SMALL) if self.notes else []
 
+    def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
+        """With its top left corner at (x, y), its heading above, its notes in at most ``width`` inches."""
+        if self.heading:
+            sheet.write(x, y - 0.12, self.heading, SMALL, bold=True)
+        for number, row in enumerate(self.rows):
+            left = x
+            for column, (text, wide, right) in enumerate(zip(row, self.widths, self.right, strict=True)):
+                heading = column == 0 if self.card else number == 0
+                at = left + wide if right else left
+                sheet.write(
+                    at, y + _LINE / 2, text, SMALL, align="right" if right else "left", colour=QUIET if heading else INK
+                )
+                left += wide + _GAP
+            y += _LINE
+        if self.more:
+            sheet.write(x, y + _LINE / 2, self.more, SMALL)
+            y += _LINE
+        for number, line in enumerate(self.note_lines(width), start=1):
+            sheet.write(x, y + number * _LINE, line, SMALL, colour=QUIET)
 
-def decide_table(table: Table, lettering: Lettering | None = None, card: bool = False) -> TableLayout:
+
+def decide_table(table: Table, lettering: Lettering) -> "TablePart | TableBars":
+    """Measure a table; one whose values are shares is drawn as bars."""
+    return TableBars(table) if any(column.bar for column in table.columns) else measure_table(table, lettering)
+
+
+def measure_table(table: Table, lettering: Lettering, card: bool = False) -> TablePart:
     """Measure a table; as a card, without its first column, of a single row."""
-    families = (lettering or Lettering()).families
+    families = lettering.families
+    table, more = table.limited(table.most_drawn)
     rows = [table.headings(), *table.texts()]
     right = tuple(column.align == "right" for column in table.columns)
     if card:
@@ -62,42 +92,31 @@ def decide_table(table: Table, lettering: Lettering | None = None, card: bool = 
     widths = (
         max(text_width(text, SMALL, families) for text in column) * DRAWN_WIDER for column in zip(*rows, strict=True)
     )
-    return TableLayout(tuple(rows), tuple(widths), right, table.more, table.notes, card)
+    return TablePart(tuple(rows), tuple(widths), right, table.heading, more, table.notes, card)
 
 
-def draw_table(sheet: Sheet, table: TableLayout, x: float, y: float, width: float) -> None:
-    """Draw it with its top left corner at (x, y), its notes in at most ``width`` inches."""
-    for number, row in enumerate(table.rows):
-        left = x
-        for column, (text, wide, right) in enumerate(zip(row, table.widths, table.right, strict=True)):
-            heading = column == 0 if table.card else number == 0
-            at = left + wide if right else left
-            sheet.write(
-                at, y + _LINE / 2, text, SMALL, align="right" if right else "left", colour=QUIET if heading else INK
-            )
-            left += wide + _GAP
-        y += _LINE
-    if table.more:
-        sheet.write(x, y + _LINE / 2, table.more, SMALL)
-        y += _LINE
-    for number, line in enumerate(table.note_lines(width), start=1):
-        sheet.write(x, y + number * _LINE, line, SMALL, colour=QUIET)
+@dataclass(frozen=True)
+class TableBars:
+    """Bars, one a row, between its first and its second text; a row that sums up all others stands out."""
 
+    table: Table
 
-def bars_height(table: Table) -> float:
-    """Inches that ``draw_bars`` takes."""
-    return _OVER_BARS + max(len(table.rows) * _BAR_PITCH, 0.1) + 0.16
+    width, before, after = 0.0, 0.3, 0.08
 
+    def height(self, _: float) -> float:
+        """In inches."""
+        return _OVER_BARS + max(len(self.table.rows) * _BAR_PITCH, 0.1) + 0.16
 
-def draw_bars(sheet: Sheet, table: Table, x: float, y: float, width: float) -> None:
-    """A bar a row between its first and its second text, in ``width`` inches; a row of all others stands out."""
-    (share,) = (place for place, column in enumerate(table.columns) if column.bar)
-    left, room = x + _BAR_NAMES, width - _BAR_NAMES - _BAR_NUMBER
-    for i, ((name, number, *_), row) in enumerate(zip(table.texts(), table.rows, strict=True)):
-        middle = y + _OVER_BARS + (i + 0.5) * _BAR_PITCH
-        stands_out = table.has_total and i == len(table.rows) - 1
-        end = left + room * row[share]
-        sheet.write(left - 0.1, middle, name, BODY, align="right", bold=stands_out)
-        colour = ACCENT if stands_out else SECOND
-        sheet.page.barh(middle, end - left, height=0.6 * _BAR_PITCH, left=left, color=colour)
-        sheet.write(end + 0.06, middle, number, BODY, bold=stands_out)
+    def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
+        """With its top left corner at (x, y), in ``width`` inches."""
+        table = self.table
+        (share,) = (place for place, column in enumerate(table.columns) if column.bar)
+        left, room = x + _BAR_NAMES, width - _BAR_NAMES - _BAR_NUMBER
+        for i, ((name, number, *_), row) in enumerate(zip(table.texts(), table.rows, strict=True)):
+            middle = y + _OVER_BARS + (i + 0.5) * _BAR_PITCH
+            stands_out = table.has_total and i == len(table.rows) - 1
+            end = left + room * row[share]
+            sheet.write(left - 0.1, middle, name, BODY, align="right", bold=stands_out)
+            colour = ACCENT if stands_out else SECOND
+            sheet.page.barh(middle, end - left, height=0.6 * _BAR_PITCH, left=left, color=colour)
+            sheet.write(end + 0.06, middle, number, BODY, bold=stands_out)

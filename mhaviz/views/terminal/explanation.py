@@ -1,6 +1,6 @@
 """One query taken apart in the terminal: its scores over features, then its output over keys."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,11 @@ from mhaviz.pages.explanation import (
     strongest_text,
     visible_products,
 )
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, Explanation
-from mhaviz.views.captions import rule_text, study_title
-from mhaviz.views.labels import quoting, token_labels
-from mhaviz.views.panels import Panel, Scale
+from mhaviz.views.labels import quoting, title_text, token_labels
+from mhaviz.views.look import Look
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
@@ -38,6 +39,7 @@ class ExplanationView:
     """Both readings of one query, each as a strip of cells for every key and as a table."""
 
     explanation: Explanation
+    look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         e, width = self.explanation, options.max_width
@@ -51,10 +53,10 @@ class ExplanationView:
 
         def strips(title: str, values: NDArray[np.float32], labels: list[str], scale: Scale) -> HeatGrid:
             features = Axis.of(str(i) for i in range(e.d_key))
-            return HeatGrid([Panel(plain(title), values, scale)], Axis.of(labels), features, numbered=True)
+            return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features, numbered=True)
 
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
-        yield Text(study_title(e, width, not in_unicode), BOLD, no_wrap=True)
+        yield Text(title_text(study_title(e), width, not in_unicode), BOLD, no_wrap=True)
         yield Text(plain(heading(e, quoting(abilities.shown))), BOLD)
         yield Segment.line()
 

@@ -11,12 +11,13 @@ from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 
+from mhaviz.pages.map_words import pooled_text
+from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
+from mhaviz.pages.pooling import pool_map
 from mhaviz.records import AttentionMap, Axis
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views.captions import map_title, part_text, pooled_text
-from mhaviz.views.colours import needs_dark_text
+from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.labels import (
     bare,
     cut,
@@ -28,15 +29,12 @@ from mhaviz.views.labels import (
     token_labels,
     visible,
 )
-from mhaviz.views.panels import Panel, Scale, head_panels, tile_titles
-from mhaviz.views.pooling import pool_map
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
 
 LEGEND_UP_TO = 100  # tokens
 GAP = 2  # blank columns between two panels
-_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
 _TOKEN = 24  # cells of a token in a legend
 # Of maps with round positions:
 _READABLE = 30  # columns of a panel, where the terminal has so many
@@ -164,7 +162,7 @@ class HeatGrid:
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
-        title = self._longest_title(room - GAP)
+        title = self._longest_title(room - GAP, abilities)
         fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting:
             return None
@@ -185,13 +183,13 @@ class HeatGrid:
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
-        panel_width = max(columns, self._longest_title(most))
+        panel_width = max(columns, self._longest_title(most, abilities))
         fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
         labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
         return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
 
-    def _longest_title(self, most: int) -> int:
-        return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
+    def _longest_title(self, most: int, abilities: Abilities) -> int:
+        return min(max(cell_len(abilities.plain(visible(panel.title))) for panel in self.panels), most)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
@@ -333,14 +331,6 @@ def long_layout(
     return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
 
 
-def grid_title(attention_map: AttentionMap, width: int, ascii_only: bool, layers: str = "") -> Text:
-    """The kind of attention and the sentence, over a grid; ``layers``: which, where there are several."""
-    part = layers + part_text(attention_map)
-    if attention_map.is_whole:
-        return Text(map_title(attention_map, width, ascii_only, part=part), BOLD, no_wrap=True)
-    return Text(map_title(attention_map, max(width, _TITLE), ascii_only, part=part), BOLD)
-
-
 def _labels(axis: Axis, width: int, abilities: Abilities) -> list[str]:
     return token_labels(axis.tokens.texts, width, not abilities.unicode, axis.start)
 
@@ -393,7 +383,7 @@ def _lines(
         return line
 
     width = layout.panel_width
-    titles = [[Segment(_fit(visible(p.title), width, abilities.ellipsis), BOLD)] for p in panels]
+    titles = [[Segment(_fit(abilities.plain(visible(p.title)), width, abilities.ellipsis), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
@@ -412,7 +402,7 @@ class _Cells:
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
         self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
         self._values = panel.pooled(layout.rows, layout.columns).values
-        self._colours = panel.scale.colours(self._values)
+        self._colours = colours(self._values, panel.scale)
         self._dark_text = needs_dark_text(self._colours)
 
     def line(self, rows: range) -> list[Segment]:

@@ -8,8 +8,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
+from mhaviz.pages.panels import Scale
+from mhaviz.views.colours import colours
 from mhaviz.views.labels import in_ascii, visible
-from mhaviz.views.panels import Scale
 from mhaviz.views.terminal.grid import DIM, Abilities, ramp_character
 
 _STEPS = 16
@@ -32,7 +33,7 @@ class ScaleBar:
         digits = 2 if self.scale.log else 4
         below, above = (abilities.plain(mark) if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
-        for value, (red, green, blue) in zip(values, self.scale.colours(values), strict=True):
+        for value, (red, green, blue) in zip(values, colours(values, self.scale), strict=True):
             if abilities.colour:
                 bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
             else:

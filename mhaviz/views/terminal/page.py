@@ -1,17 +1,22 @@
 """A page of blocks in the terminal, which lists numbers where paper has curves."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text as Line
 
-from mhaviz.pages.blocks import Curves, Page, Table
+from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, Text
+from mhaviz.pages.panels import DIVERGING
+from mhaviz.views.labels import harmless, quoting
+from mhaviz.views.look import Look
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
-from mhaviz.views.terminal.legend import footnote
+from mhaviz.views.terminal.heads import HeadsView, panels_lines
+from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
 
-_STYLES: dict[str, str | Style] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": ""}
+_STYLES: dict[str, str | Style] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
 
 
 @dataclass(frozen=True)
@@ -19,17 +24,52 @@ class PageView:
     """Title, blocks and footnote, one below the other."""
 
     page: Page
+    look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page, Abilities.of(console, options)
-        if page.title_where != "beside curves":
+        if page.title and page.title_where != "drawn":
             yield Line(abilities.plain(page.title), BOLD)
-        for block in page.blocks:
-            if isinstance(block, Curves) or block.where == "beside curves":
+        blocks = _in_order(page)
+        heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.look, console, options)
+        for block in blocks:
+            if isinstance(block, Curves) or getattr(block, "where", "everywhere") == "drawn":
                 continue
-            if isinstance(block, Table):
-                yield from table_lines(block, console, options)
+            if isinstance(block, Heads):
+                yield from heads.lines(block)
+            elif isinstance(block, Legend):
+                yield from self._legend(block, heads, abilities)
+            elif isinstance(block, Panels):
+                n_blocks = sum(isinstance(other, Panels) for other in blocks)
+                yield from panels_lines(block, n_blocks, self.look, console, options)
+            elif isinstance(block, Bars):
+                yield from (ScaleBar(scale.coloured(self.look.cmap), name) for name, scale in block.scales)
+                yield Line()
+            elif isinstance(block, Text):
+                yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
-                for line in block.lines:
-                    yield Line(abilities.plain(line), _STYLES[block.style])
+                table = block(quoting(abilities.shown)) if callable(block) else block
+                yield from table_lines(table, console, options)
         yield footnote(page.footnote, not abilities.unicode)
+
+    def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
+        """The scale of all heads above, and how to read them."""
+        named = abilities.colour and self.look.cmap == DIVERGING
+        drawn = Drawn(hidden=abilities.hidden, ends=("blue", "red") if named else None)
+        remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
+        remark = abilities.plain(harmless(remark))
+        if legend.scale == "before":
+            yield ScaleBar(heads.scale, remark, heads.beyond)
+            return
+        if legend.scale == "over":
+            yield ScaleBar(heads.scale, beyond=heads.beyond)
+        yield Line(remark, DIM)
+        if legend.scale == "over":
+            yield Line()
+
+
+def _in_order(page: Page) -> list[Block]:
+    """All blocks; those that would stand beside pictures come after them."""
+    pictures = [place for place, block in enumerate(page.blocks) if isinstance(block, (Heads, Panels, Legend))]
+    after = max(pictures, default=-1) + 1
+    return [*page.blocks[:after], *page.beside, *page.blocks[after:]]

@@ -8,10 +8,17 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from mhaviz.pages.projections import SCORE_REMARK, StageText, divergence_text, split_text, stage_texts
+from mhaviz.pages.map_words import READING
+from mhaviz.pages.projections import (
+    SCORE_REMARK,
+    StageText,
+    divergence_text,
+    projections_title,
+    split_text,
+    stage_texts,
+)
 from mhaviz.records import Axis, ProjectionComparison
-from mhaviz.views.captions import READING, pair_title
-from mhaviz.views.labels import cut
+from mhaviz.views.labels import cut, title_text
 from mhaviz.views.look import Look
 from mhaviz.views.stages import (
     divergence_panel,
@@ -47,7 +54,7 @@ class ProjectionsView:
         def shown(token: str) -> str:
             return cut(abilities.shown(token), room, "..." if ascii_only else "…")
 
-        yield Text(pair_title("self", c.tokens, c.tokens, options.max_width, ascii_only), BOLD, no_wrap=True)
+        yield Text(title_text(projections_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         *with_maps, last = stage_texts(c, shown_pair(c, shown))
         for text, stage in zip(with_maps, c.stages, strict=False):
             yield from _words(text, plain)

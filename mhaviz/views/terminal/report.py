@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
+from mhaviz.pages.maps import attention_page
 from mhaviz.records import Report
 from mhaviz.views.look import Look
-from mhaviz.views.terminal.heatmap import HeatmapView
+from mhaviz.views.terminal.page import PageView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
 
@@ -20,8 +21,8 @@ class ReportView:
     look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield HeatmapView(self.report.attention, self.look)
+        yield PageView(attention_page(self.report.attention), self.look)
         yield Segment.line()
-        yield TraceView(self.report.trace, with_footnote=False)
+        yield TraceView(self.report.trace, self.look, with_footnote=False)
         yield Segment.line()
-        yield ScalingView(self.report.scaling, self.look.cmap)
+        yield ScalingView(self.report.scaling, self.look)

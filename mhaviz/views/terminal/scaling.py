@@ -1,16 +1,17 @@
 """What scaling does, in the terminal: scores and weights side by side, and the numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from mhaviz.pages.scaling import statistics_table
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.scaling import scaling_panels, statistics_table
+from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
-from mhaviz.views.captions import rule_text, study_title
-from mhaviz.views.colours import BONE
-from mhaviz.views.panels import Scale, scaling_panels
+from mhaviz.views.labels import title_text
+from mhaviz.views.look import Look
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
@@ -21,16 +22,16 @@ class ScalingView:
     """Each head's scores and weights, unscaled and scaled, and what they are in numbers."""
 
     comparison: ScalingComparison
-    colormap: str = BONE
+    look: Look = field(default_factory=Look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         c = self.comparison
         abilities = Abilities.of(console, options)
         ascii_only = not abilities.unicode
-        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.colormap)
-        yield Text(study_title(c, options.max_width, ascii_only), BOLD, no_wrap=True)
+        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.look.cmap)
+        yield Text(title_text(study_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
-            panels = scaling_panels(c, i, scores, weights, f"head {head}: ", ascii_only)
+            panels = scaling_panels(c, i, scores, weights, f"head {head}: ")
             yield HeatGrid(panels, Axis.of(c.queries), Axis.of(c.keys))
             yield Segment.line()
             yield from table_lines(statistics_table(c, i, rule_text(c)), console, options, padding=(0, 1))

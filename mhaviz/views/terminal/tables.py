@@ -20,12 +20,15 @@ _TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": 
 
 
 def table_lines(table: Table, console: Console, options: ConsoleOptions, **look: Any) -> Iterator[RenderableType]:
-    """A table, what is said of rows that it leaves out, and its notes.
+    """A table with its heading, what is said of rows that it leaves out, and its notes.
 
     Where it is too wide, it is drawn for a narrow place: without extra columns, each row on several lines. What is too
     wide even so is split into parts, each with the columns that tell the rows apart. ``look``: as in ``draw_grid``.
     """
     abilities = Abilities.of(console, options)
+    table, left_out = table.limited(table.most_listed)
+    if table.heading:
+        yield Text(abilities.plain(table.heading), BOLD)
     every = range(len(table.columns))
     narrow = [place for place in every if not table.columns[place].is_extra]
     keys = [place for place in narrow if table.columns[place].is_key]
@@ -40,7 +43,7 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **look:
                 part, longer = keys, draw_grid(table, [*keys, place], abilities, short=True, **look)
             part, grid = [*part, place], longer
     yield grid
-    for text in filter(None, (table.more, (is_short and table.short_notes) or table.notes)):
+    for text in filter(None, (left_out, (is_short and table.short_notes) or table.notes)):
         yield Text(abilities.plain(text), DIM)
 
 

@@ -1,7 +1,7 @@
 """The shape of every tensor in the terminal: a table where there is room, a list where there is not."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,6 +12,7 @@ from rich.text import Text
 from mhaviz.pages.trace import costs_text, following_text, memory_text, shape_text, steps_table, visits_table
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.views.labels import quoting
+from mhaviz.views.look import Look
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
 from mhaviz.views.terminal.tables import draw_grid, fits, table_lines
@@ -24,6 +25,7 @@ class TraceView:
     """Every step, with an element that is followed through the reshapes if there is one."""
 
     trace: ShapeTrace
+    look: Look = field(default_factory=Look)
     followed: FollowedElement | None = None
     with_footnote: bool = True
 

@@ -6,11 +6,11 @@ import pytest
 from drawn import images, inside, texts
 from hostile import HOSTILE
 from made import Cells, made_map
+from shown import difference_figure
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, Source
-from mhaviz.views.figure.difference import difference_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
 
@@ -119,7 +119,7 @@ def test_no_more_pixels_than_programs_open(difference):
 def test_too_many_maps_for_a_picture(random_map):
     maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(500))
     d = compare(*[Attention(Source("s"), maps)] * 2)
-    with pytest.raises(ArgumentError, match="got 500 maps of up to 1 heads; choose a layer or heads"):
+    with pytest.raises(ArgumentError, match="got 500 maps of up to 1 heads; choose fewer sentences, layers or heads"):
         difference_figure(d)
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn import texts
+from shown import head_statistics_figure
 
 from mhaviz.records import STATISTICS, Source
-from mhaviz.views.figure.head_statistics import head_statistics_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look
 

@@ -11,9 +11,9 @@ from drawn import texts
 from hostile import HOSTILE
 from made import Cells, made_map, remade
 from matplotlib import image as mpl_image
+from shown import heatmap_figure
 
 from mhaviz.records import Attention, Axis, HeadSummary, Link, MapSummary, Quantity, Sink, Source, Tokens
-from mhaviz.views.figure.heatmap import MOST_HEADS, heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
@@ -329,8 +329,8 @@ def test_the_summary_of_one_head_stands_beside_it():
 
 
 def test_heads_beyond_the_table_are_counted():
-    sheet = figure(long_map(MOST_HEADS + 8, cells=(16, 16), summary=True))
-    assert texts(sheet).count("4.00 (50%)") == MOST_HEADS
+    sheet = figure(long_map(32 + 8, cells=(16, 16), summary=True))
+    assert texts(sheet).count("4.00 (50%)") == 32
     assert "and 8 heads more" in texts(sheet)
 
 

@@ -12,19 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import Cells, made_map
 from matplotlib import image as mpl_image
+from shown import difference_figure, heatmap_figure, heatmap_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.panels import Scale
 from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure import lettering as lettering_module
-from mhaviz.views.figure.difference import difference_figure
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
 from mhaviz.views.look import Look
-from mhaviz.views.terminal.heatmap import HeatmapView
 
 
 def decode(sheet):
@@ -102,7 +101,7 @@ def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention,
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, 1)
         assert np.array_equal(tile.get_array(), attention.maps[0].weights[head])
-        expected = colours(attention.maps[0].weights[head], cmap)
+        expected = colours(attention.maps[0].weights[head], Scale(cmap))
         for row, column, y, x in cell_pixels(sheet, tile, q, k):
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2, (head, row, column)
 
@@ -124,12 +123,12 @@ def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
     picture = decode(sheet)
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, pytest.approx(high))
-        expected = colours(weights[head], "bone", 0, high)
+        expected = colours(weights[head], Scale(high=high))
         for row, column, y, x in cell_pixels(sheet, tile, 4, 4):
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2
     open_end = "≥ " if weights.max() > high else ""
     assert f"{open_end}{high:.3g}" in [text.get_text() for text in sheet.page.texts]
-    assert f"{high:.4g}   rows" in show(HeatmapView(attention, Look(vmax=vmax)))
+    assert f"{high:.4g}   rows" in show(heatmap_view(attention, Look(vmax=vmax)))
 
 
 def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
@@ -144,7 +143,7 @@ def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
                 drawn[tuple(np.round(place, 6))] = (group.get_label().removeprefix("numbers "), ink)
     assert len(drawn) == weights.size
     for head, tile in enumerate(tiles(sheet)):
-        dark = needs_dark_text(colours(weights[head], "bone"))
+        dark = needs_dark_text(colours(weights[head], Scale()))
         left, right, bottom, top = tile.get_extent()
         for row in range(5):
             for column in range(5):
@@ -251,7 +250,7 @@ def test_the_footnote_and_the_title(random_attention):
     sheet = heatmap_figure(random_attention(2, ("un", "chat"), ("a", "cat"), kind="cross"))
     texts = [text.get_text() for text in sheet.page.texts]
     assert "made by a test" in texts
-    assert "source-target attention: un chat → a cat" in texts
+    assert "source-target attention; queries: un chat, keys: a cat" in texts
 
 
 def test_several_sentences_on_one_sheet(random_map):

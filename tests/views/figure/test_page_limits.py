@@ -11,12 +11,12 @@ import pytest
 from made import Cells, made_map
 from matplotlib import image as mpl_image
 from PIL import Image
+from shown import heatmap_figure
 
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import Attention, Source
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views import look as look_module
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS, Sheet

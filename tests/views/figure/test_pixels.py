@@ -8,11 +8,11 @@ from made import made_map
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import AxesImage
 from PIL import Image
+from shown import heatmap_figure
 
 from mhaviz import display_attention
 from mhaviz.records import Attention, Source
 from mhaviz.views.figure import sheet as module
-from mhaviz.views.figure.heatmap import heatmap_figure
 from mhaviz.views.look import Look
 
 WORDS = ["the", "quick", "antidisestablishmentarianism", "i", "WWWW", "ljq", "é", "漢字", "مرحبا", "$x$", "ab", "Ag"]

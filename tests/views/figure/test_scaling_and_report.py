@@ -186,7 +186,7 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     look = Look(dpi=40)
     for sheet in (flow_figure(trace, look, followed), scaling_figure(c, look), report_figure(report, look)):
         sheet.save(io.BytesIO(), "png")
-    for view in (TraceView(trace, followed), ScalingView(c), ReportView(report)):
+    for view in (TraceView(trace, followed=followed), ScalingView(c), ReportView(report)):
         for encoding in ("utf-8", "ascii"):
             shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor", encoding))
             assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)

@@ -6,10 +6,10 @@ import pytest
 from hostile import HOSTILE
 from made import Cells, made_map
 from rich.cells import cell_len
+from shown import difference_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.records import Attention, Source
-from mhaviz.views.terminal.difference import DifferenceView
 
 
 def plain(text):
@@ -50,7 +50,7 @@ def pooled(cells, reduction="mass", n_heads=2, kind="self"):
 @pytest.mark.parametrize("colour", [None, "truecolor"])
 def test_every_number_is_there(show, difference, width, encoding, colour):
     d = difference()
-    shown = plain(show(DifferenceView(d), width, colour, encoding))
+    shown = plain(show(difference_view(d), width, colour, encoding))
     assert widest(shown) <= width
     (m,) = d.maps
     for number in m.change.weights.ravel():
@@ -65,7 +65,7 @@ def test_every_number_is_there(show, difference, width, encoding, colour):
 
 def test_the_heads_stand_in_their_order(show, difference):
     d = difference(n_heads=5)
-    table = show(DifferenceView(d), 120).split("the heads that changed most")[1]
+    table = show(difference_view(d), 120).split("the heads that changed most")[1]
     heads = [int(head) for head in re.findall(r"^ +(\d+) +0\.\d{4}", table, re.MULTILINE)]
     assert heads == list(np.argsort(-d.maps[0].divergence))
 
@@ -73,17 +73,17 @@ def test_the_heads_stand_in_their_order(show, difference):
 def test_one_scale_around_0(show, difference):
     d = difference()
     largest = np.abs(d.maps[0].change.weights).max()
-    assert f"-{largest:.4g} " in show(DifferenceView(d), 80)
-    assert f" {largest:.4g}\n" in show(DifferenceView(d), 80)
+    assert f"-{largest:.4g} " in show(difference_view(d), 80)
+    assert f" {largest:.4g}\n" in show(difference_view(d), 80)
 
 
 def test_colours_are_named_only_where_they_are_seen(show, difference):
-    assert "red: more" in show(DifferenceView(difference()), 80, "truecolor")
-    assert "red" not in show(DifferenceView(difference()), 80)
+    assert "red: more" in show(difference_view(difference()), 80, "truecolor")
+    assert "red" not in show(difference_view(difference()), 80)
 
 
 def test_no_ramp_that_looks_like_a_sign(show, difference):
-    shown = show(DifferenceView(difference()), 80, encoding="ascii")
+    shown = show(difference_view(difference()), 80, encoding="ascii")
     assert not re.search(r"[-+][-+]\d", shown)
     assert not re.search(r"[-+]0\.00\b", shown.split("the heads")[0])
 
@@ -94,7 +94,7 @@ def test_no_ramp_that_looks_like_a_sign(show, difference):
 def test_any_size(show, difference, length, n_heads, width):
     d = difference(tuple(f"w{i}" for i in range(length)), n_heads)
     for colour in (None, "truecolor"):
-        shown = plain(show(DifferenceView(d), width, colour))
+        shown = plain(show(difference_view(d), width, colour))
         assert widest(shown) <= width
         assert f"head {n_heads - 1}" in shown
         if length == 300:
@@ -107,23 +107,23 @@ def test_any_size(show, difference, length, n_heads, width):
 def test_pooled_maps(show, reduction, width, kind):
     d = pooled(100, reduction, kind=kind)
     for colour, encoding in ((None, "ascii"), ("truecolor", "utf-8")):
-        shown = plain(show(DifferenceView(d), width, colour, encoding))
+        shown = plain(show(difference_view(d), width, colour, encoding))
         assert widest(shown) <= width
         assert ("they have no divergence" in words(shown)) == (reduction == "max")
         assert ("ln 2 = 0.693" in words(shown)) == (reduction == "mass" and d.maps[0].divergence is not None)
 
 
 def test_values_beyond_the_scale_are_told(show):
-    shown = show(DifferenceView(pooled(100)), 240)
+    shown = show(difference_view(pooled(100)), 240)
     assert "≤-" in shown
     assert "≥0" in shown
-    assert "<=-" in show(DifferenceView(pooled(100)), 240, encoding="ascii")
+    assert "<=-" in show(difference_view(pooled(100)), 240, encoding="ascii")
 
 
 def test_several_maps_and_heads_left_out(show, random_map):
     maps = [tuple(random_map(12, ("a", "b"), sentence=i, seed=seed + i) for i in range(2)) for seed in (0, 5)]
     d = compare(*(Attention(Source("s"), side) for side in maps))
-    shown = show(DifferenceView(d), 100)
+    shown = show(difference_view(d), 100)
     assert "sentence 0" in shown
     assert "and 8 heads more; .json has all" in shown
 
@@ -134,6 +134,6 @@ def test_hostile_tokens(show, difference, width, encoding):
     for first in range(0, len(HOSTILE), 7):
         d = difference(HOSTILE[first : first + 7])
         d = replace(d, source=replace(d.source, footnote="".join(HOSTILE[:12])))
-        shown = plain(show(DifferenceView(d), width, "truecolor", encoding))
+        shown = plain(show(difference_view(d), width, "truecolor", encoding))
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
         assert widest(shown) <= width

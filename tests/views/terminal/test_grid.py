@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis, Tokens
 from mhaviz.views.colours import colours
-from mhaviz.views.panels import Panel, Scale
 from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_character
 
 COLOUR, PLAIN = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=True)
@@ -124,7 +124,7 @@ def test_cells_have_the_colour_of_their_value(show):
         width = len(cells) // 3
         for column in range(3):
             value = heat.panels[0].values[row, column]
-            expected = tuple(int(c) for c in colours(value[None], "bone")[0])
+            expected = tuple(int(c) for c in colours(value[None], Scale())[0])
             inside = cells[column * width : (column + 1) * width]
             assert {cell[2] for cell in inside} == {expected}
             assert "".join(cell[0] for cell in inside).strip() == f"{value:.2f}"
@@ -138,10 +138,10 @@ def test_half_blocks_have_two_rows_a_line(show):
         assert len(cells) == 21
         for column, (_, front, back) in enumerate(cells):
             upper = heat.panels[0].values[2 * line_number, column]
-            assert front == tuple(int(c) for c in colours(upper[None], "bone")[0])
+            assert front == tuple(int(c) for c in colours(upper[None], Scale())[0])
             if line_number < 10:
                 lower = heat.panels[0].values[2 * line_number + 1, column]
-                assert back == tuple(int(c) for c in colours(lower[None], "bone")[0])
+                assert back == tuple(int(c) for c in colours(lower[None], Scale())[0])
 
 
 def test_a_lone_spike_is_seen_after_pooling(show):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from hostile import HOSTILE
 from rich.cells import cell_len
+from shown import head_statistics_view
 
+from mhaviz.pages.head_statistics import Order
 from mhaviz.records import Source
-from mhaviz.views.head_statistics import Order
-from mhaviz.views.terminal.head_statistics import HeadStatisticsView
 
 KINDS = ("self", "masked", "cross")
 
@@ -30,7 +30,7 @@ def words(text):
 @pytest.mark.parametrize("colour", [None, "truecolor"])
 def test_every_number_is_there(show, random_heads, width, encoding, colour):
     statistics = random_heads()
-    shown = plain(show(HeadStatisticsView(statistics), width, colour, encoding))
+    shown = plain(show(head_statistics_view(statistics), width, colour, encoding))
     assert widest(shown) <= width
     (kind,) = statistics.kinds
     table = shown.split("heads by entropy, lowest first")[1]
@@ -45,9 +45,9 @@ def test_every_number_is_there(show, random_heads, width, encoding, colour):
 
 def test_one_table_at_160_and_at_80(show, random_heads):
     for width in (80, 160):
-        rows = re.findall(r"^ +\d+ +\d+ +\d\.\d\d", show(HeadStatisticsView(random_heads()), width), re.MULTILINE)
+        rows = re.findall(r"^ +\d+ +\d+ +\d\.\d\d", show(head_statistics_view(random_heads()), width), re.MULTILINE)
         assert len(rows) == 6
-    assert "0.94 ± 0.11" not in show(HeadStatisticsView(random_heads()), 80)
+    assert "0.94 ± 0.11" not in show(head_statistics_view(random_heads()), 80)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (12, 12), (32, 32), (2, 100)])
@@ -56,14 +56,14 @@ def test_one_table_at_160_and_at_80(show, random_heads):
 def test_any_size_fits(show, random_heads, size, kinds, width):
     statistics = random_heads(*size, kinds)
     for colour, encoding in ((None, "ascii"), ("truecolor", "utf-8")):
-        shown = plain(show(HeadStatisticsView(statistics), width, colour, encoding))
+        shown = plain(show(head_statistics_view(statistics), width, colour, encoding))
         assert widest(shown) <= width
         if width == 80 and colour and len(kinds) == 1:
             assert shown.count("\n") <= 90
 
 
 def test_the_ranked_number_stands_first(show, random_heads):
-    shown = show(HeadStatisticsView(random_heads(), Order("induction")), 160)
+    shown = show(head_statistics_view(random_heads(), order=Order("induction")), 160)
     assert re.search(r"layer +head +induction +entropy", shown)
     assert shown.splitlines()[1].split()[:2] == ["induction", "entropy"]
     assert "heads by induction, highest first" in shown
@@ -73,30 +73,32 @@ def test_pictures_are_means_on_their_scales(show, random_heads):
     statistics = random_heads(1, 2)
     (kind,) = statistics.kinds
     some = replace(kind.previous, mean=np.array([[0.0, 1.0]]))
-    shown = show(HeadStatisticsView(replace(statistics, kinds=(replace(kind, previous=some),)), Order("previous")), 80)
+    shown = show(
+        head_statistics_view(replace(statistics, kinds=(replace(kind, previous=some),)), order=Order("previous")), 80
+    )
     assert shown.splitlines()[3].startswith("0  █")
     assert re.search(r"^0 .* 1   weight$", shown, re.MULTILINE)
     assert re.search(r" \d\.\d+   entropy, nats$", shown, re.MULTILINE)
 
 
 def test_what_is_left_out_is_said(show, random_heads):
-    shown = words(show(HeadStatisticsView(random_heads(32, 32, too_long=3), Order(most=5)), 80))
+    shown = words(show(head_statistics_view(random_heads(32, 32, too_long=3), order=Order(most=5)), 80))
     assert "heads by entropy, lowest first: 5 of 1,024" in shown
     assert "rows are layers, columns heads; -o heads.png has 7 more" in shown
     assert "3 sentences were left out: longer than the model can read" in shown
 
 
 def test_no_picture_and_a_dash_where_there_is_no_number(show, random_heads):
-    shown = show(HeadStatisticsView(random_heads(1, 1, ("self", "cross"))), 160)
+    shown = show(head_statistics_view(random_heads(1, 1, ("self", "cross"))), 160)
     cross = shown.split("source-target attention")[1].split("weight")[0]
     assert "previous" not in cross
     (row,) = (line for line in shown.splitlines() if line.strip().startswith("cross"))
     assert row.split().count("–") == 6
-    assert "next" not in show(HeadStatisticsView(random_heads(kinds=("masked",))), 160)
+    assert "next" not in show(head_statistics_view(random_heads(kinds=("masked",))), 160)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_hostile_footnote(show, random_heads, encoding):
     statistics = replace(random_heads(), source=Source("".join(HOSTILE[:20])))
-    shown = plain(show(HeadStatisticsView(statistics), 80, "truecolor", encoding))
+    shown = plain(show(head_statistics_view(statistics), 80, "truecolor", encoding))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)

@@ -12,12 +12,12 @@ from hostile import HOSTILE
 from made import Cells, made_map
 from rich.cells import cell_len
 from rich.console import Console
+from shown import heatmap_view
 
+from mhaviz.pages.panels import Scale
 from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
 from mhaviz.views.look import Look
-from mhaviz.views.panels import Scale
 from mhaviz.views.terminal.grid import Abilities, long_layout
-from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.legend import ScaleBar
 
 COLOUR, ASCII = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=False)
@@ -71,7 +71,7 @@ def uniform_map(n_heads=1, length=20_000, cells=512, start=0, **more):
 
 
 def view(*maps, look=AUTO):
-    return HeatmapView(Attention(Source("made by a test"), maps), look)
+    return heatmap_view(Attention(Source("made by a test"), maps), look)
 
 
 def words(shown):

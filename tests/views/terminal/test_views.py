@@ -9,15 +9,15 @@ from hostile import HOSTILE
 from looking import attend, encoded, traced
 from made import made_map
 from rich.cells import cell_len
+from shown import heatmap_view
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Report, Source
 from mhaviz.views.look import Look
-from mhaviz.views.pooling import pool_map
 from mhaviz.views.showing import view_of
-from mhaviz.views.terminal.heatmap import HeatmapView
 from mhaviz.views.terminal.report import ReportView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -40,17 +40,17 @@ def known_attention():
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_heatmap(show, golden, known_attention, width):
-    golden(f"heatmap-{width}.txt", show(HeatmapView(known_attention), width))
+    golden(f"heatmap-{width}.txt", show(heatmap_view(known_attention), width))
 
 
 def test_heatmap_in_ascii(show, golden, known_attention):
-    golden("heatmap-ascii.txt", show(HeatmapView(known_attention), 80, encoding="ascii"))
+    golden("heatmap-ascii.txt", show(heatmap_view(known_attention), 80, encoding="ascii"))
 
 
 @pytest.mark.parametrize("width", [60, 160])
 def test_trace(show, golden, width):
     trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
-    golden(f"trace-{width}.txt", show(TraceView(trace, follow_element(trace, (0, 2, 5))), width))
+    golden(f"trace-{width}.txt", show(TraceView(trace, followed=follow_element(trace, (0, 2, 5))), width))
 
 
 def test_trace_in_ascii(show, golden):
@@ -103,7 +103,7 @@ def test_report_shows_all_parts(show, layer):
 
 
 def test_several_sentences_stand_below_each_other(show, layer):
-    shown = show(HeatmapView(attend(layer, ["one two", "three"])), 80)
+    shown = show(heatmap_view(attend(layer, ["one two", "three"])), 80)
     assert shown.index("self-attention: one two") < shown.index("self-attention: three")
 
 
@@ -127,7 +127,7 @@ def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
     """Without colour; up to 16 tokens have numbers."""
     tokens = tuple(f"{i}" for i in range(n))
     m = made_map(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
-    view = HeatmapView(Attention(Source("s"), (m,)), Look(log=False))
+    view = heatmap_view(Attention(Source("s"), (m,)), Look(log=False))
     cells, legend = show(view, 140, encoding=encoding).split(f"; {mark}: later keys, hidden")
     assert cells.count(mark) == n * (n - 1) // 2
     assert "grey" not in cells + legend
@@ -140,7 +140,7 @@ def test_the_cells_of_long_maps_that_are_hidden(show):
     tokens = tuple(f"{i}" for i in range(400))
     m = made_map(tokens, tokens, np.eye(400, dtype=np.float32)[None], "masked")
     pooled = pool_map(m, 40, 40)
-    shown = show(HeatmapView(Attention(Source("s"), (pooled,))), 60, encoding="ascii")
+    shown = show(heatmap_view(Attention(Source("s"), (pooled,))), 60, encoding="ascii")
     rows = [line.rsplit(" ", 1)[-1] for line in shown.splitlines() if line.endswith("/")]
     assert len(rows) == 19, "two rows of cells a line, and no key is hidden from the last"
     assert [line.count("/") for line in rows] == sorted((line.count("/") for line in rows), reverse=True)
@@ -159,7 +159,7 @@ def test_hostile_tokens_in_every_view(show, width, encoding):
     tokens = tuple(HOSTILE[:14])
     weights = np.full((1, 14, 14), 1 / 14, np.float32)
     attention = Attention(Source("a \x1b[31m source\n"), (made_map(tokens, tokens, weights),))
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(HeatmapView(attention), width, "truecolor", encoding))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(heatmap_view(attention), width, "truecolor", encoding))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
     assert max(cell_len(line) for line in shown.split("\n")) <= width
 
@@ -172,7 +172,7 @@ def test_many_heads_are_shown_without_numbers(show):
     def lines(n_layers):
         weights = draw.dirichlet(np.ones(8), size=(n_layers, 12, 8)).astype(np.float32)
         maps = tuple(made_map(names, names, w, layer=layer) for layer, w in enumerate(weights))
-        return show(HeatmapView(Attention(Source("made by a test"), maps)), 100).splitlines()
+        return show(heatmap_view(Attention(Source("made by a test"), maps)), 100).splitlines()
 
     assert any("0.1" in line for line in lines(2))
     many = lines(3)
@@ -190,7 +190,7 @@ def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch):
     attention = Attention(Source("s"), (made_map(positions, positions, weights),))
     tracemalloc.start()
     try:
-        show(HeatmapView(attention, Look(vmax=None)), 80)
+        show(heatmap_view(attention, Look(vmax=None)), 80)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

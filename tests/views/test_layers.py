@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from made import Cells, remade
 from PIL import Image
+from shown import heatmap_figure, heatmap_view
 
+from mhaviz.pages.blocks import Heads
+from mhaviz.pages.maps import attention_page, by_attention
 from mhaviz.records import Attention, Source
-from mhaviz.views.figure.heatmap import heatmap_figure
+from mhaviz.views.labels import title_text
 from mhaviz.views.look import Look
-from mhaviz.views.panels import stack_layers
-from mhaviz.views.terminal.heatmap import HeatmapView
 
 TOKENS = ("the", "cat", "sat")
 
@@ -27,25 +28,30 @@ def layers(random_map):
     return make
 
 
-def test_layers_of_one_attention_are_one_map(layers):
+def heads_of(maps):
+    blocks = attention_page(Attention(Source("test"), tuple(maps))).blocks
+    return [block for block in blocks if isinstance(block, Heads)]
+
+
+def test_layers_of_one_attention_are_one_picture(layers):
     maps = layers(0, 1, 2)
-    (stack,) = stack_layers(maps)
-    assert np.array_equal(stack.map.weights, np.concatenate([m.weights for m in maps]))
-    assert stack.columns == 2
-    assert stack.titles[:3] == ("layer 0 · head 0", "layer 0 · head 1", "layer 1 · head 0")
-    assert stack.part == ", layers 0 to 2"
+    (heads,) = heads_of(maps)
+    assert heads.maps == maps
+    assert heads.across == 2
+    assert heads.tiles[:3] == ("layer 0 · head 0", "layer 0 · head 1", "layer 1 · head 0")
+    assert heads.title.head == "self-attention, layers 0 to 2"
+    assert [title.head for title in heads.map_titles] == [f"self-attention, layer {i}" for i in range(3)]
 
 
 def test_layers_that_are_not_neighbours_are_listed(layers):
-    (stack,) = stack_layers(layers(1, 4, 5))
-    assert stack.part == ", layers 1, 4, 5"
+    (heads,) = heads_of(layers(1, 4, 5))
+    assert heads.title.head == "self-attention, layers 1, 4, 5"
 
 
 def test_a_single_map_stays_what_it_is(layers):
-    (m,) = layers(3)
-    (stack,) = stack_layers([m])
-    assert stack.map is m
-    assert (stack.titles, stack.columns, stack.part) == (("head 0", "head 1"), None, "")
+    (heads,) = heads_of(layers(3))
+    assert (heads.tiles, heads.across) == (("head 0", "head 1"), None)
+    assert title_text(heads.title, 80) == "self-attention: the cat sat"
 
 
 def test_what_differs_in_more_than_its_layer_stays_apart(layers):
@@ -60,10 +66,10 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
         replace(second, layer=0),
     )
     for other in others:
-        assert len(stack_layers([first, other])) == 2
+        assert len(by_attention([first, other])) == 2
     encoder, cross = layers(0, 1), layers(0, 1, kind="cross")
     mixed = [encoder[0], cross[0], encoder[1], cross[1]]
-    assert [stack.map.kind for stack in stack_layers(mixed)] == ["self", "cross"]
+    assert [maps[0].kind for maps in by_attention(mixed)] == ["self", "cross"]
 
 
 def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
@@ -111,7 +117,7 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
 
 def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
     maps, hidden = windows(random_map)
-    shown = show(HeatmapView(Attention(Source("test"), maps)), width=60).splitlines()
+    shown = show(heatmap_view(Attention(Source("test"), maps)), width=60).splitlines()
     titles = [i for i, line in enumerate(shown) if line.startswith("self-attention, layer")]
     for top, mask in zip(titles, hidden, strict=True):
         for line, row in zip(shown[top + 3 : top + 6], mask, strict=True):
@@ -139,7 +145,7 @@ def test_one_layer_of_a_rollout(random_map, show):
     attention = Attention(Source("test"), rollouts(random_map, 4)[3:])
     texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
     assert {"rollout of self-attention: the cat sat", "layer 3"} <= set(texts)
-    shown = show(HeatmapView(attention))
+    shown = show(heatmap_view(attention))
     assert shown.startswith("rollout of self-attention: the cat sat\n")
     assert "layer 3" in shown
 
@@ -149,7 +155,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
     maps = rollouts(random_map, 4)
     if cells is not None:
         maps = tuple(remade(m, weights=m.weights[:, :2, :2], cells=cells) for m in maps)
-    shown = show(HeatmapView(Attention(Source("test"), (*maps, random_map(2, TOKENS)))), width=120)
+    shown = show(heatmap_view(Attention(Source("test"), (*maps, random_map(2, TOKENS)))), width=120)
     assert shown.count("rollout of self-attention, layers 0 to 3") == 1
     assert re.search(r"layer 0 +layer 1 +layer 2 +layer 3", shown)
     assert "self-attention, layer 0: the cat sat" in shown
@@ -161,7 +167,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
 
 def test_a_rollout_is_never_one_picture_with_weights(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS, layer=1)
-    assert [stack.map.quantity.through_layers for stack in stack_layers([one, weights])] == [True, False]
+    assert [maps[0].quantity.through_layers for maps in by_attention([one, weights])] == [True, False]
 
 
 def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):
@@ -184,7 +190,7 @@ def test_columns_can_be_chosen(layers):
 
 
 def test_the_terminal_says_the_layer_where_there_are_several(show, layers):
-    several, one = (show(HeatmapView(Attention(Source("test"), maps))) for maps in (layers(0, 1), layers(1)))
+    several, one = (show(heatmap_view(Attention(Source("test"), maps))) for maps in (layers(0, 1), layers(1)))
     assert "self-attention, layer 0: the cat sat" in several
     assert "self-attention, layer 1: the cat sat" in several
     assert "layer" not in one

@@ -1,25 +1,13 @@
-"""The words that stand over pictures, the same in the terminal and in figures."""
+"""The words over, beside and under maps, the same in every medium."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from mhaviz.pages.words import KINDS
-from mhaviz.records import (
-    ROUNDING,
-    WEIGHT,
-    Attention,
-    AttentionMap,
-    Axis,
-    Cells,
-    Explanation,
-    Kind,
-    ScalingComparison,
-)
-from mhaviz.views.labels import cut, cut_words, harmless, in_ascii, title_words, visible
-
-_RULE = 8  # characters, such as those of / √1024
+from mhaviz.pages.blocks import Drawn, Title
+from mhaviz.pages.words import attention_title
+from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells
 
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
@@ -27,30 +15,22 @@ READING = f"{_SIDES}; {_ONE}"
 """How to read a map of weights."""
 
 
-def reading_text(
-    attention: Attention, pooled: Sequence[str] = (), drawn: Sequence[Cells] | None = None, hidden: str = "grey"
-) -> str:
-    """How to read these maps of weights.
-
-    Args:
-        attention: the maps.
-        pooled: what a cell shows, of each map that has a cell a token; empty where that is a weight.
-        drawn: the cells in the picture, as far as it is not said elsewhere what they are; None: those of the maps.
-        hidden: as in ``hidden_text``.
-    """
-    shown = [m.cells for m in attention.maps] if drawn is None else drawn
+def reading_text(attention: Attention, drawn: Drawn) -> str:
+    """How to read these maps of weights, as a medium has drawn them."""
     name = WEIGHT.name if any(m.quantity.of == WEIGHT.of for m in attention.maps) else attention.maps[0].quantity.name
     parts = [_SIDES]
-    if any(pooled) or any(not m.is_whole for m in attention.maps):
-        kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, pooled))]
-        if not all(pooled):
+    if any(drawn.pooled) or any(not m.is_whole for m in attention.maps):
+        kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
+        if not all(drawn.pooled):
             kinds = [f"of long ones, {text}" for text in kinds]
-        parts += [*kinds, cells_texts(shown, name)]
-        parts += ["what goes to no key goes to the head's sink"] * any(m.sink for m in attention.maps)
+        parts += [*kinds, cells_texts(drawn.cells, name)]
+        if any(m.sink for m in attention.maps):
+            parts.append("what goes to no key goes to the head's sink")
     else:
         parts.append(sums_text(attention.maps))
     parts += dict.fromkeys(m.quantity.remark for m in attention.maps)
-    return "; ".join(filter(None, [*parts, hidden_text(attention.maps, hidden), harmless(attention.source.remark)]))
+    parts += [hidden_text(attention.maps, drawn.hidden), attention.source.remark]
+    return "; ".join(filter(None, parts))
 
 
 def sums_text(maps: Sequence[AttentionMap]) -> str:
@@ -150,23 +130,10 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
 
 
-def map_title(
-    attention_map: AttentionMap,
-    width: int,
-    ascii_only: bool = False,
-    shown: Callable[[str], str] = visible,
-    part: str | None = None,
-) -> str:
-    """ "self-attention: i wonder what …", or "rollout of self-attention: …", in at most ``width`` cells.
-
-    ``shown`` makes a text fit to be shown; ``part``: what to say of the map instead of ``part_text``.
-    """
-    m = attention_map
-    head = m.quantity.over + KINDS[m.kind] + (part_text(m) if part is None else part)
-    sides = [(m.queries, m.rows.tokens.special)]
-    if m.kind == "cross" or m.queries != m.keys:
-        sides.append((m.keys, m.columns.tokens.special))
-    return _title(head, sides, width, ascii_only, shown)
+def map_title(m: AttentionMap, layers: str = "") -> Title:
+    """ "self-attention, layer 3: I wonder what …"; ``layers``: which, where it must be said."""
+    about = f", {layers}" if layers else ""
+    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.over)
 
 
 def part_text(attention_map: AttentionMap) -> str:
@@ -187,58 +154,7 @@ def _run(one: str, several: str, axis: Axis) -> str:
     return f"{several} {axis.start:,} to {axis.end - 1:,}"
 
 
-def pair_title(
-    kind: Kind,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    width: int,
-    ascii_only: bool = False,
-    shown: Callable[[str], str] = visible,
-) -> str:
-    """The kind of attention and the sentence, or "target → source", in at most ``width`` cells.
-
-    ``shown`` makes a text fit to be shown.
-    """
-    sides = [queries] if kind != "cross" and queries == keys else [queries, keys]
-    return _title(KINDS[kind], [(side, ()) for side in sides], width, ascii_only, shown)
-
-
 def tells_layer(attention: Attention) -> bool:
     """Whether a map must name its layer: there are several in the record, or in the model that it is of."""
     n_layers = attention.source.details.get("n_layers", 1)
     return len({m.layer for m in attention.maps}) > 1 or (isinstance(n_layers, int) and n_layers > 1)
-
-
-def study_title(
-    record: Explanation | ScalingComparison,
-    width: int,
-    ascii_only: bool = False,
-    shown: Callable[[str], str] = visible,
-) -> str:
-    """The same of a study of one layer, which it names if there are several: "self-attention, layer 3: …"."""
-    sides = [(record.queries, record.special_queries), (record.keys, record.special_keys)]
-    sides = sides if record.kind == "cross" or record.queries != record.keys else sides[:1]
-    layer = "" if record.layer is None else f", layer {record.layer}"
-    return _title(KINDS[record.kind] + layer, sides, width, ascii_only, shown)
-
-
-def _title(
-    head: str,
-    sides: Sequence[tuple[Sequence[str], Collection[int]]],
-    width: int,
-    ascii_only: bool,
-    shown: Callable[[str], str],
-) -> str:
-    """``head`` and the texts of the sides, each of tokens and of the places of those that are not of the text."""
-    arrow, ellipsis = (" -> ", "...") if ascii_only else (" → ", "…")
-    texts = [title_words(tokens, special, shown) for tokens, special in sides]
-    if ascii_only:
-        texts = [list(map(in_ascii, words)) for words in texts]
-    room = (width - len(head) - 2 - len(arrow) * (len(sides) - 1)) // len(sides)
-    shortened = arrow.join(cut_words(words, max(room, 8), ellipsis) for words in texts)
-    return cut(f"{head}: {shortened}", width, ellipsis)
-
-
-def rule_text(record: Explanation | ScalingComparison) -> str:
-    """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
-    return record.rule if len(record.rule) <= _RULE else "scaled"

@@ -6,36 +6,43 @@ from made import Cells as Edges
 from made import remade
 from rich.cells import cell_len
 
-from mhaviz.records import Attention, Axis, Cells, Quantity, Source, Tokens
-from mhaviz.views.captions import (
+from mhaviz.pages.blocks import Drawn
+from mhaviz.pages.map_words import (
     cells_text,
     hidden_text,
     map_title,
-    pair_title,
     pooled_text,
     reading_text,
 )
+from mhaviz.pages.words import attention_title
+from mhaviz.records import Attention, Axis, Cells, Quantity, Source, Tokens
+from mhaviz.views.labels import title_text
+
+
+def pair(kind, queries, keys):
+    return attention_title(kind, Tokens(tuple(queries)), Tokens(tuple(keys)))
+
 
 WORDS = [f"w{i}" for i in range(1000)]
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end():
-    title = pair_title("self", WORDS, WORDS, 60)
+    title = title_text(pair("self", WORDS, WORDS), 60)
     assert title.startswith("self-attention: w0 w1 w2")
     assert title.endswith("w998 w999")
     assert cell_len(title) <= 60
 
 
 def test_both_sides_of_a_pair_are_kept():
-    title = pair_title("cross", WORDS[:50], ["a", "cat"], 60)
-    assert title.startswith("source-target attention: w0")
-    assert title.endswith("→ a cat")
+    title = title_text(pair("cross", WORDS[:50], ["a", "cat"]), 80)
+    assert title.startswith("source-target attention; queries: w0")
+    assert title.endswith(", keys: a cat")
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5), st.integers(45, 120), st.booleans())
 def test_titles_fit(tokens, width, ascii_only):
     for kind in ("self", "masked", "cross"):
-        title = pair_title(kind, tokens, tokens[::-1], width, ascii_only)
+        title = title_text(pair(kind, tokens, tokens[::-1]), width, ascii_only)
         assert cell_len(title) <= width
         assert title.isascii() or not ascii_only
 
@@ -73,8 +80,8 @@ def test_what_a_cell_is(query_edges, key_edges, reduction, text):
 
 def test_the_title_of_a_rollout(random_map):
     m = random_map(1, ("[CLS]", "a", " cat", "[SEP]"), special_queries=(0, 3), special_keys=(0, 3), rollout=True)
-    assert map_title(m, 80) == "rollout of self-attention: [CLS] a cat [SEP]"
-    assert map_title(m, 80, part=", layers 0 to 5").startswith("rollout of self-attention, layers 0 to 5: [CLS]")
+    assert title_text(map_title(m), 80) == "rollout of self-attention: [CLS] a cat [SEP]"
+    assert title_text(map_title(m, "layers 0 to 5"), 80).startswith("rollout of self-attention, layers 0 to 5: [CLS]")
 
 
 SUMS = [
@@ -87,14 +94,14 @@ SUMS = [
 @pytest.mark.parametrize(("sinks", "text"), SUMS)
 def test_what_a_row_sums_to(random_map, sinks, text):
     maps = tuple(random_map(layer=i, sink=sink) for i, sink in enumerate(sinks))
-    assert reading_text(Attention(Source("s"), maps)) == f"rows are queries, columns keys; {text}"
+    assert reading_text(Attention(Source("s"), maps), Drawn()) == f"rows are queries, columns keys; {text}"
 
 
 def test_a_row_of_cells_with_a_sink(random_map):
     cells = Edges(np.array([0, 2, 3, 4]), np.array([0, 2, 3, 4]))
     m = random_map(1, sink=True)
     m = remade(m, queries=("a",) * 4, keys=("a",) * 4, cells=cells)
-    text = reading_text(Attention(Source("s"), (m,)))
+    text = reading_text(Attention(Source("s"), (m,)), Drawn((m.cells,)))
     assert text.endswith("; what goes to no key goes to the head's sink")
     assert "sums" not in text
 
@@ -124,6 +131,6 @@ def test_sentences_that_a_window_is_longer_than(random_map):
 
 
 def test_what_a_rollout_is(random_map):
-    text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)))
+    text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)), Drawn())
     assert "rollout: through this layer and all before it (Abnar and Zuidema 2020)" in text
     assert "grey" not in text

@@ -1,0 +1,131 @@
+"""Matrices to be drawn, each with its title and its scale."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.pooling import pool_strongest
+from mhaviz.records import AttentionMap
+
+BONE = "bone"  # black is 0, white is 1
+DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
+
+_ROUNDING = 2**-20  # of numbers in float32, relative to them
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How numbers become colours. ``decimals`` is for the numbers in the cells.
+
+    With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
+    ``signed``: a number above 0 has its sign too.
+    """
+
+    colormap: str = BONE
+    low: float = 0.0
+    high: float = 1.0
+    decimals: int = 2
+    log: bool = False
+    signed: bool = False
+
+    @classmethod
+    def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
+        """A scale for scores: zero in its middle, as far to both sides as the largest reaches."""
+        largest = float(np.nanmax(np.abs(values), initial=1e-6))
+        return cls(DIVERGING, -largest, largest, decimals=1)
+
+    def coloured(self, colormap: str) -> "Scale":
+        """The same numbers in these colours."""
+        return replace(self, colormap=colormap)
+
+    def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How far along the scale each value is: 0 for the first colour, 1 for the last; NaN stays NaN."""
+        low, high = self.low, self.high
+        if self.log:
+            values, low, high = np.log(np.maximum(values, np.float32(low))), np.log(low), np.log(high)
+        return np.asarray((values - low) / ((high - low) or 1.0), np.float32)
+
+    def value(self, share: float) -> float:
+        """What stands at a place along the scale: the reverse of ``shares``."""
+        if self.log:
+            return float(self.low * (self.high / self.low) ** share)
+        return self.low + (self.high - self.low) * share
+
+    def text(self, value: float) -> str:
+        """The number as it stands in a cell; hidden ones, NaN, are a dash."""
+        if np.isnan(value):
+            return "-"
+        text = f"{value:z.{self.decimals}f}"
+        return f"+{text}" if self.signed and float(text) > 0 else text
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written."""
+
+    title: str
+    values: NDArray[np.float32]
+    scale: Scale
+    hidden: NDArray[np.bool_] | None = None
+
+    def text(self, row: int, column: int) -> str:
+        """The number in a cell."""
+        if self.hidden is not None and self.hidden[row, column]:
+            return ""
+        return self.scale.text(float(self.values[row, column]))
+
+    def coloured(self, colormap: str) -> "Panel":
+        """The same in these colours."""
+        return replace(self, scale=self.scale.coloured(colormap))
+
+    def pooled(self, rows: int, columns: int) -> "Panel":
+        """In at most so many cells, of which each shows its strongest number."""
+        values = pool_strongest(self.values, rows, columns)
+        return self if values is self.values else Panel(self.title, values, self.scale)
+
+    @property
+    def text_length(self) -> int:
+        """Characters of the longest number in a cell."""
+        if not self.values.size:
+            return len(self.scale.text(np.nan))
+        ends = (choose.reduce(self.values, axis=None) for choose in (np.fmin, np.fmax))  # which pass over NaN
+        return max(len(self.scale.text(float(end))) for end in ends)
+
+
+def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
+    """ "head 0" for every head; a rollout has none: "layer 5"."""
+    if attention_map.quantity.through_layers:
+        return (f"layer {attention_map.layer}",) * len(attention_map.heads)
+    return tuple(f"head {head}" for head in attention_map.heads)
+
+
+def head_panels(
+    attention_map: AttentionMap,
+    scale: Scale,
+    titles: Sequence[str] | None = None,
+    cells: tuple[int, int] | None = None,
+) -> list[Panel]:
+    """A panel for every head, one after the other: of many large ones none is copied before it is pooled.
+
+    ``titles``: others than ``tile_titles``. ``cells``: rows and columns in which they are drawn; see ``Panel.pooled``.
+    """
+    hidden = attention_map.hidden
+    titles = tile_titles(attention_map) if titles is None else titles
+    panels: list[Panel] = []
+    for title, weights in zip(titles, attention_map.weights, strict=True):
+        values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
+        panel = Panel(title, values, scale, hidden)
+        panels.append(panel if cells is None else panel.pooled(*cells))
+    return panels
+
+
+def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
+    """Whether values lie below the scale, and above it, by more than their rounding.
+
+    ``with_below``: whether it matters that some lie below; not where only the strongest of several are drawn.
+    """
+    least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
+    ends = [(bool((p.values < least).any()), bool((p.values > most).any())) for p in panels]
+    return with_below and any(below for below, _ in ends), any(above for _, above in ends)
