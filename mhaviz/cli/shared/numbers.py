@@ -1,27 +1,12 @@
-"""Numbers on the command line: lists of them, and those that are too large."""
+"""Numbers on the command line, which options take as text."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mhaviz.errors import ArgumentError, counted, quoted, shortened
 from mhaviz.units import parse_bytes, parse_whole
 
-LARGEST = 2**63 - 1  # what a whole number of PyTorch, numpy and matplotlib can be
 _LAST_POSITION = 10**12  # no input is so long
-
-
-def require_small(values: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a number that no library below can hold."""
-    for name, value in values.items():
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ArgumentError(beyond(f"--{name.replace('_', '-')}", number))
-
-
-def beyond(option: str, number: int) -> str:
-    """What is said of a number that is too large, or so far below 0 that no option can mean it."""
-    return f"{option}: expected a number {'from 0 on' if number < 0 else 'below 2^63'}, got {quoted(number)}"
 
 
 def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
@@ -33,9 +18,17 @@ def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
     return parse_numbers("head", text, range(n_heads), "the layer")
 
 
+def parse_head(text: str, n_heads: int, expected: str) -> int:
+    """The same of one head. ``expected``: what an error says is expected."""
+    heads = parse_heads(text, n_heads)
+    if len(heads) != 1:
+        raise ArgumentError(f"--head: {expected}, got {len(heads)}; name one of them")
+    return heads[0]
+
+
 def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tuple[int, ...]:
     """The same of any numbered things; ``owner``: of what they are."""
-    from mhaviz.api.numbers import listed_numbers
+    from mhaviz.api.choosing import listed_numbers
 
     if text.strip().lower() == "all":
         return tuple(there)
