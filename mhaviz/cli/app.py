@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -46,37 +46,26 @@ def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY))
-            continue
-        of_fields = get_type_hints(groups[name], include_extras=True)
-        for field in _asked(groups[name]):
-            default = parameter.empty if field.default is MISSING else field.default
-            parameters.append(
-                inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=default, annotation=of_fields[field.name])
-            )
+        annotations = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        parameters += [
+            one.replace(annotation=annotations[one.name], kind=one.KEYWORD_ONLY)
+            for one in options.get(name, {name: parameter}).values()
+        ]
     OPTIONS.update({parameter.name: option_name(parameter.name) for parameter in parameters})
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
         _require_small(values)
-        made = {
-            name: group(**{field.name: values.pop(field.name) for field in _asked(group)})
-            for name, group in groups.items()
-        }
+        made = {name: group(**{one: values.pop(one) for one in options[name]}) for name, group in groups.items()}
         command(**made, **values)
 
     del run.__wrapped__  # whose signature typer would take
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _asked(group: Any) -> list[Field[Any]]:
-    """The options of a group; its other fields are what this command does not ask for."""
-    return [field for field in fields(group) if field.init]
 
 
 def _require_small(values: Mapping[str, Any]) -> None:

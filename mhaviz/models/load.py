@@ -45,31 +45,31 @@ def kind_of(name: str) -> ModelKind:
     Raises:
         MhavizError: a file of a kind that holds no model, or one that is not there.
     """
-    path = Path(name)
-    is_file = _is_file(path)
-    if name == RANDOM and not is_file:
+    path, there = Path(name), is_file(name)
+    if name == RANDOM and not there:
         return "random"
-    if name == TRANSLATION and not is_file:
+    if name == TRANSLATION and not there:
         return "trained"
     suffix = path.suffix.lower()
-    if is_file and suffix not in _OF_PARAMETERS:
+    if there and suffix not in _OF_PARAMETERS:
         if suffix == ".gguf":
             return "transformers"  # which says what to do about it
         raise MhavizError(
             f"cannot tell what model {shortened(name)} is: expected a file saved by mhaviz train, one of the "
             f"parameters of an attention ({', '.join(_OF_PARAMETERS)}), a folder of transformers, or a hub id"
         )
-    if is_file:
+    if there:
         return "trained" if suffix == ".safetensors" and _is_checkpoint(path) else "parameters"
     if suffix in _OF_PARAMETERS and not path.is_dir():
         raise MhavizError(f"cannot read {shortened(name)}: No such file or directory")
     return "transformers"
 
 
-def _is_file(path: Path) -> bool:
+def is_file(name: str) -> bool:
+    """Whether there is such a file; a name that is too long, or holds NUL, is none."""
     try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds NUL
+        return Path(name).is_file()
+    except (OSError, ValueError):
         return False
 
 

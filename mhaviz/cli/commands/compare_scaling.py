@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions, given
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import OneText, require_one, require_some
+from mhaviz.cli.shared.sentences import OneText, require_some
 from mhaviz.errors import ArgumentError
 
 
@@ -34,9 +34,7 @@ def compare_scaling(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read(any_text=model.takes_any_text)
-    require_one("compare-scaling", sentences)
-    texts.require_words()
+    sentences = texts.read_one("compare-scaling", model.takes_any_text, required=False)
     if model.input is None:
         texts.require_source(sentences)
     if sweep:

@@ -8,7 +8,7 @@ from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import DpiOption, ModelOptions
 from mhaviz.cli.shared.numbers import parse_head
-from mhaviz.cli.shared.sentences import OneText, require_one, require_some
+from mhaviz.cli.shared.sentences import OneText
 from mhaviz.layer.tokens import tokenize
 
 
@@ -42,11 +42,7 @@ def explain(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read(any_text=model.takes_any_text)
-    if model.input is None:
-        require_some(sentences)
-    require_one("explain", sentences)
-    texts.require_words()
+    sentences = texts.read_one("explain", model.takes_any_text, required=model.input is None)
     if model.model == "random":  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 

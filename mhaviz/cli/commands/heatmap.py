@@ -5,7 +5,7 @@ from typing import Annotated
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, given, model_option
-from mhaviz.cli.shared.numbers import parse_heads, parse_memory, parse_window
+from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short, require_some
 from mhaviz.errors import ArgumentError
 from mhaviz.views.files import MAP_SUFFIXES
@@ -41,7 +41,7 @@ def heatmap(
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
     delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
-    window, memory = parse_window(long.window), parse_memory(long.memory)
+    window, memory = long.parse_window(), long.parse_memory()
     any_text = model.takes_any_text
     sentences = texts.read(long.whole, any_text)
     if model.input is None:

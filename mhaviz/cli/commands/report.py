@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import ModelOptions, PageOptions
 from mhaviz.cli.shared.numbers import parse_head
-from mhaviz.cli.shared.sentences import OneText, require_one, require_some
+from mhaviz.cli.shared.sentences import OneText
 
 
 def report(
@@ -29,11 +29,7 @@ def report(
     Output: a .png, .svg, .pdf or .json file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read(any_text=model.takes_any_text)
-    if model.input is None:
-        require_some(sentences)
-    require_one("report", sentences)
-    texts.require_words()
+    sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
 
     look = looks.look
     loaded = model.load(delivery.notice)

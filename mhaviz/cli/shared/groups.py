@@ -1,5 +1,6 @@
 """Groups of options: each field is an option, with its help. Commands take whole groups."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.console import option_name
-from mhaviz.cli.shared.numbers import parse_numbers, parse_vmax
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
+from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
@@ -24,6 +26,8 @@ model_option = partial(typer.Option, rich_help_panel="The model")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
 look_option = partial(typer.Option, rich_help_panel="Looks")
+
+_LAST_POSITION = 10**12  # no input is so long
 
 AnyKind = Literal["self", "masked", "cross"]
 
@@ -168,6 +172,28 @@ class LongOptions:
     ] = None
     max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
 
+    def parse_window(self) -> tuple[int | None, int | None, int | None, int | None] | None:
+        """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
+        if self.window is None:
+            return None
+        match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", self.window), re.ASCII)
+        if not match:
+            raise ArgumentError(
+                f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {self.window[:60]!r}"
+            )
+        q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
+        for end in (q0, q1, k0, k1):
+            if end is not None and end > _LAST_POSITION:
+                raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
+        return q0, q1, k0, k1
+
+    def parse_memory(self) -> int | None:
+        """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
+        try:
+            return None if self.memory is None else parse_bytes(self.memory)
+        except ValueError as error:
+            raise ArgumentError(f"--memory: {error}") from None
+
 
 @dataclass(frozen=True)
 class DpiOption:
@@ -184,8 +210,12 @@ class DpiOption:
         """Raises ArgumentError."""
         from mhaviz.views.look import Look
 
-        log = None if self.scale is None else self.scale == "log"
-        return Look(self.cmap, self.dpi, self.columns, parse_vmax(self.vmax or "1"), log=log)
+        vmax, log = self.vmax or "1", None if self.scale is None else self.scale == "log"
+        try:
+            largest = None if vmax.strip().lower() == "auto" else float(vmax)
+        except ValueError:
+            raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
+        return Look(self.cmap, self.dpi, self.columns, largest, log=log)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
-"""Numbers on the command line, which options take as text."""
+"""Lists of numbers on the command line: heads, layers, lengths."""
 
-import re
 from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, counted, quoted, shortened
-from mhaviz.units import parse_bytes, parse_whole
-
-_LAST_POSITION = 10**12  # no input is so long
+from mhaviz.errors import ArgumentError, quoted, shortened
+from mhaviz.units import parse_whole
 
 
 def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
@@ -48,28 +45,6 @@ def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tup
     return tuple(dict.fromkeys(numbers))
 
 
-def parse_window(text: str | None) -> tuple[int | None, int | None, int | None, int | None] | None:
-    """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", text), re.ASCII)
-    if not match:
-        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {text[:60]!r}")
-    q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
-    for end in (q0, q1, k0, k1):
-        if end is not None and end > _LAST_POSITION:
-            raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
-    return q0, q1, k0, k1
-
-
-def parse_memory(text: str | None) -> int | None:
-    """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
-    try:
-        return parse_bytes(text) if text is not None else None
-    except ValueError as error:
-        raise ArgumentError(f"--memory: {error}") from None
-
-
 def parse_lengths(text: str) -> tuple[int, ...]:
     """ "16,64,256" → (16, 64, 256). Raises ArgumentError if it cannot be read."""
     lengths = []
@@ -78,13 +53,3 @@ def parse_lengths(text: str) -> tuple[int, ...]:
             raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {quoted(text)}")
         lengths.append(parse_whole(part))
     return tuple(lengths)
-
-
-def parse_vmax(text: str) -> float | None:
-    """ "0.5" → 0.5; "auto" → None. Raises ArgumentError if it cannot be read."""
-    if text.strip().lower() == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {text!r}") from None

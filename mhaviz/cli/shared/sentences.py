@@ -13,6 +13,7 @@ from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
 from mhaviz.limits import require_length
 from mhaviz.models.corpus_batches import Sentence
+from mhaviz.models.load import is_file
 from mhaviz.views.labels import cut, visible
 
 _MANY = 20  # sentences; few people want a picture of each
@@ -71,6 +72,15 @@ class OneText(OneSentence):
         ),
     ] = None
 
+    def read_one(self, command: str, any_text: bool, required: bool) -> list[str]:
+        """The same of a command that takes one sentence, which is ``required``, or none. Raises ArgumentError."""
+        sentences = self.read(any_text=any_text)
+        if required:
+            require_some(sentences)
+        require_one(command, sentences)
+        self.require_words()
+        return sentences
+
     def require_words(self) -> None:
         """Raise ArgumentError if the target has no words."""
         if self.target is not None and not tokenize(self.target):
@@ -90,7 +100,7 @@ class ManyTexts(OneText):
 
 
 def _checked(sentence: str, any_text: bool) -> str:
-    if _is_file(sentence):
+    if " " not in sentence and Path(sentence).suffix and is_file(sentence):
         raise ArgumentError(f"{sentence} is a file; to read it, use --file {sentence}")
     if not (sentence.strip() if any_text else tokenize(sentence)):
         raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(sentence)}")
@@ -131,14 +141,6 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
             raise ArgumentError("expected a sentence with at least one word, got an empty one")
     require_some(parts)
     return chain.from_iterable(parts)
-
-
-def _is_file(sentence: str) -> bool:
-    """Whether somebody has given a file where a sentence is expected."""
-    try:
-        return " " not in sentence and Path(sentence).suffix != "" and Path(sentence).is_file()
-    except (OSError, ValueError):  # a sentence of many letters, or with NUL, is no file
-        return False
 
 
 def _given(arguments: Sequence[str] | None, file: Path | None) -> list[str | Path]:
