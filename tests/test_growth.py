@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from mhaviz.analyses.scaling import compare_scaling
+from mhaviz.cli.shared import console as console_module
 from mhaviz.cli.shared import delivery as delivery_module
-from mhaviz.cli.shared import progress as progress_module
-from mhaviz.cli.shared.progress import working
+from mhaviz.cli.shared.console import working
 from mhaviz.models.random_layer import RandomLayer
 from mhaviz.records import Report
 from mhaviz.views import labels
@@ -111,7 +111,7 @@ def test_work_that_takes_long_says_so_on_a_terminal(monkeypatch, quiet, is_termi
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress_module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(console_module, "_PATIENCE", 0.05)
     with working("drawing", quiet):
         time.sleep(seconds)
     assert ("drawing" in stream.getvalue()) == (is_terminal and not quiet)

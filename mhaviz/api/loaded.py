@@ -10,25 +10,21 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
+from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.long_inputs import LongInputs, announce
-from mhaviz.api.numbers import Numbers, require_numbers
 from mhaviz.attention.model import Inputs, Model
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
-from mhaviz.models.kinds import RANDOM
-from mhaviz.models.load import load_model
+from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace, Site
+from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Notice = Callable[[str], None]
 _ON_A_PAGE = 4096
 """Tokens: a page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
-
-MAX_TOKENS = 2**18
-"""Longer inputs take longer than most people would wait; they can be had by asking for them."""
 
 
 def load(
@@ -59,8 +55,8 @@ def load(
         MhavizError: it cannot be read, or told what it is; a device that is not there.
     """
     for name in options:
-        if name not in _OPTIONS:
-            raise ArgumentError(f"load: expected options among {', '.join(_OPTIONS)}, got {name}")
+        if name not in OPTIONS:
+            raise ArgumentError(f"load: expected options among {', '.join(OPTIONS)}, got {name}")
     if not isinstance(model, str | Path):
         from mhaviz.models.pretrained.in_memory import model_in_memory
 
@@ -70,9 +66,6 @@ def load(
     if tokenizer is not None:
         raise ArgumentError("`tokenizer` goes with a model that is in memory; a folder brings its own")
     return LoadedModel(lambda writes: load_model(str(model), device, writes, on_notice, **options), writes)
-
-
-_OPTIONS = ("d_model", "n_heads", "seed", "causal", "prefix", "input", "input_name", "revision", "dtype")
 
 
 class LoadedModel:
@@ -156,7 +149,7 @@ class LoadedModel:
             raise ArgumentError("`verify` compares with all tokens; leave out `hide_special`")
         model = self._chosen(layer, kind, generate)
         heads = require_numbers("head", head, range(model.n_heads), "the layer")
-        inputs = model.encode([texts] if isinstance(texts, str) else texts, target)
+        inputs = model.encode(_listed(texts), target)
         require_length(inputs.longest, max_tokens)
         sites = model.sites(inputs)
         n_maps = len(inputs.texts) * len(sites)
@@ -174,7 +167,7 @@ class LoadedModel:
     def explain(
         self,
         text: str | Sequence[str],
-        token: int | Callable[[Sequence[str], Site], int],
+        token: str | int | None,
         target: str | None = None,
         *,
         head: int = 0,
@@ -186,17 +179,17 @@ class LoadedModel:
 
         Args:
             text: a sentence.
-            token: the query's position; or what finds it among the queries, of the attention's site.
+            token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
             target, generate: as in ``attend``.
             head, layer, kind: which attention; None: the first layer, the last kind.
 
         Raises:
-            ArgumentError, MhavizError: as ``attend``; the model shows its weights alone.
+            ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
         """
         model, inputs = self._one(text, target, layer, kind, generate)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
-        position = token if isinstance(token, int) else token(queries.texts, site)
+        position = choose_token(token, queries.texts, is_target=site.kind == "cross")
         return explanation.explain(model, inputs, position, head)
 
     def compare_scaling(
@@ -248,8 +241,8 @@ class LoadedModel:
         generate: int = 0,
     ) -> ShapeTrace:
         """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones."""
-        model = self._chosen(*self._default(layer, kind), generate)
-        return model.trace(model.encode([texts] if isinstance(texts, str) else texts, target), values)
+        model, inputs = self._one(texts, target, layer, kind, generate)
+        return model.trace(inputs, values)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of a layer with random weights: nothing is computed."""
@@ -309,28 +302,18 @@ class LoadedModel:
         layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model")
         return whole.select(layers, kind)
 
-    def _default(self, layer: int | None, kind: Kind | None) -> tuple[int | None, Kind | None]:
-        """Of what looks into one attention: the first layer, and of several kinds the last."""
-        if len(self._whole.all_sites) == 1:
-            return layer, kind
-        return self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
-
     def _one(
-        self, text: str | Sequence[str], target: str | None, layer: int | None, kind: Kind | None, generate: int
+        self, texts: str | Sequence[str], target: str | None, layer: int | None, kind: Kind | None, generate: int
     ) -> tuple[Model, Inputs]:
-        model = self._chosen(*self._default(layer, kind), generate)
-        return model, model.encode([text] if isinstance(text, str) else text, target)
+        """For a look into one attention: by itself that of the first layer, and of several kinds the last."""
+        if len(self._whole.all_sites) > 1:
+            layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
+        model = self._chosen(layer, kind, generate)
+        return model, model.encode(_listed(texts), target)
 
 
-def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
-    """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
-    if max_tokens < 1:
-        raise ArgumentError(f"`max_tokens`: expected at least 1, got {max_tokens}")
-    if length > max_tokens:
-        got = f"{length:,}" if whole else "more"
-        raise ArgumentError(
-            f"`max_tokens`: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
-        )
+def _listed(texts: str | Sequence[str]) -> Sequence[str]:
+    return [texts] if isinstance(texts, str) else texts
 
 
 def _verified(
@@ -357,8 +340,11 @@ def _verified(
 def _left_out(batches: CorpusBatches, most: int | None) -> Iterable[str]:
     """What is said of sentences that are in no batch."""
     if batches.too_long:
-        were = "sentence was" if batches.too_long == 1 else "sentences were"
-        yield f"{batches.too_long:,} {were} left out: expected at most {most:,} tokens, got up to {batches.longest:,}"
+        reason = f"expected at most {most:,} tokens, got up to {batches.longest:,}"
+        yield f"{_sentences_were(batches.too_long)} left out: {reason}"
     if batches.empty:
-        were = "sentence was" if batches.empty == 1 else "sentences were"
-        yield f"{batches.empty:,} {were} left out: the model's tokenizer finds no token"
+        yield f"{_sentences_were(batches.empty)} left out: the model's tokenizer finds no token"
+
+
+def _sentences_were(number: int) -> str:
+    return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from mhaviz.analyses import difference
 from mhaviz.api.loaded import LoadedModel, load
-from mhaviz.api.token_choice import choose_token
 from mhaviz.files.maps import About, read_maps
 from mhaviz.records import Attention, Difference, Explanation, HeadStatistics, Kind, ScalingComparison, ShapeTrace
 
@@ -20,20 +19,8 @@ def attend(model: AnyModel, texts: str | Sequence[str], target: str | None = Non
 
 
 def explain(model: AnyModel, text: str, token: str | int, target: str | None = None, **options: Any) -> Explanation:
-    """Take apart what one query of one head makes of its keys.
-
-    Args:
-        model: what ``load`` returns, or takes.
-        text: a sentence.
-        token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
-        target: as in ``LoadedModel.attend``.
-        options: ``head``, ``layer``, ``kind``, ``generate``.
-
-    Raises:
-        ArgumentError: no such token; and as ``LoadedModel.explain``.
-    """
-    name = f"#{token}" if isinstance(token, int) else token
-    return _loaded(model).explain(text, lambda tokens, site: choose_token(name, tokens), target, **options)
+    """Take apart one query of one head; see ``LoadedModel.explain`` for the options and errors."""
+    return _loaded(model).explain(text, token, target, **options)
 
 
 def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:

@@ -1,20 +1,34 @@
-"""The command line: parse, call, show. Exit codes live in ``app``, and here the one of Ctrl-C while that is loaded."""
+"""The command line: parse, call, show. What the program settles before it starts; exit codes live in ``app``."""
 
+import gc
+import logging
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = ["main", "run"]
 
 
 def run() -> int:
-    """The program as it is installed; it is loaded here, so that Ctrl-C meanwhile ends it without a traceback."""
+    """The program as it is installed; it is loaded here, so that Ctrl-C meanwhile ends it without a traceback.
+
+    Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
+    looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
+    """
     try:
+        gc.set_threshold(100_000, 50, 50)
+        _open_streams()
+        settle_surroundings()
+
         from mhaviz.cli import app
 
-        return app.run()
+        status = app.main()
+        gc.freeze()
+        return status
     except KeyboardInterrupt:
-        if sys.stderr is not None:
-            print("mhaviz: interrupted", file=sys.stderr)  # noqa: T201
+        print("mhaviz: interrupted", file=sys.stderr)  # noqa: T201
         return 130
 
 
@@ -23,3 +37,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from mhaviz.cli import app
 
     return app.main(arguments)
+
+
+def settle_surroundings() -> None:
+    """No half-written files when the program is ended, and pictures that depend on nothing around it.
+
+    Somebody who imports mhaviz has settled these things; nothing in here is for them.
+    """
+    from mhaviz.files.writing import clean_up_on
+
+    names = ("SIGTERM", "SIGHUP")
+    clean_up_on([getattr(signal, name) for name in names if hasattr(signal, name)])
+    # matplotlib reads no matplotlibrc, broken or not, and says nothing of what else it finds of the user's
+    os.environ |= {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
+    logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
+    if Path("matplotlibrc").is_file():  # here it comes before all others: matplotlib is imported from elsewhere
+        folder = Path.cwd()
+        os.chdir(folder.anchor)
+        try:
+            import matplotlib as matplotlib
+        finally:
+            os.chdir(folder)
+
+
+def _open_streams() -> None:
+    """Let what a narrow encoding lacks be escaped, and stand in for streams that the caller has closed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")

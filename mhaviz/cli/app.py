@@ -1,13 +1,12 @@
 """The program, its commands, and what becomes of errors."""
 
-import gc
+import functools
 import inspect
 import os
-import re
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -24,12 +23,9 @@ from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
 from mhaviz.cli.commands.train import train
-from mhaviz.cli.shared.command import with_options_of_groups
-from mhaviz.cli.shared.console import say
-from mhaviz.cli.shared.numbers import LARGEST, beyond
-from mhaviz.cli.shared.surroundings import settle_surroundings
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, shortened
-from mhaviz.units import parse_whole
+from mhaviz.cli.shared.console import OPTIONS, option_name, say
+from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
@@ -41,6 +37,43 @@ def _joined(text: str) -> str:
     """
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
+
+
+def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: a parameter that is a dataclass becomes a parameter for each of its fields.
+
+    No number reaches the command that is too large for PyTorch, numpy and matplotlib alike.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        annotations = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        parameters += [
+            one.replace(annotation=annotations[one.name], kind=one.KEYWORD_ONLY)
+            for one in options.get(name, {name: parameter}).values()
+        ]
+    OPTIONS.update({parameter.name: option_name(parameter.name) for parameter in parameters})
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        _require_small(values)
+        made = {name: group(**{one: values.pop(one) for one in options[name]}) for name, group in groups.items()}
+        command(**made, **values)
+
+    del run.__wrapped__  # whose signature typer would take
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _require_small(values: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for a number that no library below can hold."""
+    for name, value in values.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and abs(number) > LARGEST:
+                raise ArgumentError(beyond(option_name(name), number))
 
 
 _HELP = ["-h", "--help"]
@@ -84,20 +117,6 @@ def mhaviz(
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
-def run() -> int:
-    """The program as it is installed.
-
-    Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
-    looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
-    """
-    settle_surroundings()
-    gc.set_threshold(100_000, 50, 50)
-    _open_streams()
-    status = main()
-    gc.freeze()
-    return status
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; errors become one line on standard error."""
     try:
@@ -113,14 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
-        command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
-        message = (
-            _renamed(error)
-            or _asked_for_help(error, words)
-            or _unreadable_number(error, words)
-            or f"{_plain(error.format_message())}; see {command} --help"
-        )
-        return _fail(message, WRONG_COMMAND_LINE)
+        return _fail(usage_message(error, words), WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
@@ -141,9 +153,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(status or DONE)
 
 
-_NEW_NAMES = {"--checkpoint": "--model", "--weights": "--model", "--heads": "--n-heads"}
-
-
 def _program() -> Any:
     """All commands, whose help shows no type for flags: they take no value."""
     program: Any = typer.main.get_command(app)
@@ -154,51 +163,9 @@ def _program() -> Any:
     return program
 
 
-def _renamed(error: typer.TyperException) -> str:
-    """What is said of an option that has another name now; "" of any other error."""
-    name = str(getattr(error, "option_name", ""))
-    return f"{name} is {_NEW_NAMES[name]} now" if name in _NEW_NAMES else ""
-
-
-def _asked_for_help(error: typer.TyperException, words: Sequence[str]) -> str:
-    """What is said of ``mhaviz help``, and of ``mhaviz help heatmap``; "" of any other error."""
-    if not words or words[0] != "help" or "No such command" not in error.format_message():
-        return ""
-    return f"there is no command help: use mhaviz {' '.join([*words[1:2], '--help'])}"
-
-
-def _plain(message: str) -> str:
-    """A usage error without the words of the library that checks types."""
-    message = re.sub(r"Input should be a valid (integer|number), .*", r"expected a \1", message)
-    message = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), message)
-    return message.replace("Value error, ", "").replace("expected a integer", "expected a whole number").rstrip(".")
-
-
-def _unreadable_number(error: typer.TyperException, words: Sequence[str]) -> str:
-    """What is said of a number of so many digits that typer cannot read it; "" of any other error."""
-    if "exceeded maximum size" not in error.format_message():
-        return ""
-    for option in getattr(getattr(error, "param", None), "opts", ()):
-        after = [word for word, before in zip(words[1:], words, strict=False) if before == option]
-        joined = [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
-        for given in map(str.strip, after + joined):
-            if re.fullmatch(r"[+-]?\d+", given) and abs(number := parse_whole(given)) > LARGEST:
-                return beyond(option, number)
-    return ""
-
-
 def _silence_output() -> None:
     """Nobody can read what is left to write: let it not fail a second time at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _open_streams() -> None:
-    """Let what a narrow encoding lacks be escaped, and stand in for streams that the caller has closed."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        elif hasattr(getattr(sys, name), "reconfigure"):
-            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def _fail(message: str, status: int) -> int:

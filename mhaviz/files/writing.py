@@ -67,8 +67,10 @@ class _Parts:
         name = f".{target.stem[:40]}.mhaviz-{_place()}-{os.getpid()}-{secrets.token_hex(8)}.part"
         part = target.with_name(name)
         self._written.append((part, target))
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        part.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        old = target.stat().st_mode & 0o777 if target.exists() else None
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
+        if old is not None:
+            part.chmod(old)
         return os.fdopen(handle, "wb")
 
     def rename(self) -> None:
@@ -140,9 +142,3 @@ def _place() -> str:
     with suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return f"{crc32(' '.join(parts).encode(errors='surrogateescape')):08x}"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

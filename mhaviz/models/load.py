@@ -1,15 +1,23 @@
-"""Loads a model, whatever it is."""
+"""Loads a model, whatever it is: told by looking at its name, before anything heavy is loaded."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from mhaviz.attention.model import Model
-from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.kinds import ModelKind, kind_of
-from mhaviz.models.random_layer import RandomLayer
-from mhaviz.models.saved_layer import SavedLayer
+from mhaviz.errors import ArgumentError, MhavizError, shortened
+
+if TYPE_CHECKING:
+    from mhaviz.attention.model import Model
+    from mhaviz.models.saved_layer import SavedLayer
+
+RANDOM, TRANSLATION = "random", "translation"
+"""Names of what is no file: a layer with random weights, and the translator that comes with mhaviz."""
+
+ModelKind = Literal["random", "trained", "parameters", "transformers"]
+
+_OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 _TAKES: Mapping[ModelKind, tuple[str, ...]] = {
     "random": ("d_model", "n_heads", "seed", "causal"),
@@ -18,6 +26,7 @@ _TAKES: Mapping[ModelKind, tuple[str, ...]] = {
     "transformers": ("revision", "dtype"),
 }
 """What may be asked of each kind of model beside its device; all else it brings with it."""
+OPTIONS = tuple(dict.fromkeys(chain.from_iterable(_TAKES.values())))
 
 _CALLED: Mapping[ModelKind, str] = {
     "random": "a layer with random weights",
@@ -30,9 +39,54 @@ _USUAL_HEADS = 8
 Notice = Callable[[str], None]
 
 
+def kind_of(name: str) -> ModelKind:
+    """What a model of this name is. A folder, and what is neither a file nor looks like one, is of transformers.
+
+    Raises:
+        MhavizError: a file of a kind that holds no model, or one that is not there.
+    """
+    path, there = Path(name), is_file(name)
+    if name == RANDOM and not there:
+        return "random"
+    if name == TRANSLATION and not there:
+        return "trained"
+    suffix = path.suffix.lower()
+    if there and suffix not in _OF_PARAMETERS:
+        if suffix == ".gguf":
+            return "transformers"  # which says what to do about it
+        raise MhavizError(
+            f"cannot tell what model {shortened(name)} is: expected a file saved by mhaviz train, one of the "
+            f"parameters of an attention ({', '.join(_OF_PARAMETERS)}), a folder of transformers, or a hub id"
+        )
+    if there:
+        return "trained" if suffix == ".safetensors" and _is_checkpoint(path) else "parameters"
+    if suffix in _OF_PARAMETERS and not path.is_dir():
+        raise MhavizError(f"cannot read {shortened(name)}: No such file or directory")
+    return "transformers"
+
+
+def is_file(name: str) -> bool:
+    """Whether there is such a file; a name that is too long, or holds NUL, is none."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether mhaviz has written it, as a checkpoint or as anything else: its reader then says what it is."""
+    from mhaviz.files.safetensors_files import read_safetensors
+
+    try:
+        _, metadata = read_safetensors(path)
+    except MhavizError:
+        return False
+    return "mhaviz" in metadata
+
+
 def load_model(
     name: str, device: str = "auto", writes: bool = False, on_notice: Notice = lambda notice: None, **asked: Any
-) -> Model:
+) -> "Model":
     """The model of this name.
 
     Args:
@@ -52,6 +106,8 @@ def load_model(
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     _refuse_settled(name, kind, given)
     if kind == "random":
+        from mhaviz.models.random_layer import RandomLayer
+
         return RandomLayer(device_name=device, **given)
     if kind == "trained":
         from mhaviz.models.trained_model import TrainedModel
@@ -84,9 +140,10 @@ def _load_layer(
     causal: bool = False,
     input: str | Path | None = None,
     input_name: str | None = None,
-) -> SavedLayer:
+) -> "SavedLayer":
     from mhaviz.models.given_inputs import read_inputs
     from mhaviz.models.saved_attention import read_attention
+    from mhaviz.models.saved_layer import SavedLayer
 
     if input is not None and seed is not None:
         raise ArgumentError("`input` takes the place of random embeddings; leave out `seed`")
@@ -102,7 +159,7 @@ def _load_layer(
 
 def _load_pretrained(
     name: str, device: str, writes: bool, on_notice: Notice, revision: str | None = None, dtype: Any = "auto"
-) -> Model:
+) -> "Model":
     if find_spec("transformers") is None:
         raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
     from mhaviz.models.pretrained.folder import find_folder

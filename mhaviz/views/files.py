@@ -97,6 +97,9 @@ FORMATS: dict[str, Writer] = {
 """Every format that mhaviz writes: a new one is a function and a row."""
 
 FIGURE_SUFFIXES = tuple(suffix for suffix, write in FORMATS.items() if write is _write_picture)
+MAP_SUFFIXES = tuple(FORMATS)
+RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
+"""Of a record that is no maps."""
 
 
 def save_all(
@@ -117,16 +120,9 @@ def save_all(
         MhavizError: a file could not be written; nothing is left behind.
     """
     suffixes = [path.suffix.lower() for path in paths]
-    sheet = _draw(draw) if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
+    sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
     result = Result(record, sheet, whole)
     write_whole(
         [(path, partial(FORMATS[suffix], result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )
     return sheet.notices if sheet else []
-
-
-def _draw(draw: Callable[[], "Sheet"]) -> "Sheet":
-    from mhaviz.views.figure.sheet import house_style
-
-    with house_style():
-        return draw()

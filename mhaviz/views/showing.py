@@ -1,9 +1,9 @@
 """How each record is shown: its figure and its view in the terminal, loaded when they are needed."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import PAGES, page_of
@@ -15,16 +15,14 @@ if TYPE_CHECKING:
 
     from mhaviz.views.figure.sheet import Sheet
 
-_SHOWN: dict[str, tuple[str, str, str]] = {
-    "Explanation": ("explanation", "explanation_figure", "ExplanationView"),
-    "ProjectionComparison": ("projections", "projections_figure", "ProjectionsView"),
-    "Report": ("report", "report_figure", "ReportView"),
-    "ScalingComparison": ("scaling", "scaling_figure", "ScalingView"),
-    "ShapeTrace": ("flow", "flow_figure", "TraceView"),
+_SHOWN = {
+    "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
+    "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
+    "Report": ("figure.report:report_figure", "terminal.report:ReportView"),
+    "ScalingComparison": ("figure.scaling:scaling_figure", "terminal.scaling:ScalingView"),
+    "ShapeTrace": ("figure.flow:flow_figure", "terminal.trace:TraceView"),
 }
-"""Of each record that is no page of blocks alone: the module, the function that draws it, its view in the terminal."""
-
-_TERMINAL_MODULES = {"flow": "trace"}
+"""Of each record that is no page of blocks alone: the function that draws it, and its view in the terminal."""
 
 
 def figure_of(record: object, look: Look | None = None, **details: Any) -> "Sheet":
@@ -36,8 +34,7 @@ def figure_of(record: object, look: Look | None = None, **details: Any) -> "Shee
             from mhaviz.views.figure.page import draw_page
 
             return draw_page(page_of(record, **details), look)
-        module, function, _ = _find(record)
-        draw: Callable[..., Sheet] = getattr(import_module(f"mhaviz.views.figure.{module}"), function)
+        draw: Callable[..., Sheet] = _find(record, 0)
         return draw(record, look or Look(), **details)
 
 
@@ -47,18 +44,15 @@ def view_of(record: object, look: Look | None = None, **details: Any) -> "Render
         from mhaviz.views.terminal.page import PageView
 
         return PageView(page_of(record, **details), look or Look())
-    module, _, view = _find(record)
-    made: Callable[..., RenderableType] = getattr(
-        import_module(f"mhaviz.views.terminal.{_TERMINAL_MODULES.get(module, module)}"), view
-    )
-    return made(record, look or Look(), **details)
+    view: Callable[..., RenderableType] = _find(record, 1)
+    return view(record, look or Look(), **details)
 
 
-def _find(record: object) -> tuple[str, str, str]:
+def _find(record: object, way: Literal[0, 1]) -> Any:
     name = type(record).__name__
     if name not in _SHOWN:
         raise MhavizError(f"expected a record that can be shown, got {name}")
-    return _SHOWN[name]
+    return resolve_name(f"mhaviz.views.{_SHOWN[name][way]}")
 
 
 def plot(record: object, **look: Any) -> "Figure":
@@ -78,11 +72,10 @@ def plot(record: object, **look: Any) -> "Figure":
 def save(record: object, paths: Sequence[Path], **look: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
     from mhaviz.records import Attention
-    from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
+    from mhaviz.views.files import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
     record = _drawn(record)
-    more = (".json", ".safetensors") if isinstance(record, Attention) else (".json",)
-    check_outputs(paths, (*FIGURE_SUFFIXES, *more))
+    check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)
     chosen = _fitted(record, look)
     save_all(paths, record, lambda: figure_of(record, chosen))
 

@@ -183,7 +183,7 @@ def document_of(n_maps):
 
 
 def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr("mhaviz.cli.shared.drawn_maps.MOST_MAPS", 7)
+    monkeypatch.setattr("mhaviz.cli.shared.delivery.MOST_MAPS", 7)
     monkeypatch.setattr("mhaviz.cli.commands.diff.MOST_MAPS", 7)
     path = tmp_path / "maps.json"
     path.write_text(document_of(8))
@@ -203,7 +203,7 @@ def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
 
 
 def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr("mhaviz.cli.shared.drawn_maps.MOST_MAPS", 3)
+    monkeypatch.setattr("mhaviz.cli.shared.delivery.MOST_MAPS", 3)
     text = b"one two\n" * 4
     saved = mhaviz("heatmap", "-", "-o", f"{tmp_path}/h.json", stdin=text)
     assert (saved.status, "shows the first 3 of 4 maps" in saved.err) == (0, True)

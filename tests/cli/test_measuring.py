@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mhaviz.cli.shared.progress import progress
+from mhaviz.cli.shared.console import progress
 
 COMMANDS = ("compare-implementations", "complexity")
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu", "--lengths", "4,2")

@@ -1,7 +1,7 @@
 import pytest
 from hostile import HOSTILE
 
-from mhaviz.api.token_choice import choose_token
+from mhaviz.api.choosing import choose_token
 from mhaviz.errors import ArgumentError
 
 TOKENS = ("i", "deposit", "2", "the", "money", "the")

@@ -286,7 +286,7 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mhaviz.cli.commands.heatmap.read_sentences", stop)
+    monkeypatch.setattr("mhaviz.cli.commands.heatmap.ManyTexts.read", stop)
     result = mhaviz("heatmap", "one two")
     assert (result.status, result.out, result.err) == (130, "", "mhaviz: interrupted\n")
 

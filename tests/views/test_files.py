@@ -8,6 +8,7 @@ from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.views.files import FORMATS, check_outputs, save_all
+from mhaviz.views.showing import figure_of
 
 ALL = tuple(FORMATS)
 
@@ -141,10 +142,10 @@ def test_one_file_under_two_names(tmp_path):
 
 def test_a_users_matplotlibrc_changes_nothing(random_attention, tmp_path):
     attention = random_attention(1, ("$x", "a_b"))
-    save_all([tmp_path / "one.png"], attention, lambda: heatmap_figure(attention))
+    save_all([tmp_path / "one.png"], attention, lambda: figure_of(attention))
     ugly = {"text.usetex": True, "savefig.bbox": "tight", "font.size": 30, "axes.facecolor": "red", "savefig.dpi": 30}
     with matplotlib.rc_context(ugly):
-        save_all([tmp_path / "two.png"], attention, lambda: heatmap_figure(attention))
+        save_all([tmp_path / "two.png"], attention, lambda: figure_of(attention))
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 

@@ -1,14 +1,14 @@
 """mhaviz compare-implementations"""
 
+from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths, OutputOptions
+from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths
 from mhaviz.cli.shared.numbers import parse_lengths
-from mhaviz.cli.shared.progress import progress
 
 
 def compare_implementations(
     bench: BenchOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: DpiOption,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
 ) -> None:
@@ -22,14 +22,14 @@ def compare_implementations(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options)
+    delivery.check()
     chosen = parse_lengths(lengths)
 
     from mhaviz.analyses import implementations
     from mhaviz.analyses.timing import Laboratory
 
     look, layer = looks.look, bench.bench
-    with progress(options.quiet) as told:
+    with progress(delivery.quiet) as told:
         laboratory = Laboratory(layer.device, bench.most_seconds, told)
         comparison = implementations.compare_implementations(layer, laboratory, chosen)
     delivery.deliver(comparison, look)

@@ -1,28 +1,25 @@
 """mhaviz compare-projections"""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Device, DModel, File, NHeads, OneSentence, OutputOptions, Seed, VmaxOptions
-from mhaviz.cli.shared.sentences import read_sentences, require_one
+from mhaviz.cli.shared.groups import LayerOptions, VmaxOptions
+from mhaviz.cli.shared.sentences import OneSentence, require_one
 
 SAMPLE = "I am going to deposit my money at the bank"
 
 
 def compare_projections(
-    options: OutputOptions,
+    *,
+    delivery: Delivery,
     looks: VmaxOptions,
-    sentence: OneSentence = None,
     exclude_self: Annotated[
         bool, typer.Option("--exclude-self", help="Leave each query out of its own sum (j ≠ i).")
     ] = False,
-    file: File = None,
-    d_model: DModel = None,
-    n_heads: NHeads = None,
-    seed: Seed = None,
-    device: Device = "auto",
+    texts: OneSentence,
+    random: LayerOptions,
 ) -> None:
     """Show how one head comes about: no projection, one, two, three; then several heads.
 
@@ -36,17 +33,14 @@ def compare_projections(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options, [file] if file else [])
-    texts = read_sentences(sentence, file)
-    require_one("compare-projections", texts)
+    delivery.check(texts.files)
+    sentences = texts.read()
+    require_one("compare-projections", sentences)
 
     from mhaviz.analyses import projections
-    from mhaviz.models.random_layer import RandomLayer
 
-    look = looks.look
-    sizes: dict[str, Any] = {"d_model": d_model, "n_heads": n_heads, "seed": seed}
-    layer = RandomLayer(device_name=device, **{name: size for name, size in sizes.items() if size is not None})
+    look, layer = looks.look, random.layer
     with delivery.working("computing"):
-        inputs = layer.projection_inputs(texts[0] if texts else SAMPLE)
+        inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
         comparison = projections.compare_projections(inputs, exclude_self)
     delivery.deliver(comparison, look)

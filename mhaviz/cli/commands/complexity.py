@@ -1,14 +1,14 @@
 """mhaviz complexity"""
 
+from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths, OutputOptions
+from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths
 from mhaviz.cli.shared.numbers import parse_lengths
-from mhaviz.cli.shared.progress import progress
 
 
 def complexity(
     bench: BenchOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: DpiOption,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
 ) -> None:
@@ -23,7 +23,7 @@ def complexity(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options)
+    delivery.check()
     chosen = parse_lengths(lengths)
 
     import torch
@@ -34,7 +34,7 @@ def complexity(
 
     look, layer = looks.look, bench.bench
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
-    with progress(options.quiet) as told:
+    with progress(delivery.quiet) as told:
         laboratory = Laboratory(layer.device, bench.most_seconds, told)
         measured = measure_complexity(layer, laboratory, free, chosen)
     delivery.deliver(measured, look)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
-from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.drawn_maps import MOST_MAPS, require_drawable, tell_shown
-from mhaviz.cli.shared.groups import LOOK, ArrayOptions, Heads, OutputOptions, PageOptions, of_each
-from mhaviz.cli.shared.saved_maps import choose_maps, find_heads, read_saved, require_use
+from mhaviz.cli.shared.delivery import MOST_MAPS, Delivery
+from mhaviz.cli.shared.groups import Heads, PageOptions, look_option
+from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps, find_heads, of_each
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -24,15 +23,12 @@ if TYPE_CHECKING:
 class ChangeOptions(PageOptions):
     """How changes look."""
 
-    cmap: Annotated[
-        str, typer.Option(help="A matplotlib colormap for the changes, no change in its middle.", rich_help_panel=LOOK)
-    ] = "RdBu_r"
+    cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = "RdBu_r"
     vmax: Annotated[
         str | None,
-        typer.Option(
+        look_option(
             metavar="CHANGE|auto",
             help="The change with the last colour. \\[default: auto: the largest, or nearly so of long maps]",
-            rich_help_panel=LOOK,
         ),
     ] = "auto"
 
@@ -41,17 +37,16 @@ def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     arrays: ArrayOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: ChangeOptions,
     head: Heads = "all",
     layer: Annotated[
         list[int] | None,
-        typer.Option("--layer", metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
+        typer.Option(metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
     ] = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
-            "--fail-above",
             metavar="NATS",
             help="Exit with 1 if the divergence of any head, drawn or not, is above this: the mean of its rows.",
         ),
@@ -59,7 +54,6 @@ def diff(
     fail_above_row: Annotated[
         float | None,
         typer.Option(
-            "--fail-above-row",
             metavar="NATS",
             help="Exit with 1 if the divergence of any row of any head, drawn or not, is above this.",
         ),
@@ -81,27 +75,24 @@ def diff(
     Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
     2 for a wrong command line.
     """
-    delivery = Delivery.of(options, [before, after, *arrays.files])
+    delivery.check([before, after, *arrays.files])
     for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
         if most is not None and not 0 <= most <= math.log(2):
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
     from mhaviz.analyses.difference import compare
 
-    look, paths, abouts = looks.look, (before, after), arrays.of_files(2)
+    look, paths = looks.look, (before, after)
     first_layer, second_layer = of_each("--layer", layer, 2)
     sides = (before, first_layer), (after, second_layer)
-    files = [read_saved(path, about, delivery) for path, about in zip(paths, abouts, strict=True)]
-    require_use(abouts, dict(zip(paths, files, strict=True)))
-    for saved in files:
-        delivery.tell(saved.notices)
+    files = arrays.read(paths, delivery)
     first, second = _of_layers([_named(*one) for one in zip(files, paths, strict=True)], (first_layer, second_layer))
     find_heads(first, head)  # for its error
     heads = find_heads(second, head)
     if heads is not None:
         first, second = _with_common_heads(first, second)
     n_maps = min(len(first.maps), len(second.maps))
-    require_drawable(delivery, n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
+    delivery.require_drawable(n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
     whole = compare(first, second)
     difference = whole if heads is None else whole.select(heads)
     delivery.tell(
@@ -111,7 +102,7 @@ def diff(
     )
     delivery.tell(flaw_notices(whole, sides))
 
-    tell_shown(delivery, len(difference.maps))
+    delivery.tell_shown(len(difference.maps))
     delivery.deliver(difference, look, most=MOST_MAPS)
     if fail_above is not None or fail_above_row is not None:
         require_at_most(fail_above, fail_above_row, whole, sides)

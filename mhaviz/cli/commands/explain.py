@@ -4,20 +4,19 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.api.token_choice import choose_token
+from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, File, ModelOptions, OneSentence, OutputOptions, Target
-from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import read_sentences, require_one, require_some, require_words
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.shared.groups import DpiOption, ModelOptions
+from mhaviz.cli.shared.numbers import parse_head
+from mhaviz.cli.shared.sentences import OneText
 from mhaviz.layer.tokens import tokenize
 
 
 def explain(
+    *,
     model: ModelOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: DpiOption,
-    sentence: OneSentence = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -27,8 +26,7 @@ def explain(
         ),
     ] = None,
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
-    file: File = None,
-    target: Target = None,
+    texts: OneText,
 ) -> None:
     """Explain one query of one head, feature by feature and key by key.
 
@@ -43,32 +41,21 @@ def explain(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options, [*model.files, *([file] if file else [])])
-    any_text = model.takes_any_text
-    texts = read_sentences(sentence, file, any_text=any_text)
-    if model.input is None:
-        require_some(texts)
-    require_one("explain", texts)
-    require_words("--target", target)
+    delivery.check([*model.files, *texts.files])
+    sentences = texts.read_one("explain", model.takes_any_text, required=model.input is None)
     if model.model == "random":  # the tokens, and so a mistake, are known before anything heavy is loaded
-        choose_token(token, tokenize(target or texts[0]), _asking(cross=target is not None))
+        choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 
     look = looks.look
     loaded = model.load(delivery.notice)
-    heads = parse_heads(head, loaded.n_heads)
-    if len(heads) != 1:
-        raise ArgumentError(f"--head: explain takes one head, got {len(heads)}; name one of them")
+    one_head = parse_head(head, loaded.n_heads, "explain takes one head")
     explained = loaded.explain(
-        texts,
-        lambda tokens, site: choose_token(token, tokens, _asking(site.kind == "cross")),
-        target,
-        head=heads[0],
+        sentences,
+        token,
+        texts.target,
+        head=one_head,
         layer=model.one_layer(loaded),
-        kind=model.kind_name,
+        kind=model.kind,
         generate=model.generate,
     )
     delivery.deliver(explained, look)
-
-
-def _asking(cross: bool) -> str:
-    return "the target, whose words are the queries" if cross else "the sentence"

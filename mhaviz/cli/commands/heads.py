@@ -1,50 +1,39 @@
 """mhaviz heads"""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal, get_args
 
 import typer
 
+from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, Device, Dtype, KindOption, Layers, OutputOptions, Revision, Sentences
+from mhaviz.cli.shared.groups import CmapOptions, Device, Dtype, KindOption, Layers, Revision
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.progress import progress
-from mhaviz.cli.shared.sentences import quotes_notice, stream_sentences
+from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
 
-
-class SortColumn(StrEnum):
-    """What heads can be ranked by."""
-
-    entropy = "entropy"
-    distance = "distance"
-    itself = "itself"
-    previous = "previous"
-    next = "next"
-    first = "first"
-    separators = "separators"
-    copies = "copies"
-    induction = "induction"
-    layer = "layer"  # and in it by the head: the order of the model
+SortColumn = Literal[
+    "entropy", "distance", "itself", "previous", "next", "first", "separators", "copies", "induction", "layer"
+]
+"""What heads can be ranked by; "layer" is the order of the model."""
 
 
 def heads(
-    options: OutputOptions,
+    delivery: Delivery,
     looks: CmapOptions,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="FOLDER|ID", help="A folder of Hugging Face's transformers, or a hub id."),
+        typer.Option(metavar="FOLDER|ID", help="A folder of Hugging Face's transformers, or a hub id."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
+        typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
     ] = None,
     sort: Annotated[
-        SortColumn, typer.Option("--sort", metavar="COLUMN", help=f"Rank by {', '.join(SortColumn)}.")
-    ] = SortColumn.entropy,
+        SortColumn, typer.Option(metavar="COLUMN", help=f"Rank by {', '.join(get_args(SortColumn))}.")
+    ] = "entropy",
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
     ] = False,
@@ -70,29 +59,26 @@ def heads(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options, [file] if file else [])
+    delivery.check([file] if file else [])
     most = _parse_top(top)
 
     from mhaviz.pages.head_statistics import Order
 
-    look, order = looks.look, Order(sort.value, reverse, most)
+    look, order = looks.look, Order(sort, reverse, most)
     stream = stream_sentences(sentences, file)
     if model is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
 
     from mhaviz.api.loaded import load
 
-    asked: dict[str, Any] = {
-        name: value for name, value in (("revision", revision), ("dtype", dtype)) if value is not None
-    }
-    loaded = load(model, device=device, on_notice=delivery.notice, **asked)
+    loaded = load(model, device=device, on_notice=delivery.notice, revision=revision, dtype=dtype)
     delivery.tell(loaded.notices)
     layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
-    with progress(options.quiet, time_left=True) as told:
+    with progress(delivery.quiet, time_left=True) as told:
         statistics = loaded.head_statistics(
             stream,
             layer=layers,
-            kind=kind.value if kind else None,
+            kind=kind,
             on_notice=delivery.notice,
             on_progress=lambda done, taken: told(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )

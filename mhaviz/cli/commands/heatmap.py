@@ -2,67 +2,30 @@
 
 from typing import Annotated
 
-import typer
-
-from mhaviz.cli.shared.delivery import MAP_SUFFIXES, Delivery
-from mhaviz.cli.shared.drawn_maps import deliver_maps, require_drawable
-from mhaviz.cli.shared.groups import (
-    MODEL,
-    File,
-    Heads,
-    LongOptions,
-    ManyLayers,
-    MapOptions,
-    OutputOptions,
-    Sentences,
-    Target,
-)
+from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, given, model_option
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.progress import progress
-from mhaviz.cli.shared.sentences import (
-    lines_notice,
-    quotes_notice,
-    read_sentences,
-    require_at_most,
-    require_some,
-    require_words,
-)
+from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short, require_some
 from mhaviz.errors import ArgumentError
+from mhaviz.views.files import MAP_SUFFIXES
 
 
 def heatmap(
+    *,
     model: ManyLayers,
     long: LongOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: MapOptions,
-    sentences: Sentences = None,
-    file: File = None,
-    target: Target = None,
+    texts: ManyTexts,
     head: Heads = "all",
     hide_special: Annotated[
-        bool,
-        typer.Option(
-            "--hide-special",
-            help="Leave out [CLS] and its like; the others share their weight.",
-            rich_help_panel=MODEL,
-        ),
+        bool, model_option("--hide-special", help="Leave out [CLS] and its like; the others share their weight.")
     ] = False,
     verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Recompute the model's outputs; exit with 1 if they differ.",
-            rich_help_panel=MODEL,
-        ),
+        bool, model_option("--verify", help="Recompute the model's outputs; exit with 1 if they differ.")
     ] = False,
-    rollout: Annotated[
-        bool,
-        typer.Option(
-            "--rollout",
-            help="Attention rollout up to each layer.",
-            rich_help_panel=MODEL,
-        ),
-    ] = False,
+    rollout: Annotated[bool, model_option("--rollout", help="Attention rollout up to each layer.")] = False,
 ) -> None:
     """Draw the attention weights of every head.
 
@@ -77,15 +40,16 @@ def heatmap(
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
-    delivery = Delivery.of(options, [*model.files, *([file] if file else [])], MAP_SUFFIXES)
-    asked, any_text = long.asked, model.takes_any_text
-    texts = read_sentences(sentences, file, long.whole, any_text)
+    delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
+    window, memory = long.parse_window(), long.parse_memory()
+    any_text = model.takes_any_text
+    sentences = texts.read(long.whole, any_text)
     if model.input is None:
-        require_some(texts)
+        require_some(sentences)
     if not any_text:
-        require_words("--target", target)
-        require_at_most(long.max_tokens, [*texts, *([target] if target else [])])
-    unheeded = [f"--{name}" for name, value in asked.items() if value is not None and name != "max_tokens"]
+        texts.require_words()
+        require_short([*sentences, texts.target or ""], long.max_tokens)
+    unheeded = [name for name in given(long) if name not in ("--whole", "--max-tokens")]
     unheeded += ["--head"] * (head != "all") + ["--verify"] * verify
     if rollout and unheeded:
         raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
@@ -95,19 +59,24 @@ def heatmap(
     delivery.tell(loaded.notices)
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
-            texts,
-            target,
+            sentences,
+            texts.target,
             layer=model.layers(loaded),
             head=parse_heads(head, loaded.n_heads),
-            kind=model.kind_name,
+            kind=model.kind,
             generate=model.generate,
             hide_special=hide_special,
             rollout=rollout,
             verify=verify,
-            check=lambda n_maps: require_drawable(delivery, n_maps, by_layer=len(loaded.layers) > 1),
+            pool=long.pool,
+            size=long.size,
+            window=window,
+            summary=long.summary,
+            memory=memory,
+            max_tokens=long.max_tokens,
+            check=lambda n_maps: delivery.require_drawable(n_maps, by_layer=len(loaded.layers) > 1),
             on_notice=None if delivery.quiet else delivery.notice,
             on_progress=lambda done: on_progress(done, "of the map"),
-            **asked,
         )
-    notice = quotes_notice(sentences) or lines_notice(file, long.whole, texts)
-    deliver_maps(delivery, attention, looks.look_of(attention.maps), notice)
+    notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, sentences)
+    delivery.deliver_maps(attention, looks.look_of(attention.maps), notice)

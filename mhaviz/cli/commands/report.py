@@ -5,20 +5,18 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import File, ModelOptions, OneSentence, OutputOptions, PageOptions, Target
-from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import read_sentences, require_one, require_some, require_words
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.shared.groups import ModelOptions, PageOptions
+from mhaviz.cli.shared.numbers import parse_head
+from mhaviz.cli.shared.sentences import OneText
 
 
 def report(
+    *,
     model: ModelOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: PageOptions,
-    sentence: OneSentence = None,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
-    file: File = None,
-    target: Target = None,
+    texts: OneText,
 ) -> None:
     """Put tokens, heads, shapes and scaling on one page.
 
@@ -30,25 +28,19 @@ def report(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options, [*model.files, *([file] if file else [])])
-    texts = read_sentences(sentence, file, any_text=model.takes_any_text)
-    if model.input is None:
-        require_some(texts)
-    require_one("report", texts)
-    require_words("--target", target)
+    delivery.check([*model.files, *texts.files])
+    sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
 
     look = looks.look
     loaded = model.load(delivery.notice)
-    heads = parse_heads(head, loaded.n_heads)
-    if len(heads) != 1:
-        raise ArgumentError(f"--head: report compares the scaling of one head, got {len(heads)}; name one of them")
+    one_head = parse_head(head, loaded.n_heads, "report compares the scaling of one head")
     with delivery.working("computing"):
         page = loaded.report(
-            texts,
-            target,
-            head=heads[0],
+            sentences,
+            texts.target,
+            head=one_head,
             layer=model.one_layer(loaded),
-            kind=model.kind_name,
+            kind=model.kind,
             generate=model.generate,
         )
     delivery.deliver(page, look)

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.delivery import MAP_SUFFIXES, Delivery
-from mhaviz.cli.shared.drawn_maps import deliver_maps
-from mhaviz.cli.shared.groups import ArrayOptions, Heads, MapOptions, OutputOptions
-from mhaviz.cli.shared.saved_maps import choose_maps, read_saved, require_use
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import Heads, MapOptions
+from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
+from mhaviz.views.files import MAP_SUFFIXES
 
 
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     arrays: ArrayOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: MapOptions,
     head: Heads = "all",
-    layer: Annotated[int | None, typer.Option("--layer", help="Maps of this layer alone.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Maps of this layer alone.")] = None,
 ) -> None:
     """Draw attention weights that have been saved.
 
@@ -34,11 +34,8 @@ def show(
 
     Output: a .png, .svg, .pdf, .json or .safetensors file.
     """
-    delivery = Delivery.of(options, [file, *arrays.files], MAP_SUFFIXES)
+    delivery.check([file, *arrays.files], MAP_SUFFIXES)
     _ = looks.look  # for its errors
-    (about,) = arrays.of_files(1)
-    saved = read_saved(file, about, delivery)
-    require_use([about], {file: saved})
-    delivery.tell(saved.notices)
+    (saved,) = arrays.read([file], delivery)
     attention = choose_maps(saved.attention, layer, head)
-    deliver_maps(delivery, attention, looks.look_of(attention.maps))
+    delivery.deliver_maps(attention, looks.look_of(attention.maps))

@@ -1,23 +1,22 @@
 """mhaviz trace-shapes"""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, File, ModelOptions, OutputOptions, Sentences, Target
-from mhaviz.cli.shared.sentences import quotes_notice, read_sentences, require_some, require_words
+from mhaviz.cli.shared.groups import DpiOption, ModelOptions
+from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice, require_some
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
 
-_WORKED_EXAMPLE_SIZES = {"d_model": 8, "n_heads": 4}
-
 
 def trace_shapes(
+    *,
     model: ModelOptions,
-    options: OutputOptions,
+    delivery: Delivery,
     looks: DpiOption,
-    sentences: Sentences = None,
     follow: Annotated[
         str | None,
         typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
@@ -25,8 +24,7 @@ def trace_shapes(
     values: Annotated[bool, typer.Option("--values", help="Print the numbers of small tensors.")] = False,
     batch_size: Annotated[int | None, typer.Option(help="Trace this many sentences of --seq-length.")] = None,
     seq_length: Annotated[int | None, typer.Option(help="Trace a length without a sentence.")] = None,
-    file: File = None,
-    target: Target = None,
+    texts: ManyTexts,
 ) -> None:
     """Show the shape of every tensor on the way through the layer.
 
@@ -42,41 +40,39 @@ def trace_shapes(
 
     Output: a .png, .svg, .pdf or .json file.
     """
-    delivery = Delivery.of(options, [*model.files, *([file] if file else [])])
-    texts = read_sentences(sentences, file, any_text=model.takes_any_text)
-    require_words("--target", target)
+    delivery.check([*model.files, *texts.files])
+    sentences = texts.read(any_text=model.takes_any_text)
+    texts.require_words()
     element = _parse_element(follow)
     bare_sizes, is_random = batch_size is not None or seq_length is not None, model.model == "random"
-    if bare_sizes and (texts or target or values or not is_random):
+    if bare_sizes and (sentences or texts.target or values or not is_random):
         raise ArgumentError(
             "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --model"
         )
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
-    if target and not texts and model.input is None:
-        raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
-    if not is_random and model.input is None:
-        require_some(texts)
+    if model.input is None:
+        texts.require_source(sentences)
+        if not is_random:
+            require_some(sentences)
 
     from mhaviz.models.random_layer import WORKED_EXAMPLE
 
     look = looks.look
-    is_worked_example = is_random and not texts and not bare_sizes
-    sizes = {
-        name: usual
-        for name, usual in _WORKED_EXAMPLE_SIZES.items()
-        if is_worked_example and getattr(model, name) is None
-    }
-    loaded = model.load(delivery.notice, **sizes)
+    is_worked_example = is_random and not sentences and not bare_sizes
+    if is_worked_example:
+        d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
+        model = replace(model, d_model=d_model, n_heads=n_heads)
+    loaded = model.load(delivery.notice)
     if seq_length is not None:
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
         trace = loaded.trace_shapes(
-            WORKED_EXAMPLE if is_worked_example else texts,
-            target,
+            WORKED_EXAMPLE if is_worked_example else sentences,
+            texts.target,
             values=values,
             layer=model.one_layer(loaded),
-            kind=model.kind_name,
+            kind=model.kind,
             generate=model.generate,
         )
 
@@ -85,7 +81,7 @@ def trace_shapes(
 
     followed = follow_element(trace, element) if element else None
     whole = document(trace) | ({"follow": document(followed)} if followed else {})
-    delivery.deliver(trace, look, document=whole, notice=quotes_notice(sentences), followed=followed)
+    delivery.deliver(trace, look, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
 
 
 def _parse_element(text: str | None) -> tuple[int, ...] | None:

@@ -1,80 +1,49 @@
 """mhaviz train"""
 
-import inspect
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.corpora import read_corpus
+from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.evaluation import evaluate_checkpoint
+from mhaviz.cli.shared.evaluation import evaluate_checkpoint, read_corpus
 from mhaviz.cli.shared.film import Film
-from mhaviz.cli.shared.groups import Device, DpiOption
-from mhaviz.cli.shared.progress import progress
+from mhaviz.cli.shared.groups import Device, DpiOption, given, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
-from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs
+from mhaviz.views.files import RECORD_SUFFIXES, check_outputs
 
 if TYPE_CHECKING:
     from mhaviz.training.trainer import Trainer
 
-_MODEL, _TRAINING = "The model", "The training"
-_T = TypeVar("_T")
+_training_option = partial(typer.Option, rich_help_panel="The training")
 
 
-class TaskOption(StrEnum):
-    """What can be learnt."""
+@dataclass(frozen=True)
+class PlanOptions:
+    """How a model is trained. None: as ``Plan`` has it, or the checkpoint to go on from."""
 
-    translation = "translation"
-    language = "language"
+    batch_size: Annotated[int | None, _training_option(help="Sentences a step. \\[default: 64]")] = None
+    learning_rate: Annotated[float | None, _training_option(help="At its highest. \\[default: 0.003]")] = None
+    seed: Annotated[
+        int | None, _training_option(help="Of the weights, the batches and what is held out. \\[default: 0]")
+    ] = None
 
 
 @dataclass(frozen=True)
 class SizeOptions:
-    """The sizes of a model that is to be trained, and how; a checkpoint brings them with it."""
+    """What a model is built from. None: as ``Sizes`` has it, or the checkpoint to go on from."""
 
-    batch_size: Annotated[
-        int | None, typer.Option(help="Sentences a step. \\[default: 64]", rich_help_panel=_TRAINING)
-    ] = None
-    learning_rate: Annotated[
-        float | None, typer.Option(help="At its highest. \\[default: 0.003]", rich_help_panel=_TRAINING)
-    ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Of the weights, the batches and what is held out. \\[default: 0]", rich_help_panel=_TRAINING
-        ),
-    ] = None
-    d_model: Annotated[
-        int | None, typer.Option("--d-model", help="Features of each word. \\[default: 64]", rich_help_panel=_MODEL)
-    ] = None
-    n_heads: Annotated[
-        int | None,
-        typer.Option("--n-heads", help="Number of heads of each attention. \\[default: 4]", rich_help_panel=_MODEL),
-    ] = None
-    d_ff: Annotated[
-        int | None,
-        typer.Option("--d-ff", help="Hidden features, feed-forward. \\[default: 128]", rich_help_panel=_MODEL),
-    ] = None
-    dropout: Annotated[
-        float | None, typer.Option(help="Share dropped in training. \\[default: 0.1]", rich_help_panel=_MODEL)
-    ] = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that are asked for."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def of(self, kind: Callable[..., _T], **others: Any) -> _T:
-        """A ``Sizes`` or a ``Plan`` of them."""
-        names = inspect.signature(kind).parameters
-        return kind(**{name: value for name, value in self.given.items() if name in names} | others)
+    d_model: Annotated[int | None, model_option(help="Features of each word. \\[default: 64]")] = None
+    n_heads: Annotated[int | None, model_option(help="Number of heads of each attention. \\[default: 4]")] = None
+    d_ff: Annotated[int | None, model_option(help="Hidden features, feed-forward. \\[default: 128]")] = None
+    dropout: Annotated[float | None, model_option(help="Share dropped in training. \\[default: 0.1]")] = None
 
 
 def train(
+    plan: PlanOptions,
     sizes: SizeOptions,
     looks: DpiOption,
     corpus: Annotated[
@@ -85,7 +54,8 @@ def train(
         ),
     ] = None,
     task: Annotated[
-        TaskOption | None, typer.Option(help="language: learn to guess a text's next word. \\[default: translation]")
+        Literal["translation", "language"] | None,
+        typer.Option(help="language: learn to guess a text's next word. \\[default: translation]"),
     ] = None,
     output: Annotated[
         list[Path] | None,
@@ -103,7 +73,7 @@ def train(
     device: Device = "auto",
     threads: Annotated[
         int | None,
-        typer.Option(help="On the CPU; more pay for large models only. \\[default: 1]", rich_help_panel=_TRAINING),
+        _training_option(help="On the CPU; more pay for large models only. \\[default: 1]"),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
@@ -127,14 +97,14 @@ def train(
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
     paths = tuple(output or ())
-    suffixes = (*FIGURE_SUFFIXES, ".json") if evaluate else (*FIGURE_SUFFIXES, ".json", ".safetensors")
+    suffixes = RECORD_SUFFIXES if evaluate else (*RECORD_SUFFIXES, ".safetensors")
     inputs = [Path(name) for name in (corpus, evaluate) if name is not None]
     check_outputs(paths, suffixes, inputs)
     checkpoint_paths = [path for path in paths if path.suffix.lower() == ".safetensors"]
     delivery = Delivery([path for path in paths if path not in checkpoint_paths], quiet, json)
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
-    settled = [f"--{name.replace('_', '-')}" for name in sizes.given] + ["--task"] * (task is not None)
+    settled = given(plan) + given(sizes) + ["--task"] * (task is not None)
     if evaluate is not None:
         asked = {"resume": resume or None, "animate": animate, "steps": steps, "threads": threads}
         unheeded = [f"--{name}" for name, value in asked.items() if value is not None] + settled
@@ -167,9 +137,9 @@ def train(
         checkpoint.plan = replace(checkpoint.plan, **more)
         learnt_from = read_corpus(corpus, checkpoint.task, checkpoint.plan.seed)
     else:
-        plan = sizes.of(Plan, **more)
-        learnt_from = read_corpus(corpus, (task or TaskOption.translation).value, plan.seed)
-        checkpoint = Checkpoint.untrained(learnt_from, sizes.of(Sizes), plan)
+        chosen_plan = Plan(**_asked(plan), **more)
+        learnt_from = read_corpus(corpus, task or "translation", chosen_plan.seed)
+        checkpoint = Checkpoint.untrained(learnt_from, Sizes(**_asked(sizes)), chosen_plan)
     trainer = Trainer(checkpoint, learnt_from, chosen_device, 1 if threads is None else threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if learnt_from.repeated:
@@ -186,6 +156,10 @@ def train(
     training = training_record(checkpoint, chosen_device)
 
     delivery.deliver(training, look)
+
+
+def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(group).items() if value is not None}
 
 
 def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:

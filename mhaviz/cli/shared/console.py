@@ -1,8 +1,11 @@
-"""What the program says to people: views on standard output, and a line at a time on standard error."""
+"""What the program says to people: views on standard output; lines, and how far long work is, on standard error."""
 
 import re
 import shutil
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mhaviz.views.labels import cut, visible
@@ -12,11 +15,24 @@ if TYPE_CHECKING:
 
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what anybody reads
+_PATIENCE = 2.0  # seconds; what is done by then needs no word
+
+OPTIONS = {"causal": "--mask", "texts": "SENTENCE"}
+"""What the parameters of Python are called on the command line; the program adds the options of all its commands."""
+
+
+def option_name(name: str) -> str:
+    """ "d_model" → "--d-model"."""
+    return f"--{name.replace('_', '-')}"
 
 
 def say(line: str) -> None:
-    """Print a notice or an error, which may name files and quote what is in them, or what an option was given."""
-    words = (cut(word, _LONGEST_WORD) for word in _as_options(line).split(" "))
+    """Print a notice or an error, which may name files and quote what is in them, or what an option was given.
+
+    Messages of Python, which have the names of parameters in backticks, name options instead.
+    """
+    line = re.sub(r"`(\w+)`", lambda match: OPTIONS.get(match[1], match[0]), line)
+    words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
     print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
 
 
@@ -28,13 +44,52 @@ def print_view(view: "RenderableType") -> None:
     SafeConsole(width=width).print(view)
 
 
-_OPTIONS = {"causal": "--mask", "d_model": "--d-model", "texts": "SENTENCE"}
-_PARAMETER = re.compile(
-    r"`(causal|cmap|columns|d_model|dpi|dtype|generate|head|hide_special|input|input_name|kind|layer|max_tokens|memory"
-    r"|model|n_heads|name|prefix|revision|seed|size|steps|target|token|tokenizer|verify|vmax)`"
-)
+@contextmanager
+def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A function to be told how far the work is, from 0 to 1, and what to say of it; the bar is gone when all is done.
+
+    ``time_left``: say how long it will take, for work that is even.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, what: None
+        return
+
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from mhaviz.views.terminal.safe_console import SafeConsole
+
+    columns = [BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False)]
+    columns += [TimeRemainingColumn(), TextColumn("left")] if time_left else []
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda done, what: bar.update(task, completed=done, description=what)
 
 
-def _as_options(message: str) -> str:
-    """A message for Python, which has the names of parameters in backticks, as the command line calls them."""
-    return _PARAMETER.sub(lambda match: _OPTIONS.get(match[1], f"--{match[1].replace('_', '-')}"), message)
+@contextmanager
+def working(what: str, quiet: bool = False) -> Iterator[None]:
+    """Say what is being done, and for how long already, while work that cannot be counted takes more than a moment."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_show_until, args=(done, what), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _show_until(done: threading.Event, what: str) -> None:
+    if done.wait(_PATIENCE):
+        return
+
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from mhaviz.views.terminal.safe_console import SafeConsole
+
+    columns = BarColumn(20), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=None)
+        done.wait()

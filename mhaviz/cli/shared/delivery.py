@@ -3,55 +3,48 @@
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mhaviz.cli.shared.console import print_view, say
-from mhaviz.cli.shared.groups import OutputOptions
-from mhaviz.cli.shared.progress import working
+import typer
+
+from mhaviz.cli.shared.console import print_view, say, working
+from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
-from mhaviz.views.files import FIGURE_SUFFIXES, check_outputs, save_all
+from mhaviz.views.files import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
 if TYPE_CHECKING:
+    from mhaviz.records import Attention
     from mhaviz.views.look import Look
 
-
-MAP_SUFFIXES = (*FIGURE_SUFFIXES, ".json", ".safetensors")
+MOST_MAPS = 4_000
+"""With more of them a terminal scrolls for a minute; a picture has room for fewer, and says so."""
 _MANY_NUMBERS = 10**7  # which take some ten seconds to write as text
 _JSON_NUMBER = 14  # bytes, of a number in as few digits as tell it from others
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Where the user wants a result. Made before the work starts, so that it fails before the work starts.
+    """Where the user wants a result."""
 
-    ``inputs``: files that are read, and must not be written over.
-
-    Raises:
-        ArgumentError, MhavizError: an output that cannot be written; see ``check_outputs``.
-    """
-
-    paths: Sequence[Path]
-    quiet: bool
-    json: bool
-    suffixes: Sequence[str] = (*FIGURE_SUFFIXES, ".json")
-    inputs: Sequence[Path] = ()
-
-    @classmethod
-    def of(
-        cls, options: OutputOptions, inputs: Sequence[Path] = (), suffixes: Sequence[str] = (*FIGURE_SUFFIXES, ".json")
-    ) -> "Delivery":
-        """What the options ask for."""
-        return cls(options.output or (), options.quiet, options.json, suffixes, inputs)
-
-    def __post_init__(self) -> None:
-        check_outputs(self.paths, self.suffixes, self.inputs)
+    output: Annotated[
+        list[Path] | None, typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.")
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
 
     @property
-    def draws(self) -> bool:
-        """Whether a picture is to be saved."""
-        return any(path.suffix.lower() in FIGURE_SUFFIXES for path in self.paths)
+    def paths(self) -> list[Path]:
+        """Files to write."""
+        return self.output or []
+
+    def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
+        """Find out before the work starts whether its results can be written; see ``check_outputs``.
+
+        ``inputs``: files that are read, and must not be written over.
+        """
+        check_outputs(self.paths, suffixes, inputs)
 
     def tell(self, notices: Iterable[str]) -> None:
         """Print what the user should be told, a line each, unless nothing is to be shown."""
@@ -108,3 +101,28 @@ class Delivery:
                 write_json(document, sys.stdout)
         elif not self.quiet:
             print_view(view_of(shown or record, look, **details))
+
+    def deliver_maps(self, attention: "Attention", look: "Look", notice: str | None = None) -> None:
+        """Save maps, and show them in the terminal, as many as anybody looks at."""
+        n_maps = len(attention.maps)
+        self.require_drawable(n_maps, by_layer=len({m.layer for m in attention.maps}) > 1)
+        self.tell_shown(n_maps)
+        shown = replace(attention, maps=attention.maps[:MOST_MAPS])
+        self.deliver(attention, look, shown=shown, notice=notice)
+
+    def require_drawable(self, n_maps: int, by_layer: bool) -> None:
+        """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number.
+
+        ``by_layer``: --layer would choose among them.
+        """
+        if n_maps > MOST_MAPS and any(path.suffix.lower() in FIGURE_SUFFIXES for path in self.paths):
+            alone = " or a layer alone, with --layer" if by_layer else ""
+            raise MhavizError(
+                f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take "
+                f"all as data, in a .json file or with --json"
+            )
+
+    def tell_shown(self, n_maps: int) -> None:
+        """Say so if the terminal shows the first ``MOST_MAPS`` alone."""
+        if n_maps > MOST_MAPS and not self.json:
+            self.notice(f"the terminal shows the first {MOST_MAPS:,} of {n_maps:,} maps; a .json file takes all")

@@ -1,9 +1,9 @@
-"""mhaviz train --evaluate"""
+"""What a model learns from, and how much it gets right: mhaviz train --evaluate."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mhaviz.cli.shared.corpora import BUILT_IN, read_corpus
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError
 from mhaviz.views.labels import visible
@@ -12,8 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mhaviz.training.checkpoint import Checkpoint
-    from mhaviz.training.corpus import Pair
+    from mhaviz.training.corpus import Corpus, Pair, Task
     from mhaviz.views.look import Look
+
+BUILT_IN = "translation"
+
+
+def read_corpus(name: str, task: "Task", seed: int) -> "Corpus":
+    """The corpus of that name, its held-out part chosen by the seed.
+
+    Raises:
+        ArgumentError: a language is to be learnt from the built-in grammar.
+        MhavizError: the file cannot be read; see ``mhaviz.training.corpus``.
+    """
+    from mhaviz.training.corpus import read_pairs, read_text
+    from mhaviz.training.grammar import translation_corpus
+
+    if name == BUILT_IN and not Path(name).is_file():
+        if task == "language":
+            raise ArgumentError("the built-in grammar is for --task translation; name a text to learn a language from")
+        return translation_corpus(seed)
+    return read_text(Path(name), seed) if task == "language" else read_pairs(Path(name), seed)
 
 
 def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, look: "Look") -> None:

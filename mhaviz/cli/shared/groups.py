@@ -1,172 +1,93 @@
-"""Groups of options. Each field is an option, with its help; commands take whole groups."""
+"""Groups of options: each field is an option, with its help. Commands take whole groups."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.numbers import parse_memory, parse_numbers, parse_vmax, parse_window
-from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.limits import MOST_CELLS
+from mhaviz.cli.shared.console import option_name
+from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.errors import ArgumentError, counted
+from mhaviz.limits import MAX_TOKENS, MOST_CELLS
+from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.files.maps import About
-    from mhaviz.records import AttentionMap, Kind
+    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.records import AttentionMap
     from mhaviz.views.look import Look
 
-_T = TypeVar("_T")
+model_option = partial(typer.Option, rich_help_panel="The model")
+weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
+long_option = partial(typer.Option, rich_help_panel="Long inputs")
+look_option = partial(typer.Option, rich_help_panel="Looks")
 
-MODEL, RANDOM = "The model", "Random weights, or a file of parameters"
-LONG, ARRAY, OUTPUT, LOOK = "Long inputs", "Arrays of other tools", "Output", "Looks"
-MAX_TOKENS = 2**18
-"""Longer inputs take longer than most people would wait; they can be had by asking for them."""
+_LAST_POSITION = 10**12  # no input is so long
 
+AnyKind = Literal["self", "masked", "cross"]
 
-class Mask(StrEnum):
-    """Which keys a query may see."""
-
-    none = "none"
-    causal = "causal"
-
-
-class AttentionKind(StrEnum):
-    """The attentions of a model."""
-
-    self_ = "self"
-    masked = "masked"
-    cross = "cross"
-
-
-class Pool(StrEnum):
-    """What becomes of the weights that share a cell."""
-
-    mass = "mass"
-    max = "max"
-    both = "both"
-
-
-class ColourScale(StrEnum):
-    """How weights become colours."""
-
-    linear = "linear"
-    log = "log"
-
-
-Sentences = Annotated[
-    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
-]
-OneSentence = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
-]
-File = Annotated[Path | None, typer.Option("--file", help="Read sentences from a UTF-8 file, one a line.")]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Queries from this sentence, keys and values from SENTENCE; of a translator, what it writes."),
-]
-ModelName = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="NAME|FILE",
-        help="random; translation, which is bundled; a file of mhaviz train, or with the parameters of an attention; "
-        "a folder or a hub id of transformers.",
-    ),
-]
-Layers = Annotated[str | None, typer.Option("--layer", help="Layers to draw: 0,3-5 or all. \\[default: all]")]
-OneLayer = Annotated[str | None, typer.Option("--layer", help="The layer that is looked into. \\[default: the first]")]
-Heads = Annotated[str, typer.Option("--head", help="Heads to draw: 0,3-5 or all.")]
-KindOption = Annotated[
-    AttentionKind | None,
-    typer.Option(
-        "--kind",
-        metavar="self|masked|cross",
-        help="This kind of attention alone.",
-        rich_help_panel=MODEL,
-    ),
-]
+Layers = Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")]
+Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
+KindOption = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", help="Seed of random weights and embeddings. \\[default: 0]", rich_help_panel=RANDOM),
-]
-Device = Annotated[
-    str,
-    typer.Option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=MODEL),
-]
-DModel = Annotated[
-    int | None, typer.Option("--d-model", help="Features of each token. \\[default: 512]", rich_help_panel=RANDOM)
-]
-NHeads = Annotated[
-    int | None,
-    typer.Option("--n-heads", help="Number of heads; it must divide d_model. \\[default: 8]", rich_help_panel=RANDOM),
-]
-Revision = Annotated[str | None, typer.Option(help="A branch, tag or commit of a hub id.", rich_help_panel=MODEL)]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TYPE",
-        help="auto (as its files), float32, bfloat16 or float16.",
-        rich_help_panel=MODEL,
-    ),
-]
+Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
+Device = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
+DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
+NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
+Revision = Annotated[str | None, model_option(help="A branch, tag or commit of a hub id.")]
+Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, bfloat16 or float16.")]
+
+
+def given(group: Any) -> list[str]:
+    """The names of a group's options that differ from what they are by default."""
+    return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """Which model, and what may be asked of it. Of several layers one is looked into."""
 
-    model: ModelName = "random"
-    layer: OneLayer = None
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="random; translation, which is bundled; a file of mhaviz train, or with the parameters of an "
+            "attention; a folder or a hub id of transformers.",
+        ),
+    ] = "random"
+    layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
     kind: KindOption = None
     device: Device = "auto"
     revision: Revision = None
     dtype: Dtype = None
     generate: Annotated[
-        int,
-        typer.Option(
-            "--generate",
-            metavar="N",
-            help="Let a decoder write so many tokens more, greedily.",
-            show_default=False,
-            rich_help_panel=MODEL,
-        ),
+        int, model_option(metavar="N", help="Let a decoder write so many tokens more, greedily.", show_default=False)
     ] = 0
     n_heads: NHeads = None
     d_model: DModel = None
     seed: Seed = None
     mask: Annotated[
-        Mask | None,
-        typer.Option("--mask", help="causal: a query sees no later key. \\[default: none]", rich_help_panel=RANDOM),
+        Literal["none", "causal"] | None,
+        weights_option(help="causal: a query sees no later key. \\[default: none]"),
     ] = None
     prefix: Annotated[
         str | None,
-        typer.Option(
-            "--prefix",
-            metavar="NAME",
-            help="Which attention of the file, such as encoder.layers.0.self_attn.",
-            rich_help_panel=RANDOM,
-        ),
+        weights_option(metavar="NAME", help="Which attention of the file, such as encoder.layers.0.self_attn."),
     ] = None
     input: Annotated[
         Path | None,
-        typer.Option(
-            "--input",
+        weights_option(
             metavar="FILE",
             help="What goes into it, (length, d_model) or (batch_size, length, d_model), not random embeddings; "
             "SENTENCE then labels it. Tensors query and key: source-target attention.",
-            rich_help_panel=RANDOM,
         ),
     ] = None
-    input_name: Annotated[
-        str | None,
-        typer.Option("--input-name", help="Which tensor of --input, if it holds several.", rich_help_panel=RANDOM),
-    ] = None
+    input_name: Annotated[str | None, weights_option(help="Which tensor of --input, if it holds several.")] = None
 
     @property
     def files(self) -> list[Path]:
@@ -174,41 +95,33 @@ class ModelOptions:
         return [Path(self.model), *([self.input] if self.input else [])]
 
     @property
-    def given(self) -> list[str]:
-        """The names of the options that differ from what they are by default."""
-        return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-
-    @property
     def takes_any_text(self) -> bool:
         """Whether its tokenizer makes tokens of texts without words, too."""
-        from mhaviz.models.kinds import kind_of
+        from mhaviz.models.load import kind_of
 
         return kind_of(self.model) == "transformers"
 
-    @property
-    def kind_name(self) -> "Kind | None":
-        """As in ``LoadedModel.attend``."""
-        return self.kind.value if self.kind else None
-
-    def load(self, on_notice: Callable[[str], None], **others: Any) -> "LoadedModel":
-        """The model. ``others``: in place of what the options say. Raises as ``mhaviz.load`` does."""
+    def load(self, on_notice: Callable[[str], None]) -> "LoadedModel":
+        """The model. Raises as ``mhaviz.load`` does."""
         from mhaviz.api.loaded import load
 
         if self.generate < 0:
             raise ArgumentError(f"--generate: expected a number of tokens from 0 on, got {self.generate}")
-        asked = {
-            "d_model": self.d_model,
-            "n_heads": self.n_heads,
-            "seed": self.seed,
-            "causal": None if self.mask is None else self.mask is Mask.causal,
-            "prefix": self.prefix,
-            "input": self.input,
-            "input_name": self.input_name,
-            "revision": self.revision,
-            "dtype": self.dtype,
-        } | others
-        given = {name: value for name, value in asked.items() if value is not None}
-        return load(self.model, device=self.device, writes=self.generate > 0, on_notice=on_notice, **given)
+        return load(
+            self.model,
+            device=self.device,
+            writes=self.generate > 0,
+            on_notice=on_notice,
+            d_model=self.d_model,
+            n_heads=self.n_heads,
+            seed=self.seed,
+            causal=self.mask == "causal",
+            prefix=self.prefix,
+            input=self.input,
+            input_name=self.input_name,
+            revision=self.revision,
+            dtype=self.dtype,
+        )
 
     def layers(self, loaded: "LoadedModel") -> tuple[int, ...] | None:
         """Those that are asked for; None: as many as the command looks at. Raises ArgumentError if one is not there."""
@@ -233,178 +146,83 @@ class ManyLayers(ModelOptions):
 class LongOptions:
     """Inputs whose weights are too many to be drawn one by one."""
 
-    whole: Annotated[
-        bool,
-        typer.Option("--whole", help="Read all of --file, or of -, as one input.", rich_help_panel=LONG),
-    ] = False
+    whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     pool: Annotated[
-        Pool | None,
-        typer.Option(
-            "--pool",
-            metavar="mass|max|both",
-            help="What a cell shows. \\[default: mass]",
-            rich_help_panel=LONG,
-        ),
+        Literal["mass", "max", "both"] | None,
+        long_option(metavar="mass|max|both", help="What a cell shows. \\[default: mass]"),
     ] = None
     size: Annotated[
         int | None,
-        typer.Option(
-            "--size",
-            metavar="CELLS",
-            help=f"Pool what has more rows or columns than this. \\[default: {MOST_CELLS}]",
-            rich_help_panel=LONG,
-        ),
+        long_option(metavar="CELLS", help=f"Pool what has more rows or columns than this. \\[default: {MOST_CELLS}]"),
     ] = None
     window: Annotated[
         str | None,
-        typer.Option(
-            "--window",
-            metavar="Q0:Q1,K0:K1",
-            help="These queries and keys alone, with their shares of all keys.",
-            rich_help_panel=LONG,
-        ),
+        long_option(metavar="Q0:Q1,K0:K1", help="These queries and keys alone, with their shares of all keys."),
     ] = None
     summary: Annotated[
         bool | None,
-        typer.Option(
-            "--summary/--no-summary",
-            help="What each head does, in numbers. \\[default: of pooled maps]",
-            rich_help_panel=LONG,
-        ),
+        long_option("--summary/--no-summary", help="What each head does, in numbers. \\[default: of pooled maps]"),
     ] = None
     memory: Annotated[
         str | None,
-        typer.Option(
+        long_option(
             metavar="BYTES",
             help="Memory limit for computing the map, such as 2GiB. \\[default: a quarter of what is free]",
-            rich_help_panel=LONG,
         ),
     ] = None
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", metavar="N", help="Refuse longer inputs.", rich_help_panel=LONG)
-    ] = MAX_TOKENS
+    max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """As ``LoadedModel.attend`` takes them. Raises ArgumentError if one cannot be read."""
-        pool: Literal["mass", "max", "both"] | None = self.pool.value if self.pool else None
-        return {
-            "pool": pool,
-            "size": self.size,
-            "window": parse_window(self.window),
-            "summary": self.summary,
-            "memory": parse_memory(self.memory),
-            "max_tokens": self.max_tokens,
-        }
+    def parse_window(self) -> tuple[int | None, int | None, int | None, int | None] | None:
+        """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
+        if self.window is None:
+            return None
+        match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", self.window), re.ASCII)
+        if not match:
+            raise ArgumentError(
+                f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {self.window[:60]!r}"
+            )
+        q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
+        for end in (q0, q1, k0, k1):
+            if end is not None and end > _LAST_POSITION:
+                raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
+        return q0, q1, k0, k1
 
-
-@dataclass(frozen=True)
-class ArrayOptions:
-    """What is said of arrays that say nothing of themselves."""
-
-    name: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Which array of a file, where several could be weights; of two files, given once or twice.",
-            rich_help_panel=ARRAY,
-        ),
-    ] = None
-    queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries",
-            metavar="LABELS.txt",
-            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
-            rich_help_panel=ARRAY,
-        ),
-    ] = None
-    keys: Annotated[
-        Path | None,
-        typer.Option("--keys", metavar="LABELS.txt", help="Labels of the columns, one a line.", rich_help_panel=ARRAY),
-    ] = None
-    kind: Annotated[
-        AttentionKind | None,
-        typer.Option(
-            "--kind",
-            help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]",
-            rich_help_panel=ARRAY,
-        ),
-    ] = None
-
-    @property
-    def files(self) -> list[Path]:
-        """Those that are read."""
-        return [path for path in (self.queries, self.keys) if path is not None]
-
-    def of_files(self, number: int) -> "list[About]":
-        """What is said of each of one or two files. Raises MhavizError if labels cannot be read."""
-        from mhaviz.files.maps import About
-
-        labels = _labels("--queries", self.queries), _labels("--keys", self.keys)
-        kind: Kind | None = self.kind.value if self.kind else None
-        return [About(name, *labels, kind) for name in of_each("--name", self.name, number)]
-
-
-def of_each(option: str, given: Sequence[_T] | None, number: int) -> list[_T | None]:
-    """What an option says of each of some files: given once, it is said of all."""
-    if not given:
-        return [None] * number
-    if len(given) > number:
-        times = "once" if number == 1 else "once, or twice, for A and for B"
-        raise ArgumentError(f"{option}: expected it {times}; got it {len(given)} times")
-    both: list[_T | None] = [given[0], given[-1]]
-    return both[:number]
-
-
-def _labels(option: str, path: Path | None) -> tuple[str, ...] | None:
-    from mhaviz.files.texts import read_labels
-
-    try:
-        return None if path is None else read_labels(path)
-    except MhavizError as error:
-        raise MhavizError(f"{option}: {error}") from error
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """Where the result goes."""
-
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable."),
-    ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
+    def parse_memory(self) -> int | None:
+        """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
+        try:
+            return None if self.memory is None else parse_bytes(self.memory)
+        except ValueError as error:
+            raise ArgumentError(f"--memory: {error}") from None
 
 
 @dataclass(frozen=True)
 class DpiOption:
-    """How a picture without maps looks."""
+    """How a picture looks. The fields without help are options of the groups below."""
 
-    dpi: Annotated[int, typer.Option(help="Pixels an inch.", rich_help_panel=LOOK)] = 150
+    dpi: Annotated[int, look_option(help="Pixels an inch.")] = 150
+    cmap: str = field(default="bone", init=False)
+    vmax: str | None = field(default=None, init=False)
+    columns: int | None = field(default=None, init=False)
+    scale: Literal["linear", "log"] | None = field(default=None, init=False)
 
     @property
     def look(self) -> "Look":
         """Raises ArgumentError."""
         from mhaviz.views.look import Look
 
-        return Look(dpi=self.dpi)
+        vmax, log = self.vmax or "1", None if self.scale is None else self.scale == "log"
+        try:
+            largest = None if vmax.strip().lower() == "auto" else float(vmax)
+        except ValueError:
+            raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
+        return Look(self.cmap, self.dpi, self.columns, largest, log=log)
 
 
 @dataclass(frozen=True)
 class CmapOptions(DpiOption):
     """How a picture with colours looks."""
 
-    cmap: Annotated[str, typer.Option(help="A matplotlib colormap for the weights.", rich_help_panel=LOOK)] = "bone"
-
-    @property
-    def look(self) -> "Look":
-        """Raises ArgumentError."""
-        from mhaviz.views.look import Look
-
-        return Look(self.cmap, self.dpi)
+    cmap: Annotated[str, look_option(help="A matplotlib colormap for the weights.")] = "bone"
 
 
 @dataclass(frozen=True)
@@ -413,33 +231,18 @@ class VmaxOptions(CmapOptions):
 
     vmax: Annotated[
         str | None,
-        typer.Option(
+        look_option(
             metavar="WEIGHT|auto",
             help="The weight with the last colour; auto: the largest. \\[default: 1; of long maps auto]",
-            rich_help_panel=LOOK,
         ),
     ] = None
-
-    @property
-    def look(self) -> "Look":
-        """Raises ArgumentError."""
-        from mhaviz.views.look import Look
-
-        return Look(self.cmap, self.dpi, vmax=parse_vmax(self.vmax or "1"))
 
 
 @dataclass(frozen=True)
 class PageOptions(VmaxOptions):
     """The same with heads side by side."""
 
-    columns: Annotated[int | None, typer.Option(help="Heads side by side in the picture.", rich_help_panel=LOOK)] = None
-
-    @property
-    def look(self) -> "Look":
-        """Raises ArgumentError."""
-        from mhaviz.views.look import Look
-
-        return Look(self.cmap, self.dpi, self.columns, parse_vmax(self.vmax or "1"))
+    columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
 
 
 @dataclass(frozen=True)
@@ -447,39 +250,50 @@ class MapOptions(PageOptions):
     """How maps look."""
 
     scale: Annotated[
-        ColourScale | None,
-        typer.Option(
-            "--scale", metavar="linear|log", help="\\[default: log for more than 128 keys]", rich_help_panel=LOOK
-        ),
+        Literal["linear", "log"] | None,
+        look_option(metavar="linear|log", help="\\[default: log for more than 128 keys]"),
     ] = None
 
-    @property
-    def look(self) -> "Look":
-        """Raises ArgumentError."""
-        from dataclasses import replace
-
-        return replace(super().look, log=self.scale is ColourScale.log if self.scale else None)
-
-    def look_of(self, maps: "tuple[AttentionMap, ...]") -> "Look":
+    def look_of(self, maps: "Sequence[AttentionMap]") -> "Look":
         """The look of these maps: colours end at the largest weight where maps are long or parts of one."""
-        from dataclasses import replace
-
         from mhaviz.views.look import ends_at_largest
 
         return replace(self.look, vmax=None) if self.vmax is None and ends_at_largest(maps) else self.look
 
 
 @dataclass(frozen=True)
-class BenchOptions:
+class LayerOptions:
+    """A layer with random weights, and nothing else."""
+
+    d_model: DModel = None
+    n_heads: NHeads = None
+    seed: Seed = None
+    device: Device = "auto"
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """d_model, n_heads and the seed."""
+        return (
+            512 if self.d_model is None else self.d_model,
+            8 if self.n_heads is None else self.n_heads,
+            self.seed or 0,
+        )
+
+    @property
+    def layer(self) -> "RandomLayer":
+        """Raises ArgumentError for sizes that cannot be."""
+        from mhaviz.models.random_layer import RandomLayer
+
+        return RandomLayer(*self.sizes, self.device)
+
+
+@dataclass(frozen=True)
+class BenchOptions(LayerOptions):
     """What is measured, and how patiently."""
 
     most_seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")
     ] = 5.0
-    d_model: DModel = None
-    n_heads: NHeads = None
-    seed: Seed = None
-    device: Device = "auto"
 
     @property
     def bench(self) -> "Bench":
@@ -487,5 +301,4 @@ class BenchOptions:
         from mhaviz.analyses.bench import Bench
         from mhaviz.devices import resolve_device
 
-        d_model, n_heads = 512 if self.d_model is None else self.d_model, 8 if self.n_heads is None else self.n_heads
-        return Bench(d_model, n_heads, self.seed or 0, resolve_device(self.device))
+        return Bench(*self.sizes, resolve_device(self.device))

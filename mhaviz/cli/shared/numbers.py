@@ -1,27 +1,9 @@
-"""Numbers on the command line: lists of them, and those that are too large."""
+"""Lists of numbers on the command line: heads, layers, lengths."""
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, counted, quoted, shortened
-from mhaviz.units import parse_bytes, parse_whole
-
-LARGEST = 2**63 - 1  # what a whole number of PyTorch, numpy and matplotlib can be
-_LAST_POSITION = 10**12  # no input is so long
-
-
-def require_small(values: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a number that no library below can hold."""
-    for name, value in values.items():
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ArgumentError(beyond(f"--{name.replace('_', '-')}", number))
-
-
-def beyond(option: str, number: int) -> str:
-    """What is said of a number that is too large, or so far below 0 that no option can mean it."""
-    return f"{option}: expected a number {'from 0 on' if number < 0 else 'below 2^63'}, got {quoted(number)}"
+from mhaviz.errors import ArgumentError, quoted, shortened
+from mhaviz.units import parse_whole
 
 
 def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
@@ -33,9 +15,17 @@ def parse_heads(text: str, n_heads: int) -> tuple[int, ...]:
     return parse_numbers("head", text, range(n_heads), "the layer")
 
 
+def parse_head(text: str, n_heads: int, expected: str) -> int:
+    """The same of one head. ``expected``: what an error says is expected."""
+    heads = parse_heads(text, n_heads)
+    if len(heads) != 1:
+        raise ArgumentError(f"--head: {expected}, got {len(heads)}; name one of them")
+    return heads[0]
+
+
 def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tuple[int, ...]:
     """The same of any numbered things; ``owner``: of what they are."""
-    from mhaviz.api.numbers import listed_numbers
+    from mhaviz.api.choosing import listed_numbers
 
     if text.strip().lower() == "all":
         return tuple(there)
@@ -55,28 +45,6 @@ def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tup
     return tuple(dict.fromkeys(numbers))
 
 
-def parse_window(text: str | None) -> tuple[int | None, int | None, int | None, int | None] | None:
-    """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d*):(\d*),(\d*):(\d*)", re.sub(r"\s", "", text), re.ASCII)
-    if not match:
-        raise ArgumentError(f"--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got {text[:60]!r}")
-    q0, q1, k0, k1 = (parse_whole(end) if end else None for end in match.groups())
-    for end in (q0, q1, k0, k1):
-        if end is not None and end > _LAST_POSITION:
-            raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
-    return q0, q1, k0, k1
-
-
-def parse_memory(text: str | None) -> int | None:
-    """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
-    try:
-        return parse_bytes(text) if text is not None else None
-    except ValueError as error:
-        raise ArgumentError(f"--memory: {error}") from None
-
-
 def parse_lengths(text: str) -> tuple[int, ...]:
     """ "16,64,256" → (16, 64, 256). Raises ArgumentError if it cannot be read."""
     lengths = []
@@ -85,13 +53,3 @@ def parse_lengths(text: str) -> tuple[int, ...]:
             raise ArgumentError(f"--lengths: expected numbers of tokens such as 16,64,256, got {quoted(text)}")
         lengths.append(parse_whole(part))
     return tuple(lengths)
-
-
-def parse_vmax(text: str) -> float | None:
-    """ "0.5" → 0.5; "auto" → None. Raises ArgumentError if it cannot be read."""
-    if text.strip().lower() == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {text!r}") from None

@@ -1,38 +1,103 @@
-"""Files of saved maps: reading them, and choosing among what they hold."""
+"""Files of saved maps: what is said of them, reading them, and choosing among what they hold."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import AnyKind, given
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.files.maps import About, SavedMaps
+    from mhaviz.files.maps import SavedMaps
     from mhaviz.records import Attention
 
+_T = TypeVar("_T")
 
-def read_saved(path: Path, about: "About", delivery: Delivery) -> "SavedMaps":
-    """The maps of a file; ``delivery`` tells that a large one is unpacked. Raises as ``read_maps`` does."""
-    from mhaviz.files.maps import read_maps
+array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
+
+
+@dataclass(frozen=True)
+class ArrayOptions:
+    """What is said of arrays that say nothing of themselves."""
+
+    name: Annotated[
+        list[str] | None,
+        array_option(
+            metavar="NAME",
+            help="Which array of a file, where several could be weights; of two files, given once or twice.",
+        ),
+    ] = None
+    queries: Annotated[
+        Path | None,
+        array_option(
+            metavar="LABELS.txt",
+            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
+        ),
+    ] = None
+    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
+    kind: Annotated[
+        AnyKind | None,
+        array_option(
+            help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"
+        ),
+    ] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [path for path in (self.queries, self.keys) if path is not None]
+
+    def read(self, paths: Sequence[Path], delivery: Delivery) -> "list[SavedMaps]":
+        """The maps of one or two files; ``delivery`` tells what should be known of them.
+
+        Raises:
+            ArgumentError: what does not suit an array; there is nothing that the options could be about, as mhaviz's
+                own files say it themselves.
+            MhavizError: a file, or labels, cannot be read.
+        """
+        from mhaviz.files.maps import About, read_maps
+
+        labels = _labels("--queries", self.queries), _labels("--keys", self.keys)
+        abouts = [About(name, *labels, self.kind) for name in of_each("--name", self.name, len(paths))]
+        try:
+            files = [read_maps(path, about, delivery.notice) for path, about in zip(paths, abouts, strict=True)]
+        except ArgumentError as error:  # its message begins with the name of a part of ``about``
+            raise ArgumentError(f"--{error}") from error
+        if given(self) and all(saved.is_own for saved in files):
+            named = dict.fromkeys(map(str, paths))
+            bring = "brings its" if len(named) == 1 else "bring their"
+            raise ArgumentError(
+                f"{' and '.join(named)} {bring} own tokens and kinds; leave out {', '.join(given(self))}"
+            )
+        for saved in files:
+            delivery.tell(saved.notices)
+        return files
+
+
+def of_each(option: str, said: Sequence[_T] | None, number: int) -> list[_T | None]:
+    """What an option says of each of some files: given once, it is said of all."""
+    if not said:
+        return [None] * number
+    if len(said) > number:
+        times = "once" if number == 1 else "once, or twice, for A and for B"
+        raise ArgumentError(f"{option}: expected it {times}; got it {len(said)} times")
+    both: list[_T | None] = [said[0], said[-1]]
+    return both[:number]
+
+
+def _labels(option: str, path: Path | None) -> tuple[str, ...] | None:
+    from mhaviz.files.texts import read_labels
 
     try:
-        return read_maps(path, about, lambda notice: delivery.tell([notice]))
-    except ArgumentError as error:  # its message begins with the name of a part of ``about``
-        raise ArgumentError(f"--{error}") from error
-
-
-def require_use(abouts: Sequence["About"], files: Mapping[Path, "SavedMaps"]) -> None:
-    """Raise ArgumentError if there is nothing that the options could be about: mhaviz's own files say it themselves."""
-    names = ("name", "queries", "keys", "kind")
-    given = [f"--{name}" for name in names if any(getattr(about, name) is not None for about in abouts)]
-    if given and all(saved.is_own for saved in files.values()):
-        bring = "brings its" if len(files) == 1 else "bring their"
-        raise ArgumentError(
-            f"{' and '.join(map(str, files))} {bring} own tokens and kinds; leave out {', '.join(given)}"
-        )
+        return None if path is None else read_labels(path)
+    except MhavizError as error:
+        raise MhavizError(f"{option}: {error}") from error
 
 
 def choose_maps(attention: "Attention", layer: int | None, head: str = "all") -> "Attention":

@@ -1,53 +1,127 @@
 """Where sentences come from: arguments, a file, standard input."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
+from mhaviz.limits import require_length
 from mhaviz.models.corpus_batches import Sentence
+from mhaviz.models.load import is_file
 from mhaviz.views.labels import cut, visible
 
 _MANY = 20  # sentences; few people want a picture of each
 
 
-def read_sentences(
-    arguments: Sequence[str] | None, file: Path | None, whole: bool = False, any_text: bool = False
-) -> list[str]:
-    """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
+Sentences = Annotated[
+    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
+]
 
-    ``any_text``: they need not have words, for a model that makes tokens of anything.
 
-    Raises:
-        ArgumentError: an argument without words, or ``whole`` without a file or standard input.
-        MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
-    """
-    if whole and file is None and "-" not in (arguments or ()):
-        raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
-    sentences: list[str] = []
-    for given in _given(arguments, file):
-        if isinstance(given, str):
-            if _is_file(given):
-                raise ArgumentError(f"{given} is a file; to read it, use --file {given}")
-            if not (given.strip() if any_text else tokenize(given)):
-                raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(given)}")
-            sentences.append(given)
-        elif whole:
-            text, name = texts.read_text(given), texts.name_of(given)
-            if not text.strip():
-                raise MhavizError(f"{name} is empty: expected text")
-            if not any_text and not any(map(tokenize, text.split())):
-                raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
-            sentences.append(text)
-        else:
-            for line in texts.read_lines(given):
-                if not any_text and not tokenize(line.text):
-                    where = f"{texts.name_of(given)}, line {line.number}"
-                    raise MhavizError(f"{where}: expected at least one word, got {_quoted(line.text)}")
-                sentences.append(line.text)
-    return sentences
+@dataclass(frozen=True)
+class OneSentence:
+    """What a command reads that takes one sentence."""
+
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
+    ] = None
+    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [self.file] if self.file else []
+
+    def read(self, whole: bool = False, any_text: bool = False) -> list[str]:
+        """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
+
+        ``any_text``: they need not have words, for a model that makes tokens of anything.
+
+        Raises:
+            ArgumentError: an argument without words, or ``whole`` without a file or standard input.
+            MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
+        """
+        if whole and self.file is None and "-" not in (self.sentences or ()):
+            raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
+        read: list[str] = []
+        for given in _given(self.sentences, self.file):
+            if isinstance(given, str):
+                read.append(_checked(given, any_text))
+            elif whole:
+                read.append(_read_whole(given, any_text))
+            else:
+                read += _read_lines(given, any_text)
+        return read
+
+
+@dataclass(frozen=True)
+class OneText(OneSentence):
+    """The same, with what a translator makes of it, or another sentence to look from."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Queries from this sentence, keys and values from SENTENCE; of a translator, what it writes."
+        ),
+    ] = None
+
+    def read_one(self, command: str, any_text: bool, required: bool) -> list[str]:
+        """The same of a command that takes one sentence, which is ``required``, or none. Raises ArgumentError."""
+        sentences = self.read(any_text=any_text)
+        if required:
+            require_some(sentences)
+        require_one(command, sentences)
+        self.require_words()
+        return sentences
+
+    def require_words(self) -> None:
+        """Raise ArgumentError if the target has no words."""
+        if self.target is not None and not tokenize(self.target):
+            raise ArgumentError(f"--target: expected a sentence with at least one word, got {_quoted(self.target)}")
+
+    def require_source(self, sentences: Sequence[str]) -> None:
+        """Raise ArgumentError if there is a target alone."""
+        if self.target and not sentences:
+            raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+
+
+@dataclass(frozen=True)
+class ManyTexts(OneText):
+    """What a command reads that takes several sentences."""
+
+    sentences: Sentences = None
+
+
+def _checked(sentence: str, any_text: bool) -> str:
+    if " " not in sentence and Path(sentence).suffix and is_file(sentence):
+        raise ArgumentError(f"{sentence} is a file; to read it, use --file {sentence}")
+    if not (sentence.strip() if any_text else tokenize(sentence)):
+        raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(sentence)}")
+    return sentence
+
+
+def _read_whole(path: Path, any_text: bool) -> str:
+    text, name = texts.read_text(path), texts.name_of(path)
+    if not text.strip():
+        raise MhavizError(f"{name} is empty: expected text")
+    if not any_text and not any(map(tokenize, text.split())):
+        raise MhavizError(f"{name}: expected at least one word, got {_quoted(text.strip())}")
+    return text
+
+
+def _read_lines(path: Path, any_text: bool) -> Iterator[str]:
+    for line in texts.read_lines(path):
+        if not any_text and not tokenize(line.text):
+            where = f"{texts.name_of(path)}, line {line.number}"
+            raise MhavizError(f"{where}: expected at least one word, got {_quoted(line.text)}")
+        yield line.text
 
 
 def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator[Sentence]:
@@ -67,14 +141,6 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
             raise ArgumentError("expected a sentence with at least one word, got an empty one")
     require_some(parts)
     return chain.from_iterable(parts)
-
-
-def _is_file(sentence: str) -> bool:
-    """Whether somebody has given a file where a sentence is expected."""
-    try:
-        return " " not in sentence and Path(sentence).suffix != "" and Path(sentence).is_file()
-    except (OSError, ValueError):  # a sentence of many letters, or with NUL, is no file
-        return False
 
 
 def _given(arguments: Sequence[str] | None, file: Path | None) -> list[str | Path]:
@@ -114,35 +180,14 @@ def _forgot_quotes(sentences: Sequence[str]) -> bool:
     return len(sentences) > 1 and all(len(tokenize(sentence)) == 1 for sentence in sentences)
 
 
-def require_words(option: str, sentence: str | None) -> None:
-    """Raise ArgumentError if the option's sentence is given but has no words."""
-    if sentence is not None and not tokenize(sentence):
-        raise ArgumentError(f"{option}: expected a sentence with at least one word, got {_quoted(sentence)}")
-
-
-def require_at_most(max_tokens: int, texts: Iterable[str]) -> int:
-    """The tokens of the longest text. Raises ArgumentError if they are more than ``max_tokens``."""
+def require_short(sentences: Iterable[str], max_tokens: int) -> None:
+    """Raise ArgumentError if a sentence has more tokens than this."""
     require_length(0, max_tokens)
-    longest = 0
-    for text in texts:
-        beginning = text[: 64 * max_tokens]  # of a text that is far too long, all need not be read
-        length = len(tokenize(beginning))
-        if length <= max_tokens and len(beginning) < len(text):
-            beginning, length = text, len(tokenize(text))
-        require_length(length, max_tokens, whole=beginning is text)
-        longest = max(longest, length)
-    return longest
-
-
-def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
-    """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
-    if max_tokens < 1:
-        raise ArgumentError(f"--max-tokens: expected at least 1, got {max_tokens}")
-    if length > max_tokens:
-        got = f"{length:,}" if whole else "more"
-        raise ArgumentError(
-            f"--max-tokens: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
-        )
+    for sentence in sentences:
+        beginning = sentence[: 64 * max_tokens]  # of a sentence that is far too long, all need not be read
+        if len(beginning) < len(sentence):
+            require_length(len(tokenize(beginning)), max_tokens, whole=False)
+        require_length(len(tokenize(sentence)), max_tokens)
 
 
 def _quoted(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""Which token of a sentence the user means."""
+"""Which heads, layers and tokens are meant, of those that there are."""
 
 import difflib
 import re
@@ -9,10 +9,37 @@ from mhaviz.layer.tokens import tokenize
 from mhaviz.units import parse_whole
 from mhaviz.views.labels import bare, cut, visible
 
+Numbers = int | Sequence[int] | None
+"""One, several, or all."""
+
 _LISTED = 12  # tokens that an error lists
 
 
-def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentence") -> int:
+def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str) -> tuple[int, ...]:
+    """Those that are wanted, of those that are there; None: all.
+
+    Raises:
+        ArgumentError: one is not there.
+    """
+    if wanted is None:
+        return tuple(there)
+    numbers = (wanted,) if isinstance(wanted, int) else tuple(dict.fromkeys(wanted))
+    for number in numbers:
+        if number not in there:
+            raise ArgumentError(f"`{what}`: there is no {what} {number}; {owner} has {listed_numbers(what, there)}")
+    return numbers
+
+
+def listed_numbers(what: str, there: Sequence[int]) -> str:
+    """ "heads 0 to 7", "head 0 only", "layers 1, 3 and 5"."""
+    if len(there) == 1:
+        return f"{what} {there[0]} only"
+    if list(there) == list(range(there[0], there[-1] + 1)):
+        return f"{what}s {there[0]} to {there[-1]}"
+    return f"{what}s {', '.join(map(str, there[:-1]))} and {there[-1]}"
+
+
+def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool = False) -> int:
     """The position of the token that ``text`` names: by its word, as ``tokenize`` would write it, or its position.
 
     A number that is also a word of the sentence is read as that word; "#3" is always the position.
@@ -20,9 +47,14 @@ def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentenc
     >>> choose_token("Deposit!", ["i", "deposit", "2"]), choose_token("2", ["i", "deposit", "2"])
     (1, 2)
 
+    ``is_target``: the tokens are those of a target, which errors then say.
+
     Raises:
         ArgumentError: no token is named, or none that is there, or one that occurs several times.
     """
+    of = "the target, whose words are the queries" if is_target else "the sentence"
+    if isinstance(text, int):
+        return _position(text, tokens)
     if text is None:
         raise ArgumentError(f"`token`: expected a word of {of} or its position; it has {_listed(tokens)}")
     found = [i for i, token in enumerate(tokens) if token == text]
@@ -37,15 +69,18 @@ def choose_token(text: str | None, tokens: Sequence[str], of: str = "the sentenc
             f"`token`: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its positions, {positions}"
         )
     if match := re.fullmatch(r"#?([0-9]+)", text.strip()):
-        position = parse_whole(match[1])
-        if position >= len(tokens):
-            raise ArgumentError(f"`token`: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}")
-        return position
+        return _position(parse_whole(match[1]), tokens)
     if len(wanted) > 1:
         raise ArgumentError(f"`token`: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
     near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []
     shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
     raise ArgumentError(f"`token`: “{_short(text)}” is not in {of}; {shown}")
+
+
+def _position(position: int, tokens: Sequence[str]) -> int:
+    if not 0 <= position < len(tokens):
+        raise ArgumentError(f"`token`: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}")
+    return position
 
 
 def _listed(tokens: Sequence[str]) -> str:
