@@ -60,7 +60,20 @@ class CurvesPart:
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """With its top left corner at (x, y), in at most ``room`` inches."""
-        draw_curves(sheet, x, y, self, room)
+        for (left, top), plot in zip(self.places, self.curves.plots, strict=False):
+            draw_plot(sheet, (x + left, y + top, *self.curves.size), plot)
+        along = x
+        for i, key in enumerate(self.curves.keys):
+            colour = _colour(key.colour)
+            if self.has_remarks:
+                middle = y + self.plots_bottom + _OVER_REMARKS + FOOT_LINE * (i + 0.5)
+                sheet.write(x, middle, key.name, SMALL, colour=colour)
+                left = self.names + 0.1
+                sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
+            else:
+                sheet.page.plot([along, along + 0.25], [y + 0.06] * 2, color=colour, linestyle=_LINES[key.line])
+                sheet.write(along + 0.32, y + 0.06, key.name, BODY)
+                along += 0.32 + text_width(key.name, BODY) + 0.3
 
 
 def decide_curves(curves: Curves) -> CurvesPart:
@@ -81,24 +94,6 @@ def decide_curves(curves: Curves) -> CurvesPart:
     height = bottom + (_OVER_REMARKS + FOOT_LINE * len(curves.keys) if has_remarks else 0.0)
     width = places[columns - 1][0] + across + (names + 0.15 if named else 0.0)
     return CurvesPart(curves, places, names, free, bottom, has_remarks, width, height)
-
-
-def draw_curves(sheet: Sheet, x: float, y: float, layout: CurvesPart, room: float) -> None:
-    """Draw all plots with their keys, the top left corner at (x, y), in at most ``room`` inches."""
-    for (left, top), plot in zip(layout.places, layout.curves.plots, strict=False):
-        draw_plot(sheet, (x + left, y + top, *layout.curves.size), plot)
-    along = x
-    for i, key in enumerate(layout.curves.keys):
-        colour = _colour(key.colour)
-        if layout.has_remarks:
-            middle = y + layout.plots_bottom + _OVER_REMARKS + FOOT_LINE * (i + 0.5)
-            sheet.write(x, middle, key.name, SMALL, colour=colour)
-            left = layout.names + 0.1
-            sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
-        else:
-            sheet.page.plot([along, along + 0.25], [y + 0.06] * 2, color=colour, linestyle=_LINES[key.line])
-            sheet.write(along + 0.32, y + 0.06, key.name, BODY)
-            along += 0.32 + text_width(key.name, BODY) + 0.3
 
 
 def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) -> None:

@@ -6,29 +6,16 @@ from dataclasses import dataclass, replace
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, Table, Text
+from mhaviz.pages.blocks import Drawn, Heads, Page
 from mhaviz.pages.panels import DIVERGING
-from mhaviz.views.figure.curves import CurvesPart, decide_curves
-from mhaviz.views.figure.heads import (
-    BarsPart,
-    HeadsPart,
-    PanelsPart,
-    choose_scales,
-    decide_heads,
-    decide_panels,
-    number_length,
-    written_texts,
-)
+from mhaviz.views.figure.curves import CurvesPart
+from mhaviz.views.figure.heads import HeadsPart, PanelsPart, choose_scales, written_texts
 from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.parts import Part, decide_parts
 from mhaviz.views.figure.sheet import (
-    BODY,
     DRAWN_WIDER,
-    FOOT_LINE,
-    INK,
     MARGIN,
     PAGE_LIMIT,
-    QUIET,
-    SMALL,
     Sheet,
     fewer_pixels_notice,
     foot_height,
@@ -36,15 +23,13 @@ from mhaviz.views.figure.sheet import (
     most_dpi,
     snap,
     title_width,
-    wrap,
 )
-from mhaviz.views.figure.table import TableBars, TablePart, decide_table
 from mhaviz.views.labels import quoting
 from mhaviz.views.look import Look
 
 _TITLE = 0.34  # inches
-_BETWEEN, _UNDER = 0.08, 0.05  # inches between two texts, and, with that, between the last one and the foot
-_AFTER_INTRO, _BETWEEN_PICTURES = 0.14, 0.3
+_UNDER = 0.05  # inches between the last words and the foot
+_BETWEEN_PICTURES = 0.3
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # inches for words, where there are no pictures, or small ones
 
@@ -91,44 +76,15 @@ def _texts(page: Page) -> Iterator[str]:
             yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
 
 
-@dataclass(frozen=True)
-class _TextPart:
-    """Lines of words, broken where the place is too narrow for them."""
-
-    block: Text
-    size: float
-
-    width, before = 0.0, 0.0
-
-    @property
-    def after(self) -> float:
-        """Inches to the next part."""
-        return _AFTER_INTRO if self.block.style == "intro" else _BETWEEN
-
-    def _lines(self, room: float) -> list[str]:
-        return [part for line in self.block.lines for part in wrap(line, room, self.size)]
-
-    def height(self, room: float) -> float:
-        """In inches."""
-        return FOOT_LINE * len(self._lines(room))
-
-    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """With its top left corner at (x, y)."""
-        colour = INK if self.block.style in ("plain", "heading") else QUIET
-        for i, line in enumerate(self._lines(room)):
-            middle = y + FOOT_LINE * (i + 0.5)
-            sheet.write(x, middle, line, self.size, colour=colour, bold=self.block.style == "heading")
-
-
-_Part = CurvesPart | HeadsPart | PanelsPart | BarsPart | TablePart | TableBars | _TextPart
-"""A block that has been measured: what it is wide, and high in so much room, and how it is drawn there."""
+Place = tuple[Part, float, float, float]
+"""A part, its top left corner and the room to the right of this; in inches."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Parts of a page with their top left corners and the room to the right of these; all in inches."""
+    """Where the parts of a page go, and its size in inches."""
 
-    places: tuple[tuple[_Part, float, float, float], ...]
+    places: tuple[Place, ...]
     remark: str
     width: float
     height: float
@@ -136,72 +92,54 @@ class _Plan:
 
 def _plan(page: Page, lettering: Lettering, look: Look) -> _Plan:
     """Lay the page out for the look's pixels an inch."""
-    blocks = [b for b in page.blocks if not isinstance(b, Legend) and getattr(b, "where", "everywhere") != "listed"]
-    stacked = [block for block in blocks if isinstance(block, Heads)]
-    length = number_length([m for block in stacked for m in block.maps], look)
-
-    def decide(block: Block, height: float = 0.0) -> _Part:
-        if isinstance(block, Heads):
-            return decide_heads(block, lettering, look, len(stacked), length)
-        if isinstance(block, Panels):
-            return decide_panels(block, look)
-        if isinstance(block, Curves):
-            return decide_curves(block)
-        if isinstance(block, Bars):
-            return BarsPart(block, look.cmap, height)
-        if isinstance(block, Text):
-            explains = any(isinstance(other, (Curves, Panels)) for other in blocks)
-            return _TextPart(block, SMALL if explains else BODY)
-        assert not isinstance(block, Legend), "it is left out"
-        return decide_table(block if isinstance(block, Table) else block(quoting(lettering.shown)), lettering)
-
-    parts = [decide(block) for block in blocks]
-    pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
-    cells = sum(part.height(0) + part.after for part in pictures)
-    if pictures:
-        cells -= pictures[-1].after + pictures[-1].layout.keys.room + pictures[0].top
-    beside = [decide(block, cells) for block in page.beside]
-    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(pictures, look))
-
-    least, widest_title = 0.0, _WIDEST_TITLE
-    if not any(isinstance(block, (Heads, Panels, Curves)) for block in blocks):
-        least, widest_title = _LEAST_WIDTH, math.inf
-    elif any(isinstance(block, Panels) for block in blocks):
-        least = _LEAST_BESIDE_PANELS
+    parts, beside = decide_parts(page, lettering, look)
+    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, look))
+    has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
+    widest_title = _WIDEST_TITLE if has_pictures else math.inf
+    titles = [page.title, *(part.block.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
     across = max(part.width for part in parts)
-    titles = [block.title for block in blocks if isinstance(block, (Heads, Panels))] + [page.title]
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
         *(min(title_width(title, lettering), widest_title) for title in titles if title),
         *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
-        least,
+        0.0 if has_pictures else _LEAST_WIDTH,
+        _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,
     )
-    edge = width - MARGIN
-
-    x, y, ends = MARGIN, MARGIN + (_TITLE if page.title else 0.0), [0.0, 0.0]
-    places: list[tuple[_Part, float, float, float]] = []
-    for part in parts:
-        if beside and part is pictures[0]:
-            top, left = y + pictures[0].top, MARGIN + across
-            for other in beside:
-                left += other.before
-                places.append((other, left, top, edge - left))
-                ends.append(top + other.height(edge - left) + _BETWEEN_PICTURES)
-        elif pictures and not isinstance(part, (HeadsPart, PanelsPart)):
-            y = max(y, *ends)
-        places.append((part, x, y, edge - x))
-        end = y + part.height(edge - x) + part.after
-        if isinstance(part, CurvesPart) and part.free:
-            ends.append(end)
-            x, y = x + part.free[0], y + part.free[1]
-        else:
-            y = end
-    y = max(y, *ends) + (0.0 if isinstance(parts[-1], (HeadsPart, PanelsPart)) else _UNDER)
-    height = y + foot_height(width, page.footnote, remark) + MARGIN
+    places, bottom = _place(parts, beside, MARGIN + (_TITLE if page.title else 0.0), across, width - MARGIN)
+    height = bottom + foot_height(width, page.footnote, remark) + MARGIN
     return _Plan(tuple(places), remark, snap(width, look.dpi), snap(height, look.dpi))
 
 
-def _drawn(parts: Sequence[HeadsPart | PanelsPart], look: Look) -> Drawn:
+def _place(
+    parts: Sequence[Part], beside: Sequence[Part], top: float, across: float, edge: float
+) -> tuple[list[Place], float]:
+    """One part below the other from ``top`` on, as far as ``edge``; what is below all of them.
+
+    Beside pictures, which are ``across`` inches wide, stand those of ``beside``, words below both. What is said of
+    curves stands in the place that they leave empty, if there is one.
+    """
+    x, y, bottom, is_first = MARGIN, top, 0.0, True
+    places: list[Place] = []
+    for part in parts:
+        if not isinstance(part, (HeadsPart, PanelsPart)):
+            y = max(y, bottom) if beside else y
+        elif is_first:
+            left, is_first = MARGIN + across, False
+            for other in beside:
+                left += other.before
+                places.append((other, left, y + part.top, edge - left))
+                bottom = y + part.top + other.height(edge - left) + _BETWEEN_PICTURES
+        places.append((part, x, y, edge - x))
+        end = y + part.height(edge - x) + part.after
+        if isinstance(part, CurvesPart) and part.free:
+            bottom, x, y = end, x + part.free[0], y + part.free[1]
+        else:
+            y = end
+    return places, max(y, bottom) + (0.0 if isinstance(parts[-1], (HeadsPart, PanelsPart)) else _UNDER)
+
+
+def _drawn(parts: Sequence[Part], look: Look) -> Drawn:
+    """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
     ends = ("blue", "red") if look.cmap == DIVERGING else None
