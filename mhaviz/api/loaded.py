@@ -17,7 +17,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.kinds import RANDOM
 from mhaviz.models.load import load_model
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace, Site
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 from mhaviz.attention.model import Model
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.kinds import ModelKind, kind_of
-from mhaviz.models.random_layer import RandomLayer
 from mhaviz.models.saved_layer import SavedLayer
+from mhaviz.models.single_layer import RandomLayer
 
 _TAKES: Mapping[ModelKind, tuple[str, ...]] = {
     "random": ("d_model", "n_heads", "seed", "causal"),

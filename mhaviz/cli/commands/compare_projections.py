@@ -41,7 +41,7 @@ def compare_projections(
     require_one("compare-projections", texts)
 
     from mhaviz.analyses import projections
-    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.models.single_layer import RandomLayer
 
     look = looks.look
     sizes: dict[str, Any] = {"d_model": d_model, "n_heads": n_heads, "seed": seed}

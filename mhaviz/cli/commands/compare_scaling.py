@@ -51,7 +51,7 @@ def compare_scaling(
     elif model.model != "random" and model.input is None:
         require_some(texts)
 
-    from mhaviz.models.random_layer import WORKED_EXAMPLE
+    from mhaviz.models.single_layer import WORKED_EXAMPLE
 
     look, text = looks.look, texts[0] if texts else WORKED_EXAMPLE[0]
     if sweep:

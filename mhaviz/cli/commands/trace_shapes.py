@@ -58,7 +58,7 @@ def trace_shapes(
     if not is_random and model.input is None:
         require_some(texts)
 
-    from mhaviz.models.random_layer import WORKED_EXAMPLE
+    from mhaviz.models.single_layer import WORKED_EXAMPLE
 
     look = looks.look
     is_worked_example = is_random and not texts and not bare_sizes

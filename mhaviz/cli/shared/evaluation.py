@@ -25,8 +25,8 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     """
     from mhaviz.analyses.alignment import alignment_errors
     from mhaviz.devices import resolve_device
-    from mhaviz.models.learning import evaluate
     from mhaviz.models.trained_model import TrainedModel, source_target_maps
+    from mhaviz.training.evaluation import evaluate
     from mhaviz.training.loading import load_checkpoint
 
     checkpoint = load_checkpoint(name)
@@ -50,7 +50,7 @@ def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tupl
             f"this checkpoint has learnt from {checkpoint.corpus}; name it: mhaviz train {checkpoint.corpus} "
             f"--evaluate {name}"
         )
-    read = read_corpus(corpus or BUILT_IN, checkpoint.task, checkpoint.plan.seed)
+    read = read_corpus(corpus or BUILT_IN, checkpoint.plan.seed)
     if read.fingerprint == checkpoint.fingerprint:
         return read.held_out, None
     notice = (

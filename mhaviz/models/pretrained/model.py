@@ -16,8 +16,7 @@ from mhaviz.models.pretrained.reading import read_without_names
 from mhaviz.models.pretrained.sites import Call, field_of, hear
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
-from mhaviz.models.single_layer import VALUES_UP_TO
-from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
 from mhaviz.records import Kind, ShapeTrace, Site, Source, Text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")

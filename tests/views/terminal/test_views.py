@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, Report, Source
 from mhaviz.views.look import Look
 from mhaviz.views.pooling import pool_map
