@@ -62,7 +62,7 @@ def load(
         if name not in _OPTIONS:
             raise ArgumentError(f"load: expected options among {', '.join(_OPTIONS)}, got {name}")
     if not isinstance(model, str | Path):
-        from mhaviz.models.pretrained.in_memory import model_in_memory
+        from mhaviz.models.pretrained.model import model_in_memory
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.hearing import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import (
     id_of,
@@ -18,7 +19,6 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.models.pretrained.sites import field_of, run
 from mhaviz.records import Text, Tokens
 
 WRITTEN = 64

@@ -10,9 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from mhaviz.analyses.rollout import rollout
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.hearing import field_of
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.sites import field_of, find_sites
+from mhaviz.models.pretrained.sites import find_sites
 
 TEXT = "the cat sat on the mat playing hello"
 
