@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.blocks import HIDDEN, local_weight, strongest
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, entropy
 from mhaviz.attention.pooled_map import PooledMap, Wanted
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import FreeCores
@@ -67,7 +67,7 @@ def pool_weights(A: Tensor, wanted: Wanted, later: int = 0) -> PooledMap:
         query_edges,
         key_edges,
         largest if wanted.mass and wanted.largest else None,
-        _entropy(A) if wanted.entropy else None,
+        entropy(A) if wanted.entropy else None,
         top_keys,
         top_weights,
         A.sum(dim=-2) if wanted.received else None,
@@ -91,9 +91,3 @@ def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
         else:
             mask = mask & shown if mask.dtype == torch.bool else mask.masked_fill(~shown, -torch.inf)
     return replace(call, key=key, mask=mask)
-
-
-def _entropy(A: Tensor) -> Tensor:
-    """−Σ a log a; torch.special.entr would take several times as long."""
-    logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()
-    return logarithms.mul_(A).sum(dim=-1).neg_()
