@@ -31,29 +31,20 @@ class PretrainedModel(Model):
 
     Attributes:
         loaded, found: the model and its attentions; see ``find_sites``.
-        layers: which are looked at; None: all.
-        kind: which kind of attention; None: all that there are.
         generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
 
     Raises:
-        ArgumentError: the model has no such layer or kind of attention; it cannot write.
+        ArgumentError: it cannot write so many tokens, or none at all.
     """
 
     loaded: Loaded
     found: tuple[Site, ...]
-    layers: tuple[int, ...] | None = None
-    kind: Kind | None = None
     generate: int = 0
 
     def __post_init__(self) -> None:
-        kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
-        if self.kind is not None and self.kind not in kinds:
-            raise ArgumentError(
-                f"`kind`: expected a kind of attention that {self.loaded.name} has, {', '.join(kinds)}, got {self.kind}"
-            )
         if self.generate < 0:
             raise ArgumentError(f"`generate`: expected a number of tokens from 0 on, got {self.generate}")
-        if self.generate and kinds == ("self",):
+        if self.generate and self._kinds == ("self",):
             raise ArgumentError(
                 f"`generate`: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )

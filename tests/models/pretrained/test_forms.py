@@ -71,7 +71,7 @@ def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     assert attention.source.remark.startswith("the encoder's attention is not shown; ")
     assert attention.source.details["unshown"] == ["self"]
     with pytest.raises(ArgumentError, match="expected a kind of attention that"):
-        PretrainedModel(model.loaded, model.all_sites, kind="self")
+        model.select(kind="self")
 
 
 def test_blocks_that_a_short_text_has_no_need_of(pretrained):
