@@ -15,7 +15,7 @@ from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.cli.shared import console as console_module
 from mhaviz.cli.shared import delivery as delivery_module
 from mhaviz.cli.shared.console import working
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records import Report
 from mhaviz.views import labels
 from mhaviz.views.figure import sheet as sheet_module

@@ -6,7 +6,6 @@ token meets every other. Vaswani et al. 2017, "Attention Is All You Need", secti
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -19,82 +18,50 @@ from mhaviz.records import Complexity, CostTerm, LongestInput, Part, Timing
 
 FLOAT32 = 4  # bytes
 
-_Count = Callable[[int, int, int], int]  # of N, d_model and n_heads
-
-
-@dataclass(frozen=True)
-class _Term:
-    name: str
-    equation: str
-    part: Part
-    flops_formula: str
-    flops: _Count
-    bytes_formula: str
-    bytes: _Count
-
-
-_TERMS = (
-    _Term(
-        "Q, K, V",
-        "X Wq, X Wk, X Wv",
-        "projections",
-        "6·N·d_model² + 3·N·d_model",
-        lambda N, d_model, n_heads: 6 * N * d_model**2 + 3 * N * d_model,  # the second term: adding the biases
-        "12·N·d_model",
-        lambda N, d_model, n_heads: FLOAT32 * 3 * N * d_model,
-    ),
-    _Term(
-        "S",
-        "Q Kᵀ / √d_key",
-        "attention",
-        "2·N²·d_model + N·d_model",
-        lambda N, d_model, n_heads: 2 * N**2 * d_model + N * d_model,  # the second term: Q / √d_key
-        "",  # A takes its place
-        lambda N, d_model, n_heads: 0,
-    ),
-    _Term(
-        "A",
-        "softmax(S)",
-        "attention",
-        "5·n_heads·N²",  # a weight: compare, subtract, exponentiate, add, divide
-        lambda N, d_model, n_heads: 5 * n_heads * N**2,
-        "4·n_heads·N²",
-        lambda N, d_model, n_heads: FLOAT32 * n_heads * N**2,
-    ),
-    _Term(
-        "H",
-        "A V",
-        "attention",
-        "2·N²·d_model",
-        lambda N, d_model, n_heads: 2 * N**2 * d_model,
-        "4·N·d_model",
-        lambda N, d_model, n_heads: FLOAT32 * N * d_model,
-    ),
-    _Term(
-        "O",
-        "concat(H) Wo",
-        "projections",
-        "2·N·d_model² + N·d_model",
-        lambda N, d_model, n_heads: 2 * N * d_model**2 + N * d_model,
-        "4·N·d_model",
-        lambda N, d_model, n_heads: FLOAT32 * N * d_model,
-    ),
-)
-
 
 def predict(lengths: Sequence[int], d_model: int, n_heads: int) -> tuple[CostTerm, ...]:
-    """Operations and bytes of every step of the layer at these lengths, for one sentence, without a mask."""
-    return tuple(
-        CostTerm(
-            term.name,
-            term.equation,
-            term.part,
-            term.flops_formula,
-            term.bytes_formula,
-            tuple(term.flops(N, d_model, n_heads) for N in lengths),
-            tuple(term.bytes(N, d_model, n_heads) for N in lengths),
-        )
-        for term in _TERMS
+    """Operations and bytes of every step of the layer at these lengths N, for one sentence, without a mask."""
+    d, h = d_model, n_heads
+
+    def term(
+        name: str,
+        equation: str,
+        part: Part,
+        flops_formula: str,
+        flops: Callable[[int], int],
+        bytes_formula: str = "",
+        numbers: Callable[[int], int] = lambda N: 0,
+    ) -> CostTerm:
+        sizes = tuple(FLOAT32 * numbers(N) for N in lengths)
+        return CostTerm(name, equation, part, flops_formula, bytes_formula, tuple(map(flops, lengths)), sizes)
+
+    return (
+        # Of a projection, the second term adds the biases.
+        term(
+            "Q, K, V",
+            "X Wq, X Wk, X Wv",
+            "projections",
+            "6·N·d_model² + 3·N·d_model",
+            lambda N: 6 * N * d**2 + 3 * N * d,
+            "12·N·d_model",
+            lambda N: 3 * N * d,
+        ),
+        # The second term is Q / √d_key; A takes the place of S.
+        term("S", "Q Kᵀ / √d_key", "attention", "2·N²·d_model + N·d_model", lambda N: 2 * N**2 * d + N * d),
+        # A weight: compare, subtract, exponentiate, add, divide.
+        term(
+            "A", "softmax(S)", "attention", "5·n_heads·N²", lambda N: 5 * h * N**2, "4·n_heads·N²", lambda N: h * N**2
+        ),
+        term("H", "A V", "attention", "2·N²·d_model", lambda N: 2 * N**2 * d, "4·N·d_model", lambda N: N * d),
+        term(
+            "O",
+            "concat(H) Wo",
+            "projections",
+            "2·N·d_model² + N·d_model",
+            lambda N: 2 * N * d**2 + N * d,
+            "4·N·d_model",
+            lambda N: N * d,
+        ),
     )
 
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
+from mhaviz.attention.call import entropy
 from mhaviz.attention.model import SiteCall, is_token
 from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
-_TINY = torch.finfo(torch.float32).tiny  # in place of 0, so that 0 ln 0 is 0
 
 _OF_ALL_QUERIES = ("entropy", "distance")
 """What every query has; the others need a key of their own, such as a previous token."""
@@ -71,31 +71,6 @@ _KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 
 @dataclass(frozen=True)
-class _Side:
-    """The queries, or the keys, of a batch.
-
-    Attributes:
-        ids: int64, (batch_size, length): the numbers of the tokens in the model's vocabulary.
-        is_token: bool, the same shape; False for padding.
-        is_special: bool, the same shape; True for tokens that are not of the text, such as [CLS], and for padding.
-    """
-
-    ids: Tensor
-    is_token: Tensor
-    is_special: Tensor
-
-    @classmethod
-    def of(cls, sentences: tuple[Tokens, ...], device: torch.device) -> "_Side":
-        """Those of a padded batch."""
-        there = is_token(sentences, device)
-        ids = pad_sequence([torch.tensor(tokens.ids) for tokens in sentences], batch_first=True).to(device)
-        is_special = ~there
-        for row, tokens in zip(is_special, sentences, strict=True):
-            row[list(tokens.special)] = True
-        return cls(ids, there, is_special)
-
-
-@dataclass(frozen=True)
 class _Counted:
     """Which weights of a batch count, and of which queries: the same for all heads of all layers.
 
@@ -121,10 +96,9 @@ class _Counted:
     @classmethod
     def of(cls, seen: SiteCall) -> "_Counted":
         """Find what counts."""
-        keys = _Side.of(seen.keys, seen.call.device)
-        is_query = is_token(seen.queries, seen.call.device)
-        visible = is_query[:, :, None] & keys.is_token[:, None]  # batch_size q_length k_length
-        factors = _factors(keys, visible, seen.site.kind)
+        is_query, is_key = (is_token(side, seen.call.device) for side in (seen.queries, seen.keys))
+        visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
+        factors = _factors(seen.keys, is_key, visible, seen.site.kind)
         there = {name: factor.any(dim=-1) for name, factor in factors.items()}  # batch_size q_length
         there |= {name: is_query for name in _OF_ALL_QUERIES if name in factors or name == "entropy"}
         nothing, nobody = torch.zeros_like(visible), torch.zeros_like(is_query)
@@ -134,17 +108,23 @@ class _Counted:
         return cls((seen.queries, seen.keys), seen.site.kind, visible, summed_up, queries.cpu().numpy())
 
 
-def _factors(keys: _Side, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
-    """What each weight counts for, (batch_size, q_length, k_length), for the numbers that have a meaning."""
-    is_first = keys.is_token & (keys.is_token.cumsum(dim=-1) == 1)
-    factors = {"first": visible & is_first[:, None], "separators": visible & keys.is_special[:, None]}
+def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
+    """What each weight counts for, (batch_size, q_length, k_length), for the numbers that have a meaning.
+
+    ``is_key``: bool, (batch_size, k_length); False for padding.
+    """
+    is_first = is_key & (is_key.cumsum(dim=-1) == 1)
+    is_text = is_key.clone()
+    for row, tokens in zip(is_text, keys, strict=True):
+        row[list(tokens.special)] = False
+    factors = {"first": visible & is_first[:, None], "separators": visible & ~is_text[:, None]}
     if kind == "cross":
         return factors
 
-    positions = torch.arange(keys.ids.shape[1], device=keys.ids.device)
+    ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
+    positions = torch.arange(ids.shape[1], device=ids.device)
     offsets = positions - positions[:, None]  # q_length k_length
-    is_text = keys.is_token & ~keys.is_special
-    is_same = (keys.ids[:, :, None] == keys.ids[:, None]) & is_text[:, :, None] & is_text[:, None]
+    is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
     copies = is_same & (offsets < 0)
     factors |= {
         "distance": visible * offsets.abs(),
@@ -160,16 +140,11 @@ def _factors(keys: _Side, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
 
 
 def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
-    """−Σ a ln a over the keys of all queries, (batch_size, n_heads)."""
-    heads = max(_BLOCK // visible.numel(), 1)
+    """Over the keys of all queries, (batch_size, n_heads)."""
     parts = []
-    for first in range(0, weights.shape[1], heads):
-        a = weights[:, first : first + heads]
-        if not visible.all():
-            a = a.masked_fill(~visible[:, None], 0.0)
-        # Several times as fast as entr, which asks of each weight whether it is 0.
-        logarithms = a.clamp(min=_TINY).log_()
-        parts.append(-logarithms.mul_(a).sum(dim=(-2, -1)))
+    for a in torch.split(weights, max(_BLOCK // visible.numel(), 1), dim=1):
+        seen = a if bool(visible.all()) else a.masked_fill(~visible[:, None], 0.0)
+        parts.append(entropy(seen, (-2, -1)))
     return torch.cat(parts, dim=1)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
-from mhaviz.attention.pooled_map import PooledMap, Window
-from mhaviz.attention.walk import blocks_bytes
+from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
+from mhaviz.attention.walk import tile_shape
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
@@ -114,20 +114,16 @@ class Pooling:
     ) -> PooledMap:
         """The map of one sentence's call. Raises as ``attention_map`` does."""
         _, _, q_length, k_length = call.shape
-        window = self.window_of(q_length, k_length, kind, sentence)
+        wanted = self.wanted(self.window_of(q_length, k_length, kind, sentence), kind)
+        return pool(call, wanted, memory=self.memory, told=on_progress)
+
+    def wanted(self, window: Window, kind: Kind) -> Wanted:
+        """What is asked of a map of this kind."""
         q0, q1, k0, k1 = window
-        return pool(
-            call,
-            rows=even_cells(q1 - q0, self.size),
-            columns=even_cells(k1 - k0, self.size),
-            reduce=self.reduce,
-            window=window,
-            entropy=self.summary,
-            top_keys=int(self.summary),
-            received=self.summary,
-            local=NEAR if self.summary and kind != "cross" else None,
-            memory=self.memory,
-            told=on_progress,
+        rows, columns = even_cells(q1 - q0, self.size), even_cells(k1 - k0, self.size)
+        local = NEAR if self.summary and kind != "cross" else None
+        return Wanted(
+            window, rows, columns, self.reduce, self.summary, int(self.summary), received=self.summary, local=local
         )
 
     def window_of(self, q_length: int, k_length: int, kind: Kind, sentence: int | None = None) -> Window:
@@ -223,9 +219,9 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
         of_each_query = 6 * (size.q_length + size.k_length) * pooling.summary
         total += _FLOAT32 * size.n_heads * (cells + of_each_query)
     largest = max(sizes, key=lambda size: size.bytes_of_inputs)
-    wanted = pooling.summary, pooling.summary, pooling.memory
-    blocks = blocks_bytes(device, largest.k_length, largest.d_key, pooling.size, *wanted)
-    return total + largest.bytes_of_inputs + blocks
+    wanted = pooling.wanted(pooling.window_in(largest), largest.kind)
+    shape = tile_shape(device, largest.k_length, largest.d_key, wanted, pooling.memory)
+    return total + largest.bytes_of_inputs + shape.bytes
 
 
 def _pairs(size: MapSize, pooling: Pooling) -> int:

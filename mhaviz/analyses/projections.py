@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.divergence import jensen_shannon
+from mhaviz.analyses.difference import jensen_shannon
 from mhaviz.layer.attention import weigh
 from mhaviz.records import ProjectionComparison, ProjectionInputs, ProjectionStage
 

@@ -17,7 +17,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def load(
         if name not in OPTIONS:
             raise ArgumentError(f"load: expected options among {', '.join(OPTIONS)}, got {name}")
     if not isinstance(model, str | Path):
-        from mhaviz.models.pretrained.in_memory import model_in_memory
+        from mhaviz.models.pretrained.model import model_in_memory
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")

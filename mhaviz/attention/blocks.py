@@ -13,23 +13,12 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, cap_and_mask
+from mhaviz.attention.pooled_map import Wanted
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.tiles import Tile
 
 _TOPK_SORTS_PARTLY = 64  # of k times as many numbers or more, PyTorch's topk takes less time than of fewer
 HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is asked of a map beside its weights; see ``attention_map``. ``mass``, ``largest``: in the cells."""
-
-    mass: bool
-    largest: bool
-    entropy: bool = False
-    top_keys: int = 0
-    received: bool = False
-    local: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,6 @@ class HeadBlocks:
         b, h: which sentence of the batch, and which head.
         tiles: of the keys.
         workspace: where to compute.
-        n_cells: columns of the picture.
         wanted: what is asked.
         queries_at_once: the most that a block has.
         in_order: whether queries may be computed, and what is theirs be given, in the order of their rows of cells.
@@ -95,7 +83,6 @@ class HeadBlocks:
         h: int,
         tiles: Sequence[Tile],
         workspace: Workspace,
-        n_cells: int,
         wanted: Wanted,
         queries_at_once: int,
         in_order: bool,
@@ -107,7 +94,7 @@ class HeadBlocks:
         self._mask = None if mask is None else mask[min(b, len(mask) - 1), min(h, mask.shape[1] - 1)]
         self._sink = None if call.sinks is None else call.sinks[h]
         self._tiles, self._workspace = tiles, workspace
-        self._n_cells, self._wanted, self._in_order = n_cells, wanted, in_order
+        self._wanted, self._in_order = wanted, in_order
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
@@ -241,12 +228,11 @@ class HeadBlocks:
         S.masked_fill_(positions > seen_up_to[:, None], HIDDEN)
 
     def _local(self, A: Tensor, positions: Tensor, start: int) -> Tensor:
-        """The weight that each query gives to keys at most ``wanted.local`` positions away."""
-        distance = self._wanted.local or 0
-        own = torch.arange(start, start + len(A), device=A.device)[:, None] + (self._later or 0)
-        first = int(torch.searchsorted(positions, own[0, 0] - distance))
-        last = int(torch.searchsorted(positions, own[-1, 0] + distance, right=True))
-        return (A[:, first:last] * ((positions[first:last] - own).abs() <= distance)).sum(dim=-1)
+        """``local_weight`` of a tile, of which the keys near by are looked at alone."""
+        first, distance = start + (self._later or 0), self._wanted.local or 0
+        begin = int(torch.searchsorted(positions, first - distance))
+        end = int(torch.searchsorted(positions, first + len(A) - 1 + distance, right=True))
+        return local_weight(A[:, begin:end], first, positions[begin:end], distance)
 
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
         """Take the tiles of a block together; lses (queries, tiles)."""
@@ -255,8 +241,8 @@ class HeadBlocks:
             lses = torch.cat([lses, self._sink.to(lses.dtype).expand(queries, 1)], dim=-1)
         # queries tiles; NaN where a query sees no key; without the sink.
         shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)[:, : len(parts)]
-        mass = shares.new_zeros(queries, self._n_cells if wanted.mass else 0)
-        largest = shares.new_zeros(queries, self._n_cells if wanted.largest else 0)
+        mass = shares.new_zeros(queries, wanted.cells[1] if wanted.mass else 0)
+        largest = shares.new_zeros(queries, wanted.cells[1] if wanted.largest else 0)
         received = []
         for part, share in zip(parts, shares.T, strict=True):
             if part.mass is not None:
@@ -291,6 +277,15 @@ class HeadBlocks:
             top_keys,
             received,
         )
+
+
+def local_weight(A: Tensor, start: int, positions: Tensor, distance: int) -> Tensor:
+    """The weight that each query gives to keys at most so many positions away, (…, queries).
+
+    A (…, queries, keys); the first query is lined up with the position ``start``, and the keys have these positions.
+    """
+    own = torch.arange(start, start + A.shape[-2], device=A.device)[:, None]
+    return (A * ((positions - own).abs() <= distance)).sum(dim=-1)
 
 
 def strongest(A: Tensor, k: int) -> tuple[Tensor, Tensor]:

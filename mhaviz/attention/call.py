@@ -262,6 +262,15 @@ def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: 
     return S
 
 
+def entropy(A: Tensor, dim: int | tuple[int, ...] = -1) -> Tensor:
+    """−Σ a ln a of weights, (…, queries, keys), in nats, over these axes.
+
+    Several times as fast as torch.special.entr, which asks of each weight whether it is 0.
+    """
+    logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()  # 0 ln 0 is 0
+    return logarithms.mul_(A).sum(dim=dim).neg_()
+
+
 def _by_group(A: Tensor, B: Tensor, factor: float = 1.0) -> Tensor:
     """factor · A @ B, where each matrix of B is for a group of heads of A: (batch_size, n_heads, rows, columns)."""
     rows_of_group = A.reshape(B.shape[0] * B.shape[1], -1, A.shape[3])

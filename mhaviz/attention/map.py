@@ -14,9 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mhaviz.attention.blocks import Wanted
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.pooled_map import PooledMap, Window, empty_map
+from mhaviz.attention.pooled_map import PooledMap, Wanted, Window, empty_map
 from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.walk import Walk
 from mhaviz.errors import ArgumentError
@@ -93,65 +92,37 @@ def attention_map(
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     if sinks is not None and not bool((sinks < torch.inf).all()):
         raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
-    found = pool(
-        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks),
-        key_mask=key_mask,
-        rows=rows,
-        columns=columns,
-        reduce=reduce,
-        window=window,
-        entropy=entropy,
-        top_keys=top_keys,
-        received=received,
-        local=local,
-        memory=memory,
-        told=told,
+    wanted = Wanted(
+        check_window(window, query.shape[2], key.shape[2]), rows, columns, reduce, entropy, top_keys, received, local
     )
+    found = pool(AttentionCall(query, key, key, scale, causal, mask, softcap, sinks), wanted, key_mask, memory, told)
     return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal)
 
 
 @torch.no_grad()
 def pool(
     call: AttentionCall | AttentionWeights,
-    *,
+    wanted: Wanted,
     key_mask: Tensor | None = None,
-    rows: int = 512,
-    columns: int = 512,
-    reduce: Literal["mass", "max", "both"] = "mass",
-    window: Window | None = None,
-    entropy: bool = False,
-    top_keys: int = 0,
-    received: bool = False,
-    local: int | None = None,
     memory: int | None = None,
     told: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
-    _, _, q_length, k_length = call.shape
-    window = check_window(window, q_length, k_length)
-    for name, number, least in (("rows", rows, 1), ("columns", columns, 1), ("local", local, 0), ("memory", memory, 1)):
-        _check_number(name, number, least)
-    if reduce not in ("mass", "max", "both"):
-        raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
-    if not 0 <= top_keys <= k_length:
-        raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {top_keys}")
-    wanted = Wanted(reduce != "max", reduce != "mass", entropy, top_keys, received, local)
+    _check_wanted(wanted, memory, call.shape[3])
     if isinstance(call, AttentionWeights):
-        return pool_weights(call.weights(*window[:2]), rows, columns, window, wanted)
+        return pool_weights(call.weights(*wanted.window[:2]), wanted)
     if is_short(call, memory):
-        is_whole = key_mask is None and window == (0, q_length, 0, k_length)
+        is_whole = key_mask is None and wanted.window == (0, call.shape[2], 0, call.shape[3])
         if not (is_whole and call.visible_everywhere and call.softcap is None):
-            _check_finite("query", call.query)
-            _check_finite("key", call.key, key_mask)
-        found = short_map(call, key_mask, rows, columns, window, wanted)  # sees by itself what is not finite
+            _check_finite(call, key_mask)
+        found = short_map(call, key_mask, wanted)  # sees by itself what is not finite
         if found is not None:
             if told is not None:
                 told(1.0)
             return found
-    _check_finite("query", call.query)
-    _check_finite("key", call.key, key_mask)
-    result = empty_map(call.query, k_length, rows, columns, window, wanted)
-    Walk(call, key_mask, window, wanted, result, memory).go(told or (lambda done: None))
+    _check_finite(call, key_mask)
+    result = empty_map(call.query, call.shape[3], wanted)
+    Walk(call, key_mask, wanted, result, memory).go(told or (lambda done: None))
     return result
 
 
@@ -206,27 +177,39 @@ def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
     return window
 
 
-def _check_number(name: str, number: int | None, least: int) -> None:
-    try:
-        too_small = number is not None and operator.index(number) < least
-    except TypeError:
-        raise ArgumentError(f"{name}: expected a whole number, got {number!r}") from None
-    if too_small:
-        raise ArgumentError(f"{name}: expected at least {least}, got {number}")
+def _check_wanted(wanted: Wanted, memory: int | None, k_length: int) -> None:
+    leasts = (
+        ("rows", wanted.rows, 1),
+        ("columns", wanted.columns, 1),
+        ("local", wanted.local, 0),
+        ("memory", memory, 1),
+    )
+    for name, number, least in leasts:
+        try:
+            too_small = number is not None and operator.index(number) < least
+        except TypeError:
+            raise ArgumentError(f"{name}: expected a whole number, got {number!r}") from None
+        if too_small:
+            raise ArgumentError(f"{name}: expected at least {least}, got {number}")
+    if wanted.reduce not in ("mass", "max", "both"):
+        raise ArgumentError(f"reduce: expected mass, max or both, got {wanted.reduce!r}")
+    if not 0 <= wanted.top_keys <= k_length:
+        raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {wanted.top_keys}")
 
 
-def _check_finite(name: str, x: Tensor, mask: Tensor | None = None) -> None:
-    """x (batch_size, heads, length, d_key); what a mask (batch_size, length) hides may be anything.
+def _check_finite(call: AttentionCall, key_mask: Tensor | None) -> None:
+    """Queries and keys; what a mask (batch_size, k_length) hides may be anything.
 
     The sum of all is NaN or infinite if a number is; only then is it looked for.
     """
-    if math.isfinite(x.sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):
-        return
-    bad = ~x.isfinite().all(dim=-1)  # batch_size n_heads length
-    if mask is not None:
-        bad &= mask[:, None] != 0
-    if bool(bad.any()):
-        b, h, position = bad.nonzero()[0].tolist()
-        raise ArgumentError(
-            f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position {position}"
-        )
+    for name, x, mask in (("query", call.query, None), ("key", call.key, key_mask)):
+        if math.isfinite(x.sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):
+            continue
+        bad = ~x.isfinite().all(dim=-1)  # batch_size n_heads length
+        if mask is not None:
+            bad &= mask[:, None] != 0
+        if bool(bad.any()):
+            b, h, position = bad.nonzero()[0].tolist()
+            raise ArgumentError(
+                f"{name}: expected finite numbers, got NaN or infinity in batch {b}, head {h}, position {position}"
+            )

@@ -133,8 +133,8 @@ class Model(ABC):
         layers, kind: the attentions that are looked at; None: all.
     """
 
-    layers: tuple[int, ...] | None
-    kind: Kind | None
+    layers: tuple[int, ...] | None = None
+    kind: Kind | None = None
 
     @property
     @abstractmethod
@@ -268,6 +268,14 @@ def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
     found: list[SiteCall] = []
     model.run(inputs, found.append, heads)
     return found[0]
+
+
+def require_one_target(sentences: Sequence[str], target: str | None) -> None:
+    """Raise ArgumentError unless there is a sentence, and no other beside it if a target goes with it."""
+    if not sentences:
+        raise ArgumentError("expected at least one sentence, got none")
+    if target is not None and len(sentences) > 1:
+        raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
 
 
 def heads_of(site: Site, heads: Sequence[int] | None) -> tuple[int, ...]:

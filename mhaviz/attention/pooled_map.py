@@ -1,18 +1,56 @@
-"""What a map is when it is done."""
+"""What is asked of a map, and what it is when it is done."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mhaviz.attention.blocks import Wanted
 from mhaviz.records import Attention, AttentionMap, Axis, Kind, Quantity, Reduction, Shown, Source, Tokens
 from mhaviz.records.axis import cell_edges
 
 Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""
+
+
+class Wanted(NamedTuple):
+    """What is asked of a map; see ``attention_map``."""
+
+    window: Window
+    rows: int = 512
+    columns: int = 512
+    reduce: Literal["mass", "max", "both"] = "mass"
+    entropy: bool = False
+    top_keys: int = 0
+    received: bool = False
+    local: int | None = None
+
+    @property
+    def mass(self) -> bool:
+        """Whether the cells have sums."""
+        return self.reduce != "max"
+
+    @property
+    def largest(self) -> bool:
+        """Whether the cells have largest weights."""
+        return self.reduce != "mass"
+
+    @property
+    def queries(self) -> int:
+        """Of the window."""
+        return self.window[1] - self.window[0]
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Rows and columns: a cell for each query, or key, where there are no more than that."""
+        return min(self.rows, self.queries), min(self.columns, self.window[3] - self.window[2])
+
+    def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where each row and each column of cells begins, and where the last ends."""
+        (q0, q1, k0, k1), (rows, columns) = self.window, self.cells
+        query_edges = _edges(q0, q1, rows, device)
+        return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,11 +118,9 @@ class PooledMap(Shown):
         return f"PooledMap({shapes})"
 
 
-def empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Window, wanted: Wanted) -> PooledMap:
-    """The result, in the smaller of the two sizes: of the window, and of the picture; its cells hold anything yet."""
-    q0, q1, k0, k1 = window
-    rows, columns = min(rows, q1 - q0), min(columns, k1 - k0)
-    query_edges, key_edges = map_edges(window, rows, columns, query.device)
+def empty_map(query: Tensor, k_length: int, wanted: Wanted) -> PooledMap:
+    """The result of as many cells as there are; they hold anything yet."""
+    query_edges, key_edges = wanted.edges(query.device)
 
     def zeros(is_wanted: bool, *shape: int) -> Tensor | None:
         if not is_wanted:
@@ -92,18 +128,22 @@ def empty_map(query: Tensor, k_length: int, rows: int, columns: int, window: Win
         return torch.zeros(*query.shape[:2], *shape, dtype=torch.float32, device=query.device)
 
     # Not zeros: to fill them takes as long as a short map; who writes the first query of a row clears it.
-    cells = torch.empty(*query.shape[:2], rows, columns, dtype=torch.float32, device=query.device)
-    top_weights = zeros(wanted.top_keys > 0, q1 - q0, wanted.top_keys)
+    cells = torch.empty(*query.shape[:2], *wanted.cells, dtype=torch.float32, device=query.device)
+    largest = None
+    if wanted.mass and wanted.largest:
+        q0, q1, k0, k1 = wanted.window
+        largest = cells if wanted.cells == (q1 - q0, k1 - k0) else torch.empty_like(cells)
+    top_weights = zeros(wanted.top_keys > 0, wanted.queries, wanted.top_keys)
     return PooledMap(
         cells,
         query_edges,
         key_edges,
-        _largest(cells, wanted, is_pooled=(rows, columns) != (q1 - q0, k1 - k0)),
-        zeros(wanted.entropy, q1 - q0),
+        largest,
+        zeros(wanted.entropy, wanted.queries),
         None if top_weights is None else top_weights.to(torch.int64),
         top_weights,
         zeros(wanted.received, k_length),
-        zeros(wanted.local is not None, q1 - q0),
+        zeros(wanted.local is not None, wanted.queries),
     )
 
 
@@ -114,21 +154,7 @@ def _axis(edges: Tensor, texts: Sequence[str] | None) -> Axis:
     return Axis(Tokens(tuple(texts)), None if is_whole else places)
 
 
-def map_edges(window: Window, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where each row and each column of at most so many cells begins, and where the last ends."""
-    q0, q1, k0, k1 = window
-    query_edges = _edges(q0, q1, rows, device)
-    return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
-
-
 def _edges(start: int, end: int, cells: int, device: torch.device) -> Tensor:
     if cells >= end - start:
         return torch.arange(start, end + 1, device=device)
     return torch.from_numpy(cell_edges(end - start, cells) + start).to(device)
-
-
-def _largest(cells: Tensor, wanted: Wanted, is_pooled: bool) -> Tensor | None:
-    """Room for the largest weights beside the masses: where every cell is one weight, they are the same numbers."""
-    if not (wanted.mass and wanted.largest):
-        return None
-    return torch.empty_like(cells) if is_pooled else cells

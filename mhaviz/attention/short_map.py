@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mhaviz.attention.blocks import HIDDEN, Wanted, strongest
-from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.pooled_map import PooledMap, Window, map_edges
+from mhaviz.attention.blocks import HIDDEN, local_weight, strongest
+from mhaviz.attention.call import AttentionCall, entropy
+from mhaviz.attention.pooled_map import PooledMap, Wanted
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import FreeCores
 
@@ -29,28 +29,26 @@ def is_short(call: AttentionCall, memory: int | None) -> bool:
     return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * size <= memory)
 
 
-def short_map(
-    call: AttentionCall, key_mask: Tensor | None, rows: int, columns: int, window: Window, wanted: Wanted
-) -> PooledMap | None:
+def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
     with FreeCores(call.query.device) as cores:
-        S = call.scores(*window[:2])  # batch_size n_heads queries k_length
+        S = call.scores(*wanted.window[:2])  # batch_size n_heads queries k_length
         if S.numel() >= _WORTH_A_LOOK:
             cores.look()
         if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
             return None
         later = call.shape[3] - call.shape[2] if call.causal else 0
-        return pool_weights(call.weigh(S, in_place=True), rows, columns, window, wanted, later)
+        return pool_weights(call.weigh(S, in_place=True), wanted, later)
 
 
-def pool_weights(A: Tensor, rows: int, columns: int, window: Window, wanted: Wanted, later: int = 0) -> PooledMap:
+def pool_weights(A: Tensor, wanted: Wanted, later: int = 0) -> PooledMap:
     """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
 
     ``later``: the query at position i is lined up with the key at i + later.
     """
-    q0, q1, k0, k1 = window
-    query_edges, key_edges = map_edges(window, rows, columns, A.device)
+    (q0, q1, k0, k1), (rows, columns) = wanted.window, wanted.cells
+    query_edges, key_edges = wanted.edges(A.device)
     weights = largest = A[..., k0:k1].contiguous()
     if rows < q1 - q0:
         cells = CellReducer(query_edges - q0)
@@ -61,16 +59,19 @@ def pool_weights(A: Tensor, rows: int, columns: int, window: Window, wanted: Wan
         weights = cells.sum(weights) if wanted.mass else weights
         largest = cells.largest(largest) if wanted.largest else largest
     top_weights, top_keys = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
+    local = None
+    if wanted.local is not None:
+        local = local_weight(A, q0 + later, torch.arange(A.shape[3], device=A.device), wanted.local)
     found = PooledMap(
         weights if wanted.mass else largest,
         query_edges,
         key_edges,
         largest if wanted.mass and wanted.largest else None,
-        _entropy(A) if wanted.entropy else None,
+        entropy(A) if wanted.entropy else None,
         top_keys,
         top_weights,
         A.sum(dim=-2) if wanted.received else None,
-        None if wanted.local is None else _near(A, q0 + later, wanted.local),
+        local,
     )
     return found if A.dtype == torch.float32 else found.float()
 
@@ -90,16 +91,3 @@ def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
         else:
             mask = mask & shown if mask.dtype == torch.bool else mask.masked_fill(~shown, -torch.inf)
     return replace(call, key=key, mask=mask)
-
-
-def _entropy(A: Tensor) -> Tensor:
-    """−Σ a log a; torch.special.entr would take several times as long."""
-    logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()
-    return logarithms.mul_(A).sum(dim=-1).neg_()
-
-
-def _near(A: Tensor, start: int, distance: int) -> Tensor:
-    """The weight that each query gives to keys at most so many positions away, the first one being at ``start``."""
-    own = torch.arange(start, start + A.shape[2], device=A.device)[:, None]
-    is_near = (torch.arange(A.shape[3], device=A.device) - own).abs() <= distance
-    return (A * is_near).sum(dim=-1)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mhaviz.attention.blocks import BlockSums, HeadBlocks, Wanted, Workspace
+from mhaviz.attention.blocks import BlockSums, HeadBlocks, Workspace
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.pooled_map import PooledMap
+from mhaviz.attention.pooled_map import PooledMap, Wanted
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
 from mhaviz.devices import FreeCores, free_memory
@@ -40,27 +40,14 @@ class Block:
     begins: bool
 
 
-def blocks_bytes(
-    device: torch.device,
-    k_length: int,
-    d_key: int,
-    columns: int = 512,
-    entropy: bool = False,
-    received: bool = False,
-    memory: int | None = None,
-) -> int:
-    """What ``attention_map`` takes beside inputs and result, for the arguments that decide it."""
-    wanted = Wanted(mass=True, largest=False, entropy=entropy, received=received)
-    return _shape(device, k_length, d_key, columns, wanted, memory, 4).bytes
-
-
-def _shape(
-    device: torch.device, k_length: int, d_key: int, columns: int, wanted: Wanted, memory: int | None, itemsize: int
+def tile_shape(
+    device: torch.device, k_length: int, d_key: int, wanted: Wanted, memory: int | None, itemsize: int = 4
 ) -> TileShape:
+    """Of the tiles of a map, whose ``bytes`` are taken beside inputs and result."""
     memory = memory or (free_memory(device) or 2**30) // 4
     scores_weights_and_products = 3
     copies = scores_weights_and_products if wanted.entropy else 1
-    return choose_tile_shape(device, k_length, d_key, columns, copies, wanted.received, memory, itemsize)
+    return choose_tile_shape(device, k_length, d_key, wanted.cells[1], copies, wanted.received, memory, itemsize)
 
 
 @dataclass
@@ -69,7 +56,6 @@ class Walk:
 
     call: AttentionCall
     key_mask: Tensor | None
-    window: tuple[int, int, int, int]
     wanted: Wanted
     result: PooledMap
     memory: int | None
@@ -86,8 +72,7 @@ class Walk:
         self._workspace = Workspace(self._device, dtype)
         batch_size, n_heads, q_length, k_length = self.call.shape
         d_key = self.call.query.shape[3]
-        columns = self.result.weights.shape[3]
-        shape = _shape(self._device, k_length, d_key, columns, self.wanted, self.memory, dtype.itemsize)
+        shape = tile_shape(self._device, k_length, d_key, self.wanted, self.memory, dtype.itemsize)
         at_once = causal_queries(q_length, k_length, shape.queries) if self.call.causal else shape.queries
         blocks = list(self._blocks(at_once))
         done, everything = 0, batch_size * n_heads * sum(map(self._pairs, blocks))
@@ -137,7 +122,6 @@ class Walk:
             h,
             tiles,
             self._workspace,
-            self.result.weights.shape[3],
             self.wanted,
             max(block.end - block.start for block in blocks),
             self._in_order,
@@ -158,7 +142,7 @@ class Walk:
         if self.wanted.largest and result.largest is not result.weights:
             largest = result.weights if result.largest is None else result.largest
             write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
-        queries = torch.arange(block.start, block.end, device=self._device) - self.window[0]
+        queries = torch.arange(block.start, block.end, device=self._device) - self.wanted.window[0]
         if self._in_order and block.rows.order is not None:
             queries = queries[block.rows.order]
         for whole, numbers in (

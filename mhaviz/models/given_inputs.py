@@ -1,6 +1,6 @@
 """X as somebody has saved it: what goes into a layer without embeddings or positions of mhaviz's."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,41 +98,29 @@ def _features(tensor: SavedArray) -> Tensor:
     return X if X.ndim == 3 else X[None]
 
 
-@dataclass(frozen=True)
-class FeatureInputs(LayerInputs):
-    """Given X; the tokens are the words of the sentences, if there are some, or else positions."""
+def labelled_inputs(given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> LayerInputs:
+    """X as it is; its tokens are the words of the sentences, if there are some, or else positions.
 
-    given: GivenInputs
-
-    @classmethod
-    def of(cls, given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> "FeatureInputs":
-        """X, labelled.
-
-        Raises:
-            ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that
-                cannot be.
-        """
-        batch_size, q_length, _ = given.query.shape
-        is_cross = given.name is None
-        if is_cross:
-            require_no_mask(causal, "queries and keys of their own")
-        elif target is not None:
-            raise ArgumentError(f"a target labels queries of their own, got one tensor in {given.path}; leave it out")
-        if sentences and len(sentences) != batch_size:
-            raise ArgumentError(f"expected a sentence for each of {batch_size} inputs, or none, got {len(sentences)}")
-        if target is not None and batch_size > 1:
-            raise ArgumentError(f"a target goes with one input, got {batch_size}; leave it out")
-        queries = Tokens(_labels(target, q_length)) if is_cross else None
-        texts = tuple(
-            Text(Tokens(_labels(sentence, given.key.shape[1])), queries)
-            for sentence in sentences or (None,) * batch_size
-        )
-        kind: Kind = "cross" if is_cross else "masked" if causal else "self"
-        return cls(texts, kind, tuple(sentences), target, given)
-
-    def encoder(self, d_model: int, max_length: int) -> "FeatureEncoder":
-        """X as it is."""
-        return FeatureEncoder(self.given)
+    Raises:
+        ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that cannot
+            be.
+    """
+    batch_size, q_length, _ = given.query.shape
+    is_cross = given.name is None
+    if is_cross:
+        require_no_mask(causal, "queries and keys of their own")
+    elif target is not None:
+        raise ArgumentError(f"a target labels queries of their own, got one tensor in {given.path}; leave it out")
+    if sentences and len(sentences) != batch_size:
+        raise ArgumentError(f"expected a sentence for each of {batch_size} inputs, or none, got {len(sentences)}")
+    if target is not None and batch_size > 1:
+        raise ArgumentError(f"a target goes with one input, got {batch_size}; leave it out")
+    queries = Tokens(_labels(target, q_length)) if is_cross else None
+    texts = tuple(
+        Text(Tokens(_labels(sentence, given.key.shape[1])), queries) for sentence in sentences or (None,) * batch_size
+    )
+    kind: Kind = "cross" if is_cross else "masked" if causal else "self"
+    return LayerInputs(texts, kind, tuple(sentences), target, lambda d_model, max_length: GivenEncoder(given))
 
 
 def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
@@ -145,7 +133,7 @@ def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
     return tuple(words)
 
 
-class FeatureEncoder(Encoder):
+class GivenEncoder(Encoder):
     """Hands X on: neither embeddings nor positions are added."""
 
     def __init__(self, given: GivenInputs) -> None:
@@ -168,8 +156,7 @@ class FeatureEncoder(Encoder):
             return query, key, key
         return query, key, step("X value = as given", given.value.to(device), f"batch_size k_length {v_dim}")
 
-    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
-        """X of one sentence, so that no more of it need be on the device."""
-        X = {"query": self.given.query, "key": self.given.key, "value": self.given.value}[side][i]
-        for start in range(0, len(X), layer_inputs.PIECE):
-            yield X[start : start + layer_inputs.PIECE].to(device)
+    def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
+        """A part of X of one sentence, so that no more of it need be on the device."""
+        X = {"query": self.given.query, "key": self.given.key, "value": self.given.value}[side]
+        return X[i, start : start + layer_inputs.PIECE].to(device)

@@ -1,7 +1,7 @@
 """What goes into a single layer: the tokens of its sentences, and how X is made of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
@@ -9,12 +9,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from mhaviz.attention.model import Inputs
+from mhaviz.attention.model import Inputs, require_one_target
 from mhaviz.errors import ArgumentError
+from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.layer.tokens import tokenize
-from mhaviz.records import Kind
+from mhaviz.layer.tokens import Vocabulary, tokenize
+from mhaviz.records import Kind, Text, Tokens
 
 PIECE = 4096
 """So many tokens of a long input are embedded and projected at once."""
@@ -30,47 +31,72 @@ class Encoder(nn.Module, ABC):
         """X of the queries, of the keys and of the values of all sentences, padded, (batch_size, length, d_model)."""
 
     @abstractmethod
-    def pieces(self, i: int, side: Side, device: torch.device) -> Iterator[Tensor]:
-        """X of one sentence's queries, keys or values, one piece of (length, d_model) after the other."""
+    def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
+        """X of up to ``PIECE`` queries, keys or values of one sentence, (length, d_model), from this one on."""
 
 
 @dataclass(frozen=True)
-class LayerInputs(Inputs, ABC):
+class LayerInputs(Inputs):
     """What a single layer reads.
 
     Attributes:
         kind: of the attention.
         sentences, target: what was given.
+        encoder: what makes X, for d_model and the most tokens that it will encode at once.
+        n_words: how many words have embeddings.
     """
 
     kind: Kind
     sentences: tuple[str, ...]
     target: str | None
+    encoder: Callable[[int, int], Encoder]
+    n_words: int = 0
 
     @property
-    def n_words(self) -> int:
-        """How many words have embeddings."""
-        return 0
-
-    @abstractmethod
-    def encoder(self, d_model: int, max_length: int) -> Encoder:
-        """What makes X; ``max_length``: of what it will encode at once."""
+    def details(self) -> dict[str, object]:
+        """What was given, for a record's source."""
+        given = {"sentences": list(self.sentences) or None, "target": self.target}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
-    def lengths(self) -> tuple[list[int], list[int]]:
-        """Of the queries and of the keys of each sentence."""
-        sides = [text.sides(self.kind) for text in self.texts]
-        return [len(queries) for queries, _ in sides], [len(keys) for _, keys in sides]
+    def sides(self) -> list[tuple[Tokens, Tokens]]:
+        """The queries and the keys of each sentence."""
+        return [text.sides(self.kind) for text in self.texts]
 
     def mask(self, device: torch.device) -> Tensor | None:
         """(batch_size or 1, 1, q_length or 1, k_length): False hides; None where nothing is hidden."""
         masks = []
-        _, lengths = self.lengths
+        lengths = [len(keys) for _, keys in self.sides]
         if min(lengths) < max(lengths):
             masks.append(padding_mask(lengths, device))
         if self.kind == "masked":
             masks.append(causal_mask(max(lengths), device))
         return reduce(Tensor.logical_and, masks) if masks else None
+
+
+def sentence_inputs(sentences: Sequence[str], target: str | None = None, causal: bool = False) -> LayerInputs:
+    """The words of each sentence, each with a random embedding, and those of the target as queries.
+
+    Raises:
+        ArgumentError: a sentence without words, none at all, or ``target`` with several or with a causal mask.
+    """
+    require_one_target(sentences, target)
+    require_no_mask(causal and target is not None, "a target")
+    keys = [words_of(sentence) for sentence in sentences]
+    queries = keys if target is None else [words_of(target)]
+    vocabulary = Vocabulary(keys + queries)
+
+    def tokens(words: Sequence[str]) -> Tokens:
+        return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
+
+    pairs = zip(queries, keys, strict=True)
+    texts = tuple(Text(tokens(k), None if target is None else tokens(q)) for q, k in pairs)
+    kind: Kind = "cross" if target is not None else "masked" if causal else "self"
+
+    def encoder(d_model: int, max_length: int) -> SentenceEncoder:
+        return SentenceEncoder(texts, len(vocabulary), d_model, max_length)
+
+    return LayerInputs(texts, kind, tuple(sentences), target, encoder, len(vocabulary))
 
 
 def require_no_mask(causal: bool, target: str) -> None:
@@ -86,3 +112,48 @@ def words_of(sentence: str) -> list[str]:
         shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
         raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
     return words
+
+
+class SentenceEncoder(Encoder):
+    """Embeddings with positions: X = dropout(E + PE). Vaswani et al. 2017, sections 3.4 and 3.5."""
+
+    def __init__(self, texts: Sequence[Text], n_words: int, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.texts, self.d_model = texts, d_model
+        self.embeddings = Embeddings(n_words, d_model)
+        self.position = PositionalEncoding(d_model, max_length=max_length)
+
+    def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
+        """X of the target and, twice, of the source; the three are one but for source-target attention."""
+        sources = [text.source for text in self.texts]
+        targets = [text.target for text in self.texts if text.target is not None]
+        if not targets:
+            X = self._encode(sources, device, step)
+            return X, X, X
+        target = self._encode(targets, device, _of_side("target", "q_length", step))
+        source = self._encode(sources, device, _of_side("source", "k_length", step))
+        return target, source, source
+
+    def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
+        """As ``forward``, but neither embeddings nor positions of a long input exist all at once."""
+        tokens = self.texts[i].target if side == "query" else None
+        ids = torch.tensor((tokens or self.texts[i].source).ids[start : start + PIECE]).to(device)
+        E: Tensor = self.embeddings(ids[None])[0]  # length d_model
+        return E + sinusoids(len(E), self.d_model, start).to(E)
+
+    def _encode(self, sentences: Sequence[Tokens], device: torch.device, step: Step) -> Tensor:
+        """The embeddings with positions, (batch_size, length, d_model)."""
+        longest = max(map(len, sentences))
+        ids = torch.tensor([[*s.ids, *[Vocabulary.PADDING] * (longest - len(s))] for s in sentences]).to(device)
+        X: Tensor = self.position(self.embeddings(ids, step=step), step=step)
+        return X
+
+
+def _of_side(side: str, length: str, step: Step) -> Step:
+    """In source-target attention two sentences are embedded: tell their steps and their axes apart."""
+
+    def named(definition: str, tensor: Tensor, axes: str) -> Tensor:
+        name, equation = definition.split(" = ", 1)
+        return step(f"{name} {side} = {equation}", tensor, axes.replace("seq_length", length))
+
+    return named

@@ -106,7 +106,7 @@ def load_model(
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     _refuse_settled(name, kind, given)
     if kind == "random":
-        from mhaviz.models.random_layer import RandomLayer
+        from mhaviz.models.single_layer import RandomLayer
 
         return RandomLayer(device_name=device, **given)
     if kind == "trained":

@@ -1,7 +1,7 @@
 """The parameters of one attention among those of a model: finding them, and putting them into mhaviz's own layer."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -139,7 +139,7 @@ def _summed_up(prefixes: Iterable[str]) -> str:
 
 
 def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]:
-    """The parameters by mhaviz's names."""
+    """The parameters by mhaviz's names: copies, as parameters that share memory would be counted as one."""
     for unheard in ("bias_k", "bias_v"):
         if unheard in there:
             raise MhavizError(
@@ -148,69 +148,58 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
             )
     first = next(name for name in _KNOWN if name in there)
     there[first].require_floats()
-    if first not in (_PACKED, _SEPARATE):
-        return _of_linear_layers(there, where, first.removesuffix(".weight"))
-    d = there[first].shape[1] if len(there[first].shape) == 2 else 0
-    if first == _PACKED:
-        packed = _read(there, where, {_PACKED: (3 * d, d)})[_PACKED]
-        weights = packed.chunk(3)
+    shape, stem = there[first].shape, first.removesuffix(".weight")
+    d = 0 if len(shape) != 2 else min(shape) if stem in _OF_ALL else shape[1]
+    weights: tuple[str, ...]
+    biases: tuple[str, ...]
+    if first in (_PACKED, _SEPARATE):
+        weights = (_PACKED,) if first == _PACKED else (_SEPARATE, "k_proj_weight", "v_proj_weight")
+        biases, outward = ("in_proj_bias",), "out_proj"
     else:
-        sizes = {_SEPARATE: (d, d), "k_proj_weight": (d, _ANY), "v_proj_weight": (d, _ANY)}
-        weights = tuple(_read(there, where, sizes).values())
-    biases = _read(there, where, {"in_proj_bias": (3 * d,)}, optional=True)
-    out = _read(there, where, {"out_proj.weight": (d, d)})
-    out |= _read(there, where, {"out_proj.bias": (d,)}, optional=True)
-    # Copies: parameters that share memory would be counted as one.
-    parameters = {f"W{side}.weight": weight.clone() for side, weight in zip("qkv", weights, strict=True)}
-    for packed_bias in biases.values():
-        parameters |= {f"W{side}.bias": b.clone() for side, b in zip("qkv", packed_bias.chunk(3), strict=True)}
-    return parameters | {name.replace("out_proj", "Wo"): tensor for name, tensor in out.items()}
+        sides = (stem,) if stem in _OF_ALL else next(names for names in _OF_SIDES if names[0] == stem)
+        weights, biases = tuple(f"{side}.weight" for side in sides), tuple(f"{side}.bias" for side in sides)
+        outward = _outward(there, where)
+        _require_own_keys([there[name].shape for name in weights[1:] if name in there], d, stem, where)
+    require_room(there[name] for name in (*weights, f"{outward}.weight") if name in there)
 
-
-def _of_linear_layers(there: Mapping[str, SavedArray], where: str, first: str) -> dict[str, Tensor]:
-    """The parameters of linear layers of other names, (features out, features in) as in torch.nn.Linear.
-
-    One layer of all three may have its axes the other way, as GPT-2's Conv1D has.
-    """
-    outward = next((name for name in _OUTWARD if f"{name}.weight" in there), None)
-    if outward is None:
-        raise MhavizError(
-            f"{where}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
-            f"{listed(sorted(there))}; rename it, or give the model's folder"
-        )
-    of_sides = (first,) if first in _OF_ALL else next(names for names in _OF_SIDES if names[0] == first)
-    require_room(there[f"{name}.weight"] for name in (*of_sides, outward) if f"{name}.weight" in there)
-    if first in _OF_ALL:
-        shape = there[f"{first}.weight"].shape
-        d = min(shape) if len(shape) == 2 else 0
-        is_turned = shape == (d, 3 * d)
-        packed = _read(there, where, {f"{first}.weight": (d, 3 * d) if is_turned else (3 * d, d)})[f"{first}.weight"]
-        weights = (packed.T if is_turned else packed).chunk(3)
-        bias = _read(there, where, {f"{first}.bias": (3 * d,)}, optional=True).values()
-        biases = [part for whole in bias for part in whole.chunk(3)]
+    is_turned = stem in _OF_ALL and shape == (d, 3 * d)
+    if len(weights) == 1:
+        packed = _read(there, where, {first: (d, 3 * d) if is_turned else (3 * d, d)})[first]
+        of_sides = (packed.T if is_turned else packed).chunk(3)
     else:
-        names = of_sides
-        shape = there[f"{first}.weight"].shape
-        d, is_turned = (shape[1] if len(shape) == 2 else 0), False
-        heads = [there[f"{name}.weight"].shape[:1] for name in names[1:] if f"{name}.weight" in there]
-        if any(rows != (d,) for rows in heads if d and first != "Wq"):
-            raise MhavizError(
-                f"{where}: expected as many features of keys and values as of queries, {d}, got {heads[0][0]}, as of "
-                f"heads that share their keys; give the model's folder"
-            )
-        weights = tuple(
-            _read(there, where, {f"{names[0]}.weight": (d, d)} | {f"{n}.weight": (d, _ANY) for n in names[1:]}).values()
-        )
-        biases = list(_read(there, where, {f"{name}.bias": (d,) for name in names}, optional=True).values())
-        if biases and len(biases) < len(names):
-            raise MhavizError(f"{where}: expected a bias of all of {', '.join(names)}, or of none")
+        of_sides = tuple(_read(there, where, {weights[0]: (d, d)} | dict.fromkeys(weights[1:], (d, _ANY))).values())
+    of_biases = list(_read(there, where, dict.fromkeys(biases, (3 * d if len(biases) == 1 else d,)), True).values())
+    if of_biases and len(of_biases) < len(biases):
+        raise MhavizError(f"{where}: expected a bias of all of {', '.join(sides)}, or of none")
+    if len(biases) == 1:
+        of_biases = [part for whole in of_biases for part in whole.chunk(3)]
     out = _read(there, where, {f"{outward}.weight": (d, d)})[f"{outward}.weight"]
-    found = {f"W{side}.weight": matrix.contiguous().clone() for side, matrix in zip("qkv", weights, strict=True)}
-    found |= {f"W{side}.bias": vector.clone() for side, vector in zip("qkv", biases, strict=False)}
+    found = {f"W{side}.weight": matrix.contiguous().clone() for side, matrix in zip("qkv", of_sides, strict=True)}
+    found |= {f"W{side}.bias": vector.clone() for side, vector in zip("qkv", of_biases, strict=False)}
     found["Wo.weight"] = out.T.contiguous() if is_turned else out
-    for vector in _read(there, where, {f"{outward}.bias": (d,)}, optional=True).values():
+    for vector in _read(there, where, {f"{outward}.bias": (d,)}, True).values():
         found["Wo.bias"] = vector
     return found
+
+
+def _outward(there: Mapping[str, SavedArray], where: str) -> str:
+    """What the projection of the joined heads is called."""
+    for name in _OUTWARD:
+        if f"{name}.weight" in there:
+            return name
+    raise MhavizError(
+        f"{where}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
+        f"{listed(sorted(there))}; rename it, or give the model's folder"
+    )
+
+
+def _require_own_keys(shapes: Sequence[tuple[int, ...]], d: int, stem: str, where: str) -> None:
+    """Raise MhavizError if heads share their keys: of keys and values there are fewer features than of queries."""
+    if any(rows[:1] != (d,) for rows in shapes if d and stem != "Wq"):
+        raise MhavizError(
+            f"{where}: expected as many features of keys and values as of queries, {d}, got {shapes[0][0]}, as of "
+            f"heads that share their keys; give the model's folder"
+        )
 
 
 def _read(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mhaviz.errors import MhavizError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed
-from mhaviz.models.given_inputs import FeatureInputs, GivenInputs
+from mhaviz.models.given_inputs import GivenInputs, labelled_inputs
 from mhaviz.models.layer_inputs import LayerInputs
 from mhaviz.models.saved_attention import SavedAttention
 from mhaviz.models.single_layer import SingleLayer
@@ -78,7 +78,7 @@ class SavedLayer(SingleLayer):
         """``inputs``, if there are some, labelled by the words of the sentences; else the sentences themselves."""
         if self.inputs is None:
             return super().encode(sentences, target)
-        return FeatureInputs.of(self.inputs, sentences, target, self.causal)
+        return labelled_inputs(self.inputs, sentences, target, self.causal)
 
     def _origin(self) -> tuple[str, dict[str, object]]:
         saved, inputs = self.saved, self.inputs

@@ -1,8 +1,9 @@
-"""One attention layer as a model, whatever its weights are and whatever it is given: from X to attention."""
+"""One attention layer as a model: the whole path from sentences, or X, to attention, whatever its weights are."""
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -13,19 +14,24 @@ from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_o
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError
-from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.layer.seeding import seeded
+from mhaviz.layer.attention import MultiHeadAttention, check_heads
+from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.models import layer_inputs
-from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side
-from mhaviz.models.sentence_inputs import SentenceInputs
-from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.records import ShapeTrace, Site, Source
+from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, sentence_inputs
+from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
+from mhaviz.records import ProjectionInputs, ShapeTrace, Site, Source, Tokens
 
-VALUES_UP_TO = 512
-"""A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
+WORKED_EXAMPLE = (
+    "I wonder what will come next!",
+    "This is a basic example paragraph.",
+    "Hello, what is a basic split?",
+)
+"""The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
 
 _FLOAT32 = 4  # bytes
+_ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
 
 
 class SingleLayer(Model):
@@ -37,7 +43,6 @@ class SingleLayer(Model):
         causal: hide later keys from a query.
     """
 
-    layers = kind = None
     seed: int
     device_name: str
     causal: bool
@@ -80,7 +85,7 @@ class SingleLayer(Model):
         Raises:
             ArgumentError: a sentence without words, or ``target`` with several sentences or with a causal mask.
         """
-        return SentenceInputs.of(sentences, target, self.causal)
+        return sentence_inputs(sentences, target, self.causal)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
@@ -92,13 +97,13 @@ class SingleLayer(Model):
         numbers = 3 * inputs.longest * len(chosen) * site.d_key
         require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * numbers, self.device, "the input")
         layer = self._layer(inputs, 1).to(self.device)  # positions are worked out piece by piece
-        for i, text in enumerate(inputs.texts):
-            queries, keys = text.sides(inputs.kind)
+        for i, (queries, keys) in enumerate(inputs.sides):
+            sides: tuple[tuple[Side, Tokens], ...] = ("query", queries), ("key", keys), ("value", keys)
             with torch.no_grad():
-                Q, K, V = layer.project(i, len(queries), len(keys), chosen, self.device)
+                Q, K, V = (layer.project(i, side, len(tokens), chosen, self.device) for side, tokens in sides)
             call = AttentionCall(Q[None], K[None], V[None], 1 / math.sqrt(site.d_key), inputs.kind == "masked")
             seen = SiteCall(site, call, chosen, (queries,), (keys,), None, inputs.sentence(i))
-            show(on_attention, seen, *self._in_messages)
+            show(on_attention, seen, self._origin()[0], _ADVICE)
 
     def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
@@ -110,11 +115,11 @@ class SingleLayer(Model):
             MhavizError: the layer does not fit into memory.
         """
         assert isinstance(inputs, LayerInputs)
-        q_lengths, k_lengths = inputs.lengths
-        self._check_countable(len(inputs.texts), inputs.longest)
+        sides = inputs.sides
+        self._check_countable(len(sides), inputs.longest)
         if values:
-            scores = len(inputs.texts) * self.n_heads * max(q_lengths) * max(k_lengths)
-            features = 13 * len(inputs.texts) * inputs.longest * self.d_model
+            scores = len(sides) * self.n_heads * math.prod(max(map(len, side)) for side in zip(*sides, strict=True))
+            features = 13 * len(sides) * inputs.longest * self.d_model
             needed = self._bytes_of_layer(inputs) + _FLOAT32 * (features + 3 * scores)
             require_memory(needed, self.device, "the traced layer")
             layer, device = self._layer(inputs, inputs.longest).to(self.device), self.device
@@ -126,25 +131,17 @@ class SingleLayer(Model):
         with torch.no_grad(), recorder:
             weights = layer(inputs, device, recorder)
         if values:
-            for i, (q_length, k_length) in enumerate(zip(q_lengths, k_lengths, strict=True)):
-                require_weights(weights[i : i + 1, :, :q_length, :k_length], *self._in_messages)
-        given = {"sentences": list(inputs.sentences) or None, "target": inputs.target}
-        source = self.describe(inputs) if values else self._size_source(**given)
-        tokens = tuple(text.sides(inputs.kind)[0].texts for text in inputs.texts)
-        return ShapeTrace(source, tuple(recorder.steps), tokens)
+            for i, (queries, keys) in enumerate(sides):
+                require_weights(weights[i : i + 1, :, : len(queries), : len(keys)], self._origin()[0], _ADVICE)
+        source = self.describe(inputs) if values else self._shapes_source(inputs.details)
+        return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 
     def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
         """Where the weights and X come from, and the sizes."""
         assert isinstance(inputs, LayerInputs)
         origin, details = self._origin()
-        footnote = f"{origin}, {self._size_text}, {self.device}"
-        details |= {"device": str(self.device)}
-        return Source(footnote, details | self._sizes(sentences=list(inputs.sentences) or None, target=inputs.target))
-
-    @property
-    def _in_messages(self) -> tuple[str, str]:
-        """What a message says of the layer, and of what can be done if it gives no numbers."""
-        return self._origin()[0], "make the weights, or the input, smaller"
+        details |= {"device": str(self.device)} | self._sizes | inputs.details
+        return Source(f"{origin}, {self._sizes_text}, {self.device}", details)
 
     def _check_countable(self, batch_size: int, seq_length: int) -> None:
         largest = max(batch_size * seq_length * max(self.n_heads * seq_length, self.d_model), self.d_model**2) * 4
@@ -165,18 +162,17 @@ class SingleLayer(Model):
         piece = 12 * min(layer_inputs.PIECE, inputs.longest) * self.d_model  # with positions in float64
         return _FLOAT32 * (parameters + piece)
 
-    def _size_source(self, **given: object) -> Source:
-        footnote = f"{self._shapes_origin()}, {self._size_text}; shapes only, nothing was computed"
-        return Source(footnote, {"kind": "shapes only"} | self._sizes(**given))
+    def _shapes_source(self, details: dict[str, object]) -> Source:
+        footnote = f"{self._shapes_origin()}, {self._sizes_text}; shapes only, nothing was computed"
+        return Source(footnote, {"kind": "shapes only"} | self._sizes | details)
 
     @property
-    def _size_text(self) -> str:
+    def _sizes_text(self) -> str:
         return f"d_model {self.d_model}, {self.n_heads} head{'s' * (self.n_heads != 1)}"
 
-    def _sizes(self, **given: object) -> dict[str, object]:
-        mask = "causal" if self.causal else "none"
-        sizes = {"d_model": self.d_model, "n_heads": self.n_heads, "mask": mask}
-        return sizes | {name: value for name, value in given.items() if value is not None}
+    @property
+    def _sizes(self) -> dict[str, object]:
+        return {"d_model": self.d_model, "n_heads": self.n_heads, "mask": "causal" if self.causal else "none"}
 
 
 class Layer(nn.Module):
@@ -192,27 +188,90 @@ class Layer(nn.Module):
         weights: Tensor = self.attention(query, key, value, inputs.mask(device), step=step)[1]
         return weights
 
-    def project(
-        self, i: int, q_length: int, k_length: int, heads: Sequence[int], device: torch.device
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Q, K and V of some heads of one sentence, (n_heads, length, d_key): of a long input X is never whole."""
-        of_side: dict[Side, tuple[nn.Linear, int]] = {
-            "query": (self.attention.Wq, q_length),
-            "key": (self.attention.Wk, k_length),
-            "value": (self.attention.Wv, k_length),
-        }
-        Q, K, V = (
-            self._in_pieces(projection, self.encoder.pieces(i, side, device), length, heads)
-            for side, (projection, length) in of_side.items()
-        )
-        return Q, K, V
-
-    def _in_pieces(self, projection: nn.Linear, pieces: Iterator[Tensor], length: int, heads: Sequence[int]) -> Tensor:
-        n_heads, d_key = self.attention.n_heads, self.attention.d_key
-        projected = projection.weight.new_empty(len(heads), length, d_key)
-        start = 0
-        for X in pieces:
-            of_heads = projection(X).view(len(X), n_heads, d_key)[:, list(heads)]
+    def project(self, i: int, side: Side, length: int, heads: Sequence[int], device: torch.device) -> Tensor:
+        """Q, K or V of some heads of one sentence, (n_heads, length, d_key): of a long input X is never whole."""
+        attention = self.attention
+        projection = {"query": attention.Wq, "key": attention.Wk, "value": attention.Wv}[side]
+        projected = projection.weight.new_empty(len(heads), length, attention.d_key)
+        for start in range(0, length, layer_inputs.PIECE):
+            X = self.encoder.piece(i, side, start, device)
+            of_heads = projection(X).view(len(X), attention.n_heads, attention.d_key)[:, list(heads)]
             projected[:, start : start + len(X)] = of_heads.transpose(0, 1)
-            start += len(X)
         return projected
+
+
+@dataclass(frozen=True)
+class RandomLayer(SingleLayer):
+    """An untrained layer, made anew from its seed for the vocabulary of the sentences that it is given.
+
+    Attributes:
+        d_model, n_heads: sizes; n_heads must divide d_model.
+        seed: of the weights. They are drawn on the CPU, the same for every device.
+        device_name: see ``resolve_device``.
+        causal: hide later keys from a query.
+
+    Raises:
+        ArgumentError: sizes that cannot be, a device that has no name.
+        MhavizError: a device that is not there.
+    """
+
+    d_model: int = 512
+    n_heads: int = 8
+    seed: int = 0
+    device_name: str = "auto"
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads)
+        check_seed(self.seed)
+        _ = self.device
+
+    def projection_inputs(self, sentence: str) -> ProjectionInputs:
+        """The embeddings of a sentence and their three projections, for studies of each.
+
+        The weights do not depend on how many heads there are: split, the projections are those of the heads.
+
+        Raises:
+            ArgumentError: a sentence without words.
+            MhavizError: the study does not fit into memory.
+        """
+        inputs = sentence_inputs([sentence])
+        stages = 4
+        matrices = 10 * inputs.longest**2 * (self.n_heads + stages)  # in float64
+        require_memory(self._bytes_of_layer(inputs) + 4 * matrices, self.device, "the study")
+        with torch.no_grad():
+            layer = self._layer(inputs, inputs.longest).to(self.device)
+            X, _, _ = layer.encoder(self.device)  # 1 length d_model
+            projected = (X, layer.attention.Wq(X), layer.attention.Wk(X), layer.attention.Wv(X))
+            embedded, query, key, value = (x[0].float().cpu().numpy() for x in projected)
+        tokens = inputs.texts[0].source.texts
+        return ProjectionInputs(self.describe(inputs), tokens, embedded, query, key, value, self.n_heads)
+
+    def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
+        """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.
+
+        Raises:
+            ArgumentError: a size is below 1, or a tensor would have more numbers than can be counted in 63 bits.
+        """
+        for name, size in (("batch_size", batch_size), ("seq_length", seq_length)):
+            if size < 1:
+                raise ArgumentError(f"{name}: expected at least 1, got {size}")
+        self._check_countable(batch_size, seq_length)
+        with torch.no_grad(), torch.device("meta"):
+            attention = self._attention().eval()
+            mask = causal_mask(seq_length) if self.causal else None
+            with StepRecorder(attention) as recorder:
+                x = torch.empty(batch_size, seq_length, self.d_model)
+                x = recorder("X = embeddings with positions", x, "batch_size seq_length d_model")
+                attention(x, x, x, mask, step=recorder)
+        source = self._shapes_source({"batch_size": batch_size, "seq_length": seq_length})
+        return ShapeTrace(source, tuple(recorder.steps))
+
+    def _attention(self) -> MultiHeadAttention:
+        return MultiHeadAttention(self.d_model, self.n_heads)
+
+    def _origin(self) -> tuple[str, dict[str, object]]:
+        return f"random weights, seed {self.seed}", {"kind": "random weights", "seed": self.seed}
+
+    def _shapes_origin(self) -> str:
+        return "an untrained layer"

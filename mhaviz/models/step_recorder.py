@@ -12,6 +12,9 @@ from torch.utils.flop_counter import flop_registry
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import TraceStep
 
+VALUES_UP_TO = 512
+"""A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
+
 _aten = torch.ops.aten
 _MOVES = {_aten.clone, _aten.copy_, _aten._to_copy, _aten._unsafe_view, _aten.contiguous}
 _SOFTMAX_FLOPS = 5  # a weight: compare for the maximum, subtract it, exponentiate, add to the sum, divide by it

@@ -10,26 +10,22 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, require_one_target, show
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
-from mhaviz.errors import ArgumentError
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
-from mhaviz.layer.transformer import LanguageModel, Translator
-from mhaviz.models.known_words import require_known
+from mhaviz.layer.transformer import Translator
 from mhaviz.models.layer_inputs import words_of
-from mhaviz.models.learning import checkpoint_source
-from mhaviz.models.single_layer import VALUES_UP_TO
-from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
 from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
-from mhaviz.training.corpus import Pair, Task
-from mhaviz.training.evaluation import translate, words_at_once
+from mhaviz.training.corpus import Pair
+from mhaviz.training.evaluation import require_known, translate, words_at_once
 
-KINDS: dict[Task, tuple[Kind, ...]] = {"translation": ("self", "masked", "cross"), "language": ("masked",)}
-"""The attentions of a model for each task, in the order in which a sentence meets them."""
+KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+"""The attentions of the encoder, of the decoder, and between both, in the order in which a sentence meets them."""
 
 
 @dataclass(frozen=True)
@@ -44,32 +40,23 @@ class PairInputs(Inputs):
 class TrainedModel(Model):
     """The model of a checkpoint.
 
-    Where no target is given, a translator writes one, greedily. Its decoder reads the start mark and the target, and
+    Where no target is given, it writes one, greedily. Its decoder reads the start mark and the target, and
     produces the target and the end mark: the rows of source-target attention are named after the word that is being
     produced, those of masked self-attention after the word that is read.
 
     Attributes:
         checkpoint: what has been learnt.
         device_name: see ``resolve_device``.
-        kind: which attention is looked at; None: all.
 
     Raises:
-        ArgumentError: the model has no attention of this kind, a device that has no name.
+        ArgumentError: a device that has no name.
         MhavizError: a device that is not there.
     """
 
     checkpoint: Checkpoint
     device_name: str = "auto"
-    kind: Kind | None = None
-    layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        kinds = KINDS[self.checkpoint.task]
-        if self.kind is not None and self.kind not in kinds:
-            raise ArgumentError(
-                f"expected a kind of attention that a {self.checkpoint.task} model has, {', '.join(kinds)}, "
-                f"got {self.kind}"
-            )
         _ = self.device
 
     @cached_property
@@ -79,56 +66,40 @@ class TrainedModel(Model):
 
     @property
     def all_sites(self) -> tuple[Site, ...]:
-        """Of the encoder, of the decoder, and between both."""
+        """As in ``KINDS``."""
         sizes = self.checkpoint.sizes
-        n_heads, d_key = sizes.n_heads, sizes.d_model // sizes.n_heads
-        return tuple(Site(kind, 0, n_heads, d_key, i) for i, kind in enumerate(KINDS[self.checkpoint.task]))
+        return tuple(Site(kind, 0, sizes.n_heads, sizes.d_model // sizes.n_heads, i) for i, kind in enumerate(KINDS))
 
     def encode(self, sentences: Sequence[str], target: str | None = None) -> PairInputs:
         """The words of each sentence, with those of its target, given or written by the model.
 
         Raises:
             ArgumentError: a sentence without words, with too many, or with words that the model does not know; a
-                target with several sentences, or for a model of a language.
+                target with several sentences.
         """
-        if not sentences:
-            raise ArgumentError("expected at least one sentence, got none")
-        if target is not None and len(sentences) > 1:
-            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
-        texts = [tuple(words_of(sentence)) for sentence in sentences]
-        c, translator = self.checkpoint, self.checkpoint.task == "translation"
-        for words in texts:
-            if translator:
-                require_known(words, c.source_vocabulary, "source ")
-            else:
-                require_known(words, c.target_vocabulary)
-        if not translator:
-            if target is not None:
-                raise ArgumentError("a model of a language attends to one sentence, got a target as well; leave it out")
-            return self.inputs_of([Pair((), words) for words in texts])
+        require_one_target(sentences, target)
+        sources = [tuple(words_of(sentence)) for sentence in sentences]
+        for words in sources:
+            require_known(words, self.checkpoint.source_vocabulary, "source")
         if target is None:
             _ = self._model
-            return self.inputs_of(translate(c, texts, self.device))
+            return self.inputs_of(translate(self.checkpoint, sources, self.device))
         words = tuple(words_of(target))
-        require_known(words, c.target_vocabulary, "target ")
-        return self.inputs_of([Pair(texts[0], words)], target_given=True)
+        require_known(words, self.checkpoint.target_vocabulary, "target")
+        return self.inputs_of([Pair(sources[0], words)], target_given=True)
 
     def inputs_of(self, pairs: Sequence[Pair], target_given: bool = False) -> PairInputs:
-        """Pairs of known words; of a language model, sentences as the targets of none."""
-        c = self.checkpoint
+        """Pairs of known words."""
+        source, target = self.checkpoint.source_vocabulary, self.checkpoint.target_vocabulary
 
         def tokens(words: Sequence[str], vocabulary: Vocabulary) -> Tokens:
             return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
 
-        texts = []
-        for pair in pairs:
-            read = tokens(pair.read, c.target_vocabulary)
-            if c.task == "language":
-                texts.append(Text(read))
-            else:
-                produced = tokens(pair.produced, c.target_vocabulary)
-                texts.append(Text(tokens(pair.source, c.source_vocabulary), read, produced))
-        return PairInputs(tuple(texts), tuple(pairs), target_given)
+        texts = tuple(
+            Text(tokens(pair.source, source), tokens(pair.read, target), tokens(pair.produced, target))
+            for pair in pairs
+        )
+        return PairInputs(texts, tuple(pairs), target_given)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
@@ -187,11 +158,11 @@ class TrainedModel(Model):
     def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
         """What it has learnt, and what it has made of the sentences."""
         if not isinstance(inputs, PairInputs):
-            return checkpoint_source(self.checkpoint, self.device)
-        return checkpoint_source(self.checkpoint, self.device, inputs.pairs, inputs.target_given)
+            return self.checkpoint.source(self.device)
+        return self.checkpoint.source(self.device, inputs.pairs, inputs.target_given)
 
     @property
-    def _model(self) -> Translator | LanguageModel:
+    def _model(self) -> Translator:
         return self.checkpoint.model.to(self.device).eval()
 
     def _batch(self, pairs: Sequence[Pair], device: torch.device) -> PairBatch:
@@ -209,14 +180,10 @@ class TrainedModel(Model):
         )
         require_memory(float32 * numbers, self.device, "the model")
 
-    def _forward(
-        self, batch: PairBatch, step: Step = untraced, model: Translator | LanguageModel | None = None
-    ) -> dict[Kind, Tensor]:
+    def _forward(self, batch: PairBatch, step: Step = untraced, model: Translator | None = None) -> dict[Kind, Tensor]:
         """The textbook's weights of each attention, (batch_size, n_heads, q_length, k_length)."""
         model = model or self._model
         with torch.no_grad():
-            if isinstance(model, LanguageModel):
-                return {"masked": model.decode(batch.read_ids, step=step).masked}
             memory, encoder = model.encode(batch.source_ids, batch.source_mask, step=step)
             decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
         assert decoded.cross is not None

@@ -12,9 +12,8 @@ _ROWS, _BAR = 20, 20  # of a table, and cells of a bar
 
 def training_page(training: Training) -> Page:
     """Loss and held-out score after every so many steps."""
-    model = "translator" if training.task == "translation" else "language model"
     title = (
-        f"a {model} of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
+        f"a translator of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
         f"{training.held_out_sentences:,} held out"
     )
     number = training.scored_sentences
@@ -75,8 +74,6 @@ def _alignment_text(evaluation: Evaluation) -> str:
     """What an alignment error rate is, or why there is none."""
     if evaluation.alignment is not None:
         return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
-    if evaluation.task == "language":
-        return "a language has no translations that could be aligned"
     return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
 
 

@@ -13,7 +13,7 @@ class LearningPoint:
 
     Attributes:
         loss: mean cross-entropy of the next word since the point before, in nats.
-        score: share of held-out sentences, or of their words, that were right.
+        score: share of held-out sentences that were right.
     """
 
     step: int
@@ -35,7 +35,7 @@ class Training(Shown):
     """
 
     source: Source
-    task: Literal["translation", "language"]
+    task: Literal["translation"]
     score_name: str
     points: tuple[LearningPoint, ...]
     steps: int
@@ -73,7 +73,7 @@ class Evaluation(Shown):
     """
 
     source: Source
-    task: Literal["translation", "language"]
+    task: Literal["translation"]
     score_name: str
     score: float
     perplexity: float

@@ -8,10 +8,10 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save
@@ -24,13 +24,19 @@ from mhaviz.files.writing import write_whole
 from mhaviz.layer.attention import check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.layer.transformer import LanguageModel, Translator
-from mhaviz.training.corpus import Corpus, Task
+from mhaviz.layer.transformer import Translator
+from mhaviz.records import LearningPoint, Source, Training
+from mhaviz.training.corpus import Corpus, Pair
 
 FORMAT = 1
+TASK: Literal["translation"] = "translation"
+"""What is learnt, as a file says."""
 
 SCORED = 50
 """How many held-out sentences a milestone's score is measured on; ``mhaviz train --evaluate`` takes all of them."""
+
+SCORE = "exact match"
+"""What a score is the share of: translations that are the expected ones word for word."""
 
 AVERAGES = ("exp_avg", "exp_avg_sq")
 """What Adam keeps of each parameter: running averages of its gradient and of the gradient's square."""
@@ -89,15 +95,13 @@ class Checkpoint:
     """A model, its words, and how far it has come.
 
     Attributes:
-        task: what it has learnt.
-        source_vocabulary, target_vocabulary: its words; a language has only the latter.
+        source_vocabulary, target_vocabulary: its words.
         corpus: the name of what it learnt from; ``fingerprint``: of its sentences; ``sentences``: how many were
             trained on, and how many held out.
         milestones: in order; the last one is where it stands.
         optimizer: Adam's two averages for each parameter, by "exp_avg.NAME"; empty where training cannot go on.
     """
 
-    task: Task
     sizes: Sizes
     plan: Plan
     source_vocabulary: Vocabulary
@@ -105,7 +109,7 @@ class Checkpoint:
     corpus: str
     fingerprint: str
     sentences: tuple[int, int]
-    model: Translator | LanguageModel
+    model: Translator
     milestones: tuple[Milestone, ...] = ()
     optimizer: dict[str, Tensor] = field(default_factory=dict)
 
@@ -120,9 +124,9 @@ class Checkpoint:
         target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
         _require_memory(sizes, len(source) + 2 * len(target))
         with seeded(plan.seed):
-            model = build(corpus.task, sizes, len(source), len(target))
+            model = build(sizes, len(source), len(target))
         counts = len(corpus.training), len(corpus.held_out)
-        return cls(corpus.task, sizes, plan, source, target, corpus.name, corpus.fingerprint, counts, model)
+        return cls(sizes, plan, source, target, corpus.name, corpus.fingerprint, counts, model)
 
     @property
     def scored(self) -> int:
@@ -133,6 +137,45 @@ class Checkpoint:
     def step(self) -> int:
         """How many steps it has been trained."""
         return self.milestones[-1].step if self.milestones else 0
+
+    def source(self, device: torch.device, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
+        """Where numbers of this model come from, and the sentences that it was given, with what it made of them."""
+        corpus = repr(self.corpus)[1:-1]  # a footnote is one line, whatever the file is called
+        score = f", {SCORE} {self.milestones[-1].score:.2f} of {self.scored:,} held out" if self.milestones else ""
+        cut_off = "" if all(pair.ended for pair in pairs) else "; a translation did not end and was cut off"
+        footnote = (
+            f"{TASK}, learnt in {self.step:,} steps from {corpus:.60}{score}; d_model {self.sizes.d_model}, "
+            f"{self.sizes.n_heads} heads, {device}{cut_off}"
+        )
+        details: dict[str, object] = {
+            "kind": "checkpoint",
+            "task": TASK,
+            "corpus": self.corpus,
+            "steps": self.step,
+            "seed": self.plan.seed,
+            "d_model": self.sizes.d_model,
+            "n_heads": self.sizes.n_heads,
+            "device": str(device),
+        }
+        if not pairs:
+            return Source(footnote, details)
+        details["sentences"] = [" ".join(pair.source) for pair in pairs]
+        details |= {"translations": [" ".join(pair.target) for pair in pairs], "target_given": target_given}
+        return Source(footnote, details, "source-target rows are the words being produced")
+
+    def record(self, device: torch.device) -> Training:
+        """How the model learnt."""
+        return Training(
+            source=self.source(device),
+            task=TASK,
+            score_name=SCORE,
+            points=tuple(LearningPoint(m.step, m.loss, m.score) for m in self.milestones),
+            steps=self.plan.steps,
+            training_sentences=self.sentences[0],
+            held_out_sentences=self.sentences[1],
+            scored_sentences=self.scored,
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+        )
 
     def save(self, path: Path, resumable: bool = True) -> None:
         """Write the file, whole or not at all; a third as large if training need not go on from it.
@@ -150,7 +193,7 @@ class Checkpoint:
         about = {
             "mhaviz": __version__,
             "checkpoint": FORMAT,
-            "task": self.task,
+            "task": TASK,
             "sizes": asdict(self.sizes),
             "plan": asdict(self.plan),
             "source_words": self.source_vocabulary.words,
@@ -162,10 +205,9 @@ class Checkpoint:
         return save(tensors, {"mhaviz": json.dumps(about)})
 
 
-def build(task: Task, sizes: Sizes, source_size: int, target_size: int) -> Translator | LanguageModel:
+def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:
     """A new model with random weights."""
-    shape = sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout
-    return Translator(source_size, target_size, *shape) if task == "translation" else LanguageModel(target_size, *shape)
+    return Translator(source_size, target_size, sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout)
 
 
 def _require_memory(sizes: Sizes, words: int) -> None:

@@ -1,4 +1,4 @@
-"""What a model learns from: sentences, alone or in pairs, of which some are held out."""
+"""What a translator learns from: sentences in pairs, of which some are held out."""
 
 import hashlib
 import re
@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Literal
 
 from mhaviz.errors import MhavizError
-from mhaviz.files import texts
+from mhaviz.files.texts import read_text
 from mhaviz.layer.tokens import END, START, tokenize
-
-Task = Literal["translation", "language"]
 
 MOST_WORDS = 200
 """A longer sentence would make its whole batch slow and large."""
@@ -21,12 +18,10 @@ MOST_WORDS = 200
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 500
 """How much of a corpus is kept from training."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|\n\s*\n|(?<=[。！？])")
-
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence and its translation; without a source, a sentence of the language that is learnt.
+    """A sentence and its translation.
 
     Attributes:
         source, target: their words.
@@ -55,7 +50,6 @@ class Pair:
 class Corpus:
     """Sentences to learn from, and sentences that are held out: the two parts share no source sentence."""
 
-    task: Task
     name: str
     training: tuple[Pair, ...]
     held_out: tuple[Pair, ...]
@@ -84,31 +78,12 @@ def read_pairs(path: Path, seed: int = 0) -> Corpus:
     """
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
     repeated = 0
-    for number, line in enumerate(texts.read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip() or "\t" in line:
             pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
             repeated += (pair.source, pair.target) in pairs
             pairs.setdefault((pair.source, pair.target), pair)
-    return _hold_out("translation", path, tuple(pairs.values()), seed, repeated)
-
-
-def read_text(path: Path, seed: int = 0) -> Corpus:
-    """Read a text and cut it into sentences: at . ! ? and their like, and at empty lines.
-
-    A sentence of more than ``MOST_WORDS`` words becomes several.
-
-    Raises:
-        MhavizError: the file cannot be read, or has too few sentences for one to be held out.
-    """
-    sentences: dict[tuple[str, ...], None] = {}
-    repeated = 0
-    for sentence in _SENTENCE_END.split(texts.read_text(path)):
-        words = tokenize(sentence)
-        for start in range(0, len(words), MOST_WORDS):
-            piece = tuple(words[start : start + MOST_WORDS])
-            repeated += piece in sentences
-            sentences[piece] = None
-    return _hold_out("language", path, tuple(Pair((), words) for words in sentences), seed, repeated)
+    return _hold_out(path, tuple(pairs.values()), seed, repeated)
 
 
 def _parse_pair(line: str, where: str) -> Pair:
@@ -154,16 +129,15 @@ def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where:
     return tuple(links)
 
 
-def _hold_out(task: Task, path: Path, pairs: Sequence[Pair], seed: int, repeated: int) -> Corpus:
+def _hold_out(path: Path, pairs: Sequence[Pair], seed: int, repeated: int) -> Corpus:
     """Keep some sentences from training, with all their translations."""
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault(pair.source or pair.target, []).append(pair)
+        groups.setdefault(pair.source, []).append(pair)
     if len(groups) < 2:
         got = "one" if groups else "none"
-        expected = "pairs" if task == "translation" else "a text"
         raise MhavizError(
-            f"{path}: expected {expected} of at least 2 different sentences, so that one can be held out, got {got}; "
+            f"{path}: expected pairs of at least 2 different sentences, so that one can be held out, got {got}; "
             f"add more"
         )
     order = list(groups)
@@ -173,4 +147,4 @@ def _hold_out(task: Task, path: Path, pairs: Sequence[Pair], seed: int, repeated
     def of(sentences: Iterable[tuple[str, ...]]) -> tuple[Pair, ...]:
         return tuple(pair for sentence in sentences for pair in groups[sentence])
 
-    return Corpus(task, path.name, of(order[n_held_out:]), of(order[:n_held_out]), repeated)
+    return Corpus(path.name, of(order[n_held_out:]), of(order[:n_held_out]), repeated)

@@ -1,36 +1,85 @@
-"""What a model says of sentences that it has not seen, and how much of it is right."""
+"""What a translator says of sentences that it has not seen, and how much of it is right."""
 
-from collections.abc import Iterator, Sequence
+import difflib
+import math
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.decoding import decode_greedily
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.layer.transformer import Translator
+from mhaviz.records import Evaluation
 from mhaviz.training.batch import PairBatch, in_batches, padded_ids, visible_words
-from mhaviz.training.checkpoint import Checkpoint
-from mhaviz.training.corpus import Pair, Task
-
-SCORES: dict[Task, str] = {"translation": "exact match", "language": "next word right"}
-"""What ``held_out_score`` is the share of."""
+from mhaviz.training.checkpoint import SCORE, TASK, Checkpoint
+from mhaviz.training.corpus import MOST_WORDS, Pair
 
 _MOST_LOGITS = 20_000_000  # at once; 80 MB
+_NAMED = 8  # unknown words, in an error
+
+
+def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, device: torch.device) -> Evaluation:
+    """How much of these pairs the model gets right; whether its attention aligns them is a study's question.
+
+    ``held_out``: whether it has surely been trained on none of them.
+
+    Raises:
+        ArgumentError: words that the model does not know.
+        MhavizError: what it computes is NaN or infinite.
+    """
+    for pair in pairs:
+        require_known(pair.source, checkpoint.source_vocabulary, "source")
+        require_known(pair.target, checkpoint.target_vocabulary, "target")
+    checkpoint.model.to(device)
+    of_guesses = perplexity(checkpoint, pairs, device)
+    if not math.isfinite(of_guesses):
+        raise MhavizError("the model's guesses are no numbers: its parameters are too large; train it again")
+    return Evaluation(
+        source=checkpoint.source(device),
+        task=TASK,
+        score_name=SCORE,
+        score=held_out_score(checkpoint, pairs, device),
+        perplexity=of_guesses,
+        sentences=len(pairs),
+        held_out=held_out,
+    )
+
+
+def require_known(words: Sequence[str], vocabulary: Vocabulary, side: Literal["source", "target"]) -> None:
+    """Raise ArgumentError, with words that are near, if one is not known, or if there are too many."""
+    if len(words) > MOST_WORDS:
+        raise ArgumentError(
+            f"expected a sentence of at most {MOST_WORDS} words, as a trained model takes them, got {len(words)}; "
+            f"split it"
+        )
+    unknown = [word for word in dict.fromkeys(words) if word not in vocabulary]
+    if unknown:
+        known = [word for word in vocabulary.words if word not in (START, END)]
+        named = ", ".join(f'"{word:.40}"{_near(word, known)}' for word in unknown[:_NAMED])
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        some = ", ".join(f"{word:.20}" for word in known[:5])
+        raise ArgumentError(
+            f"the checkpoint has not learnt {named}{more}: expected {side} words that it knows, such as {some} "
+            f"({len(known):,} in all)"
+        )
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word[:40], known, n=3)
+    return f" (near: {', '.join(near)})" if near else ""
 
 
 def next_word_logits(checkpoint: Checkpoint, batch: PairBatch) -> Tensor:
     """Logits of what comes after each word that the decoder reads, (batch_size, target_length + 1, vocab_size)."""
-    model = checkpoint.model
-    if isinstance(model, Translator):
-        memory, _ = model.encode(batch.source_ids, batch.source_mask)
-        return model.decode(batch.read_ids, memory, batch.source_mask).logits
-    return model.decode(batch.read_ids).logits
+    memory, _ = checkpoint.model.encode(batch.source_ids, batch.source_mask)
+    return checkpoint.model.decode(batch.read_ids, memory, batch.source_mask).logits
 
 
 def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device: torch.device) -> list[Pair]:
-    """Sentences of known words with their greedy translations, by a translator in eval mode."""
-    assert isinstance(checkpoint.model, Translator)
+    """Sentences of known words with their greedy translations, by a model in eval mode."""
     start, end = checkpoint.target_vocabulary.ids([START, END])
     pairs: list[Pair] = []
     for some in in_batches(sentences, lambda source: most_words(len(source)), words_at_once(checkpoint)):
@@ -53,29 +102,20 @@ def most_words(source_length: int) -> int:
 
 
 def held_out_score(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> float:
-    """The share of translations that are the expected ones word for word, or of next words that are guessed."""
+    """The share of translations that are the expected ones word for word."""
     checkpoint.model.eval()
-    if checkpoint.task == "translation":
-        written = translate(checkpoint, [pair.source for pair in pairs], device)
-        return sum(ours.target == pair.target for ours, pair in zip(written, pairs, strict=True)) / len(pairs)
-    right = total = 0
-    for logits, expected in _guesses(checkpoint, pairs, device):
-        right += int((logits.argmax(dim=-1) == expected).sum())
-        total += len(expected)
-    return right / total
+    written = translate(checkpoint, [pair.source for pair in pairs], device)
+    return sum(ours.target == pair.target for ours, pair in zip(written, pairs, strict=True)) / len(pairs)
 
 
 def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> float:
     """e to the mean cross-entropy of the targets' words and end marks."""
     checkpoint.model.eval()
-    losses = [nnf.cross_entropy(*guess, reduction="none") for guess in _guesses(checkpoint, pairs, device)]
-    return torch.cat(losses).mean().exp().item()
-
-
-def _guesses(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """The logits, (words, vocab_size), and the numbers, (words,), of all words that are to be said."""
+    losses = []
     for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(checkpoint)):
         batch = PairBatch(some, checkpoint.source_vocabulary, checkpoint.target_vocabulary, device)
         said = batch.expected_ids != Vocabulary.PADDING
         with torch.no_grad():
-            yield next_word_logits(checkpoint, batch)[said], batch.expected_ids[said]
+            logits = next_word_logits(checkpoint, batch)[said]  # words vocab_size
+        losses.append(nnf.cross_entropy(logits, batch.expected_ids[said], reduction="none"))
+    return torch.cat(losses).mean().exp().item()

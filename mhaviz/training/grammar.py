@@ -122,7 +122,7 @@ def translation_corpus(seed: int = 0, sentences: int = SENTENCES, held_out: int 
         pair = write_pair(random)
         pairs.setdefault(pair.source, pair)
     drawn = tuple(pairs.values())
-    return Corpus("translation", NAME, drawn[:-held_out], drawn[-held_out:])
+    return Corpus(NAME, drawn[:-held_out], drawn[-held_out:])
 
 
 def write_pair(random: Random) -> Pair:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
-from mhaviz.training.corpus import Task
+from mhaviz.training.checkpoint import AVERAGES, FORMAT, TASK, Checkpoint, Milestone, Plan, Sizes, build, checksum
 
 SHIPPED = ("translation",)
 """The checkpoints that come with mhaviz."""
@@ -91,18 +90,17 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
 
 
 def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    task: Any = about.get("task")
-    if task not in get_args(Task):
-        raise ValueError(f"task: expected {' or '.join(get_args(Task))}, got {quoted(task)}")
+    if about.get("task") != TASK:
+        raise ValueError(f"task: expected {TASK}, got {quoted(about.get('task'))}")
     sizes, plan = _entries(Sizes, about, "sizes"), _entries(Plan, about, "plan")
     source, target = (Vocabulary([tuple(map(str, _list(about, f"{side}_words")))]) for side in ("source", "target"))
     target.ids([START, END])
     weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise ValueError("some weights are no numbers")
-    _check_sizes(task, sizes, len(source), len(target), weights)
+    _check_sizes(sizes, len(source), len(target), weights)
     with seeded(plan.seed):
-        model = build(task, sizes, len(source), len(target)).eval()
+        model = build(sizes, len(source), len(target)).eval()
     model.load_state_dict(weights)
     shapes = {f"{key}.{name}": p.shape for key in AVERAGES for name, p in model.named_parameters()}
     if optimizer and {name: tensor.shape for name, tensor in optimizer.items()} != shapes:
@@ -113,7 +111,6 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     corpus = _entries(_CorpusEntries, about, "corpus")
     n_training, n_held_out = corpus.sentences
     return Checkpoint(
-        task=task,
         sizes=sizes,
         plan=plan,
         source_vocabulary=source,
@@ -161,15 +158,14 @@ def _list(about: Mapping[str, Any], name: str) -> list[Any]:
     return list(about[name])
 
 
-def _check_sizes(task: Task, sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
+def _check_sizes(sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
     """Raise ValueError unless the file has tensors of these sizes, so that no more is allocated than they take."""
     expected = {
+        "source_embeddings.lookup.weight": (source_size, sizes.d_model),
         "decoder_self.attention.Wq.weight": (sizes.d_model, sizes.d_model),
         "decoder_forward.W1.weight": (sizes.d_ff, sizes.d_model),
         "output.weight": (target_size, sizes.d_model),
     }
-    if task == "translation":
-        expected["source_embeddings.lookup.weight"] = (source_size, sizes.d_model)
     for name, shape in expected.items():
         if tuple(weights[name].shape) != shape:
             raise ValueError(f"{name} is {tuple(weights[name].shape)}, not {shape}")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mhaviz.analyses.divergence import jensen_shannon
+from mhaviz.analyses.difference import jensen_shannon
 
 ROWS = hnp.arrays(np.float64, (3, 4), elements=st.floats(0, 1)).map(
     lambda x: x / np.where(x.sum(-1, keepdims=True) > 0, x.sum(-1, keepdims=True), 1)

@@ -9,7 +9,7 @@ from looking import attend, calls, encoded, given_model
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.errors import ArgumentError
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 
 SENTENCE = "I am going to deposit my money at the bank"
 

@@ -8,7 +8,7 @@ from looking import traced
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.errors import ArgumentError
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 
 
 @given(st.data())

@@ -10,7 +10,7 @@ from torch.nn.functional import kl_div, scaled_dot_product_attention
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.errors import ArgumentError
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 
 SENTENCE = "I am going to deposit my money at the bank"
 

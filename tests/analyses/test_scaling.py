@@ -9,7 +9,7 @@ from looking import attend, encoded, given_model
 
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 
 SENTENCE = "I wonder what will come next!"
 

@@ -208,7 +208,7 @@ def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatc
     saved = mhaviz("heatmap", "-", "-o", f"{tmp_path}/h.json", stdin=text)
     assert (saved.status, "shows the first 3 of 4 maps" in saved.err) == (0, True)
     assert len(json.loads((tmp_path / "h.json").read_text())["maps"]) == 4
-    monkeypatch.setattr("mhaviz.models.random_layer.RandomLayer.run", None)  # the work, which must not begin
+    monkeypatch.setattr("mhaviz.models.single_layer.RandomLayer.run", None)  # the work, which must not begin
     result = mhaviz("heatmap", "-", "-qo", f"{tmp_path}/h.png", stdin=text)
     assert (result.status, "got 4; draw fewer sentences, or take all as data" in said(result)) == (1, True)
 

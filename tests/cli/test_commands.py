@@ -385,7 +385,7 @@ def test_interrupted_while_the_program_is_loaded():
 
 
 def test_interrupted(mhaviz, monkeypatch):
-    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.models.single_layer import RandomLayer
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -397,7 +397,7 @@ def test_interrupted(mhaviz, monkeypatch):
 
 
 def test_out_of_memory(mhaviz, monkeypatch):
-    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.models.single_layer import RandomLayer
 
     def fail(*_):
         raise MemoryError
@@ -409,7 +409,7 @@ def test_out_of_memory(mhaviz, monkeypatch):
 
 
 def test_out_of_memory_as_pytorch_says_it(mhaviz, monkeypatch):
-    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.models.single_layer import RandomLayer
 
     def fail(*_):
         torch.empty(2**60, dtype=torch.int8)

@@ -8,7 +8,7 @@ import pytest
 from looking import attend
 from safetensors import safe_open
 
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.look import Look
 
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")

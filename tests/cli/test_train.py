@@ -32,13 +32,6 @@ def pairs(tmp_path):
 
 
 @pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(" ".join(f"The cat sat on mat {i}." for i in range(30)), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
 def checkpoint(mhaviz, pairs, tmp_path):
     path = tmp_path / "c.safetensors"
     assert mhaviz("train", str(pairs), "-o", str(path), "-q", *SMALL).status == 0
@@ -75,18 +68,6 @@ def test_the_same_command_writes_the_same_checkpoint(mhaviz, pairs, tmp_path):
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 
 
-def test_a_language(mhaviz, text, tmp_path):
-    path = tmp_path / "l.safetensors"
-    result = mhaviz("train", str(text), "--task", "language", "-o", str(path), *SMALL)
-    assert result.status == 0
-    assert "next word right" in result.out
-    shown = mhaviz("heatmap", "--model", str(path), "the cat sat", "--json")
-    (only,) = json.loads(shown.out)["maps"]
-    assert (only["kind"], only["queries"]) == ("masked", ["<start>", "the", "cat", "sat"])
-    evaluated = mhaviz("train", str(text), "--evaluate", str(path), "--json")
-    assert json.loads(evaluated.out)["alignment"] is None
-
-
 def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
     result = mhaviz("train", str(pairs), "-o", str(checkpoint), "--resume", "--steps", "6", "-q")
     assert result.status == 0
@@ -112,9 +93,9 @@ def test_the_sentence_that_is_filmed():
     def pair(length):
         return Pair(("s",) * length, ("t",) * length)
 
-    corpus = Corpus("translation", "", (), (pair(3), pair(30), pair(10), pair(5)))
+    corpus = Corpus("", (), (pair(3), pair(30), pair(10), pair(5)))
     assert filmed_pair(corpus) == pair(10)
-    assert filmed_pair(Corpus("translation", "", (), (pair(30), pair(20)))) == pair(20)
+    assert filmed_pair(Corpus("", (), (pair(30), pair(20)))) == pair(20)
 
 
 def test_evaluate_what_comes_with_mhaviz(mhaviz):
@@ -153,12 +134,6 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),
         (("translation", "-o", "no/a.safetensors"), 1, "there is no folder"),
         (("translation", "-o", "a.safetensors", "--animate", "a.mp4"), 2, "expected a name ending in .gif"),
-        (
-            ("translation", "-o", "a.safetensors", "--task", "language"),
-            2,
-            "the built-in grammar is for --task translation",
-        ),
-        (("translation", "-o", "a.safetensors", "--task", "painting"), 2, "painting"),
         (
             ("translation", "-o", "a.safetensors", "--steps", "x"),
             2,

@@ -10,7 +10,7 @@ from looking import attend, calls, traced
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models import layer_inputs
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 
 SENTENCE = "I wonder what will come next!"
 
@@ -139,7 +139,7 @@ def test_seeds_out_of_range(seed):
 
 MEASURE = """
 from measure import peak_memory
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.analyses import weights
 from mhaviz.analyses.scaling import compare_scaling
 

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.models.step_recorder import StepRecorder
 
 SHAPES = {

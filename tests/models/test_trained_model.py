@@ -8,7 +8,6 @@ from torch import nn
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.errors import ArgumentError
-from mhaviz.models.learning import training_record
 from mhaviz.models.trained_model import TrainedModel
 from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
@@ -23,12 +22,6 @@ TARGET = ("le", "petit", "chat", "noir", "ne", "voit", "pas", "ma", "voiture", "
 @pytest.fixture(scope="module")
 def translator():
     return TrainedModel(load_checkpoint("translation"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def language():
-    pairs = tuple(Pair((), tuple(words.split())) for words in ("the cat sat", "the dog sat", "a dog ran home"))
-    return TrainedModel(Checkpoint.untrained(Corpus("language", "t", pairs[:2], pairs[2:]), Sizes(8, 2, 8), Plan()))
 
 
 def kinds(attention):
@@ -114,7 +107,7 @@ def test_a_target_is_taken_as_it_is_given(translator):
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
 def test_the_weights_are_those_of_the_textbook_layer(kind):
-    model = TrainedModel(load_checkpoint("translation"), "cpu", kind)
+    model = TrainedModel(load_checkpoint("translation"), "cpu").select(kind=kind)
     (attention_map,) = attend(model, [SENTENCE]).maps
     assert attention_map.kind == kind
     textbook = model.trace(model.encode([SENTENCE]), values=True).step("A").values
@@ -122,7 +115,7 @@ def test_the_weights_are_those_of_the_textbook_layer(kind):
 
 
 def test_values_make_the_output():
-    cross = TrainedModel(load_checkpoint("translation"), "cpu", "cross")
+    cross = TrainedModel(load_checkpoint("translation"), "cpu").select(kind="cross")
     (seen,) = calls(cross, ["a cat"], "un")
     mixed = nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
     concat = cross.trace(cross.encode(["a cat"], "un"), values=True).step("concat").values
@@ -131,7 +124,7 @@ def test_values_make_the_output():
 
 @pytest.mark.parametrize(("kind", "first"), [("self", ["E", "X"]), ("masked", ["E", "X"]), ("cross", ["X source"])])
 def test_traces(kind, first):
-    model = TrainedModel(load_checkpoint("translation"), "cpu", kind)
+    model = TrainedModel(load_checkpoint("translation"), "cpu").select(kind=kind)
     trace = model.trace(model.encode([SENTENCE]))
     names = [step.name for step in trace.steps]
     assert names[: len(first)] == first
@@ -153,18 +146,6 @@ def test_a_model_still_works_after_it_was_traced(translator):
     before = attend(translator, [SENTENCE]).maps[2].weights
     translator.trace(translator.encode([SENTENCE]))
     np.testing.assert_array_equal(attend(translator, [SENTENCE]).maps[2].weights, before)
-
-
-def test_a_language_has_masked_attention(language):
-    attention = attend(language, ["The cat ran.", "dog"])
-    assert kinds(attention) == ["masked", "masked"]
-    assert attention.maps[0].queries == attention.maps[0].keys == ("<start>", "the", "cat", "ran")
-    assert (np.triu(attention.maps[0].weights, 1) == 0).all()
-    assert language.trace(language.encode(["the cat"])).step("S").shape == (1, 2, 3, 3)
-    with pytest.raises(ArgumentError, match="got a target as well"):
-        attend(language, ["the cat"], "le chat")
-    with pytest.raises(ArgumentError, match="that a language model has, masked, got cross"):
-        TrainedModel(language.checkpoint, "cpu", "cross")
 
 
 def test_unknown_words_are_named_with_words_near_by(translator):
@@ -211,7 +192,7 @@ def test_a_device_without_a_name():
 
 
 def test_how_it_learnt(translator):
-    history = training_record(translator.checkpoint, torch.device("cpu"))
+    history = translator.checkpoint.record(torch.device("cpu"))
     assert history.points[-1].step == history.steps == 1500
     assert (history.training_sentences, history.held_out_sentences, history.scored_sentences) == (7500, 500, 50)
     assert history.parameters == sum(p.numel() for p in translator.checkpoint.model.parameters())
@@ -221,7 +202,7 @@ def test_how_it_learnt(translator):
 def test_a_translation_that_does_not_end(monkeypatch):
     """It is cut off, has no row for an end mark that nobody has produced, and the footnote says so."""
     pair = Pair(("a",), ("b",))
-    model = TrainedModel(Checkpoint.untrained(Corpus("translation", "t", (pair,), (pair,)), Sizes(8, 2, 8), Plan()))
+    model = TrainedModel(Checkpoint.untrained(Corpus("t", (pair,), (pair,)), Sizes(8, 2, 8), Plan()))
     with torch.no_grad():
         model.checkpoint.model.output.bias[model.checkpoint.target_vocabulary.ids(["b"])] = 100.0
     attention = attend(model, ["a"])

@@ -1,7 +1,7 @@
 import pytest
 
 from mhaviz.analyses.following import follow_element
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.trace import following_text
 from mhaviz.views.labels import quoting
 

@@ -8,27 +8,22 @@ from mhaviz.training.trainer import Trainer
 SIZES = Sizes(d_model=16, n_heads=2, d_ff=16, dropout=0.1)
 
 
-def reversing_corpus(task="translation"):
-    """Source words are numbers; the target is the same numbers backwards, or, for a language, counts up."""
+def reversing_corpus():
+    """Source words are numbers; the target is the same numbers backwards."""
     pairs = []
     for first in range(7):
         for second in range(7):
             words = (f"s{first}", f"s{second}")
             target = (f"t{second}", f"t{first}")
             links = ((1, 0), (0, 1))
-            pairs.append(Pair(words, target, links) if task == "translation" else Pair((), (*words, *target)))
+            pairs.append(Pair(words, target, links))
     held_out = pairs[5::9]
-    return Corpus(task, "a test", tuple(pair for pair in pairs if pair not in held_out), tuple(held_out))
+    return Corpus("a test", tuple(pair for pair in pairs if pair not in held_out), tuple(held_out))
 
 
 @pytest.fixture
 def corpus():
     return reversing_corpus()
-
-
-@pytest.fixture
-def language():
-    return reversing_corpus("language")
 
 
 @pytest.fixture

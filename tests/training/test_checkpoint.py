@@ -2,7 +2,6 @@ import hashlib
 import json
 import struct
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -39,7 +38,7 @@ def test_what_is_saved_comes_back(train, corpus, tmp_path):
     checkpoint = train(corpus)
     checkpoint.save(tmp_path / "c.safetensors")
     loaded = load_checkpoint(str(tmp_path / "c.safetensors"))
-    for name in ("task", "sizes", "plan", "corpus", "fingerprint", "sentences", "milestones", "step"):
+    for name in ("sizes", "plan", "corpus", "fingerprint", "sentences", "milestones", "step"):
         assert getattr(loaded, name) == getattr(checkpoint, name), name
     assert loaded.source_vocabulary.words == checkpoint.source_vocabulary.words
     assert loaded.target_vocabulary.words[:2] == ("<start>", "<end>")
@@ -204,7 +203,7 @@ def test_a_file_of_the_same_name_comes_first(train, corpus, tmp_path, monkeypatc
 
 def test_hostile_words_come_back(tmp_path):
     words = ("a\x1b", "b\n", "\u202e", "$x$")
-    corpus = Corpus("translation", "c\x1b", (Pair(words, words),), (Pair(words[:1], words[:1]),))
+    corpus = Corpus("c\x1b", (Pair(words, words),), (Pair(words[:1], words[:1]),))
     Checkpoint.untrained(corpus, Sizes(8, 2, 8), Plan()).save(tmp_path / "c.safetensors")
     assert load_checkpoint(str(tmp_path / "c.safetensors")).source_vocabulary.words == words
 
@@ -228,22 +227,6 @@ def test_sizes_and_plans_that_cannot_be(make, message):
         make()
 
 
-def test_a_language_has_one_vocabulary(train, language, tmp_path):
-    train(language).save(tmp_path / "l.safetensors")
-    loaded = load_checkpoint(str(tmp_path / "l.safetensors"))
-    assert loaded.task == "language"
-    assert loaded.source_vocabulary.words == ()
-    assert np.isfinite(loaded.milestones[-1].loss)
-
-
-def test_a_language_of_another_task_is_not_understood(train, language, tmp_path):
-    path = tmp_path / "l.safetensors"
-    train(language).save(path)
-    rewritten(path, lambda about, _: about.update(task="painting"))
-    with pytest.raises(MhavizError, match="task: expected translation or language, got 'painting'"):
-        load_checkpoint(str(path))
-
-
 def test_names_of_files_that_are_hard_to_have(saved):
     with pytest.raises(MhavizError, match="there is no checkpoint xxx"):
         load_checkpoint("x" * 5000)
@@ -255,3 +238,9 @@ def test_names_of_files_that_are_hard_to_have(saved):
 def test_a_model_that_does_not_fit_is_refused_before_it_is_made(corpus):
     with pytest.raises(MhavizError, match="the training needs about"):
         Checkpoint.untrained(corpus, Sizes(d_model=2**20, n_heads=1), Plan())
+
+
+def test_a_model_of_another_task_is_not_understood(saved):
+    rewritten(saved, lambda about, _: about.update(task="painting"))
+    with pytest.raises(MhavizError, match="task: expected translation, got 'painting'"):
+        load_checkpoint(str(saved))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mhaviz.errors import MhavizError
 from mhaviz.layer.tokens import tokenize
 from mhaviz.training.batch import in_batches
-from mhaviz.training.corpus import MOST_WORDS, Pair, read_pairs, read_text
+from mhaviz.training.corpus import MOST_WORDS, Pair, read_pairs
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_pairs_with_and_without_links(written):
     assert pairs["the", "cat"].target == ("le", "chat")
     assert pairs["the", "cat"].alignment == ((0, 0), (1, 1))
     assert pairs["a", "dog"].alignment is None
-    assert (corpus.task, corpus.name) == ("translation", "pairs.tsv")
+    assert corpus.name == "pairs.tsv"
     assert len(corpus.held_out) == len(corpus.training) == 1
 
 
@@ -82,14 +82,13 @@ def test_lines_that_cannot_be_learnt_from_are_named(written, text, message):
         read_pairs(written(text))
 
 
-@pytest.mark.parametrize("read", [read_pairs, read_text])
-def test_files_that_cannot_be_read(tmp_path, written, read):
+def test_files_that_cannot_be_read(tmp_path, written):
     with pytest.raises(MhavizError, match=r"cannot read .*nothing\.txt: No such file"):
-        read(tmp_path / "nothing.txt")
+        read_pairs(tmp_path / "nothing.txt")
     with pytest.raises(MhavizError, match=r"cannot read .*: Is a directory"):
-        read(tmp_path)
+        read_pairs(tmp_path)
     with pytest.raises(MhavizError, match=r"is not UTF-8: byte 0xff in line 2"):
-        read(written(b"a\tb\n\xff\n"))
+        read_pairs(written(b"a\tb\n\xff\n"))
 
 
 def test_no_sentence_is_in_both_parts(written):
@@ -108,32 +107,6 @@ def test_what_is_held_out_follows_from_the_seed(written):
     assert read_pairs(path, 0).fingerprint != read_pairs(path, 1).fingerprint
 
 
-def test_a_text_is_cut_into_sentences(written):
-    text = 'It was late. "Why?" he\nasked. Pi is 3.14 here\n\nA heading\n\n我喜欢。你呢？\nIt was late.'
-    corpus = read_text(written(text, "text.txt"))
-    assert {" ".join(pair.target) for pair in corpus.pairs} == {
-        "it was late",
-        "why",
-        "he asked",
-        "pi is 3.14 here",
-        "a heading",
-        "我 喜 欢",
-        "你 呢",
-    }
-    assert all(pair.source == () for pair in corpus.pairs)
-    assert corpus.task == "language"
-
-
-def test_a_long_sentence_becomes_several(written):
-    corpus = read_text(written(" ".join(f"w{i}" for i in range(450)), "text.txt"))
-    assert sorted(len(pair.target) for pair in corpus.pairs) == [50, 200, 200]
-
-
-def test_a_text_too_small(written):
-    with pytest.raises(MhavizError, match="expected a text of at least 2 different sentences"):
-        read_text(written("Once. Once.", "text.txt"))
-
-
 def test_fingerprints_of_hostile_words(tmp_path):
     path = Path(tmp_path / "p.tsv")
     path.write_text("a\x1b\tb\nc\td", encoding="utf-8")
@@ -145,8 +118,6 @@ def test_what_occurs_twice_is_taken_once_and_counted(tmp_path):
     path.write_text("a\tb\na\tb\na\tc\nd\te\na\tb\n", encoding="utf-8")
     corpus = read_pairs(path)
     assert (len(corpus.pairs), corpus.repeated) == (3, 2)
-    path.write_text("One two. Three! One two? four", encoding="utf-8")
-    assert read_text(path).repeated == 1
 
 
 def test_what_is_read_and_what_is_produced():

@@ -16,7 +16,7 @@ import mhaviz
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import MhavizError
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Report, Sink, Source
 from mhaviz.views.data import document, safetensors_bytes, write_json
 

@@ -10,7 +10,6 @@ from hostile import HOSTILE
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from mhaviz.models.learning import training_record
 from mhaviz.pages.training import evenly
 from mhaviz.records import AlignmentErrors, Attention, Evaluation, LearningPoint, Source, Training
 from mhaviz.training.loading import load_checkpoint
@@ -109,7 +108,7 @@ def test_data():
 def test_hostile_names_of_corpora(show, name):
     """The name of a file that was learnt from comes out of a checkpoint that somebody else may have made."""
     checkpoint = replace(load_checkpoint("translation"), corpus=name)
-    history = training_record(checkpoint, torch.device("cpu"))
+    history = checkpoint.record(torch.device("cpu"))
     assert history.source.details["corpus"] == name
     shown = show(view_of(history), width=400)
     assert len(shown.splitlines()) == len(show(view_of(training(20)), width=400).splitlines())

@@ -47,7 +47,7 @@ def compare_scaling(
     elif model.model != "random" and model.input is None:
         require_some(sentences)
 
-    from mhaviz.models.random_layer import WORKED_EXAMPLE
+    from mhaviz.models.single_layer import WORKED_EXAMPLE
 
     look, text = looks.look, sentences[0] if sentences else WORKED_EXAMPLE[0]
     if sweep:

@@ -56,7 +56,7 @@ def trace_shapes(
         if not is_random:
             require_some(sentences)
 
-    from mhaviz.models.random_layer import WORKED_EXAMPLE
+    from mhaviz.models.single_layer import WORKED_EXAMPLE
 
     look = looks.look
     is_worked_example = is_random and not sentences and not bare_sizes

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,12 +50,8 @@ def train(
         str | None,
         typer.Argument(
             metavar="CORPUS",
-            help="translation (the built-in grammar), a file of source⇥target lines, or with --task language a text.",
+            help="translation (the built-in grammar), or a file of source⇥target lines.",
         ),
-    ] = None,
-    task: Annotated[
-        Literal["translation", "language"] | None,
-        typer.Option(help="language: learn to guess a text's next word. \\[default: translation]"),
     ] = None,
     output: Annotated[
         list[Path] | None,
@@ -88,8 +84,7 @@ def train(
 
     The first learns to translate the sentences of a built-in grammar in about half a minute. Your own pairs: lines of
     source, tab, target; a third column of i-j links (words between blanks, from 0, source first) is the gold alignment
-    for --evaluate. Your own text is cut into sentences at . ! ? and at empty lines. A tenth of the sentences, 500 at
-    most, is held out.
+    for --evaluate. A tenth of the sentences, 500 at most, is held out.
 
     A checkpoint is written at every twentieth of the way, and every 250 steps at the latest. Ctrl-C stops and keeps
     the last; --resume goes on from there, and ends as if it had never stopped, unless it asks for other --steps.
@@ -104,7 +99,7 @@ def train(
     delivery = Delivery([path for path in paths if path not in checkpoint_paths], quiet, json)
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
-    settled = given(plan) + given(sizes) + ["--task"] * (task is not None)
+    settled = given(plan) + given(sizes)
     if evaluate is not None:
         asked = {"resume": resume or None, "animate": animate, "steps": steps, "threads": threads}
         unheeded = [f"--{name}" for name, value in asked.items() if value is not None] + settled
@@ -113,7 +108,7 @@ def train(
         evaluate_checkpoint(evaluate, corpus, device, delivery, looks.look)
         return
     if corpus is None:
-        raise ArgumentError("expected something to learn from: translation, a file of pairs, or a text; see --help")
+        raise ArgumentError("expected something to learn from: translation, or a file of pairs; see --help")
     if len(checkpoint_paths) != 1:
         raise ArgumentError(
             f"expected one file for what is learnt, such as -o {Path(corpus).stem}.safetensors, "
@@ -121,7 +116,6 @@ def train(
         )
 
     from mhaviz.devices import resolve_device
-    from mhaviz.models.learning import training_record
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
     from mhaviz.training.loading import load_checkpoint
@@ -135,10 +129,10 @@ def train(
             raise ArgumentError(f"--resume goes on as the training began; leave out {', '.join(settled)}")
         checkpoint = load_checkpoint(str(path.absolute()))
         checkpoint.plan = replace(checkpoint.plan, **more)
-        learnt_from = read_corpus(corpus, checkpoint.task, checkpoint.plan.seed)
+        learnt_from = read_corpus(corpus, checkpoint.plan.seed)
     else:
         chosen_plan = Plan(**_asked(plan), **more)
-        learnt_from = read_corpus(corpus, task or "translation", chosen_plan.seed)
+        learnt_from = read_corpus(corpus, chosen_plan.seed)
         checkpoint = Checkpoint.untrained(learnt_from, Sizes(**_asked(sizes)), chosen_plan)
     trainer = Trainer(checkpoint, learnt_from, chosen_device, 1 if threads is None else threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
@@ -153,9 +147,7 @@ def train(
     if animate is not None and film is not None:
         film.save(animate)
         delivery.tell([f"saved {animate}"])
-    training = training_record(checkpoint, chosen_device)
-
-    delivery.deliver(training, look)
+    delivery.deliver(checkpoint.record(chosen_device), look)
 
 
 def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:
@@ -164,10 +156,10 @@ def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:
 
 def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:
     """Take all steps, save at every milestone, and say what is left where that does not come to its end."""
-    from mhaviz.training.evaluation import SCORES
+    from mhaviz.training.checkpoint import SCORE
 
     checkpoint, saved = trainer.checkpoint, 0
-    score_name, total = SCORES[checkpoint.task], checkpoint.plan.steps
+    total = checkpoint.plan.steps
     try:
         with progress(quiet, time_left=True) as told:
             for taken in trainer.steps():
@@ -176,7 +168,7 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
                     saved = taken.step
                     if film is not None:
                         film.expose()
-                score = f", held-out {score_name} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
+                score = f", held-out {SCORE} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
                 told(taken.step / total, f"{taken.step:,} of {total:,} steps, loss {taken.loss:.3f}{score}")
     except (KeyboardInterrupt, MhavizError) as error:
         kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"

@@ -12,27 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mhaviz.training.checkpoint import Checkpoint
-    from mhaviz.training.corpus import Corpus, Pair, Task
+    from mhaviz.training.corpus import Corpus, Pair
     from mhaviz.views.look import Look
 
 BUILT_IN = "translation"
 
 
-def read_corpus(name: str, task: "Task", seed: int) -> "Corpus":
+def read_corpus(name: str, seed: int) -> "Corpus":
     """The corpus of that name, its held-out part chosen by the seed.
 
     Raises:
-        ArgumentError: a language is to be learnt from the built-in grammar.
         MhavizError: the file cannot be read; see ``mhaviz.training.corpus``.
     """
-    from mhaviz.training.corpus import read_pairs, read_text
+    from mhaviz.training.corpus import read_pairs
     from mhaviz.training.grammar import translation_corpus
 
     if name == BUILT_IN and not Path(name).is_file():
-        if task == "language":
-            raise ArgumentError("the built-in grammar is for --task translation; name a text to learn a language from")
         return translation_corpus(seed)
-    return read_text(Path(name), seed) if task == "language" else read_pairs(Path(name), seed)
+    return read_pairs(Path(name), seed)
 
 
 def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, look: "Look") -> None:
@@ -44,8 +41,8 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
     """
     from mhaviz.analyses.alignment import alignment_errors
     from mhaviz.devices import resolve_device
-    from mhaviz.models.learning import evaluate
     from mhaviz.models.trained_model import TrainedModel, source_target_maps
+    from mhaviz.training.evaluation import evaluate
     from mhaviz.training.loading import load_checkpoint
 
     checkpoint = load_checkpoint(name)
@@ -69,7 +66,7 @@ def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tupl
             f"this checkpoint has learnt from {checkpoint.corpus}; name it: mhaviz train {checkpoint.corpus} "
             f"--evaluate {name}"
         )
-    read = read_corpus(corpus or BUILT_IN, checkpoint.task, checkpoint.plan.seed)
+    read = read_corpus(corpus or BUILT_IN, checkpoint.plan.seed)
     if read.fingerprint == checkpoint.fingerprint:
         return read.held_out, None
     notice = (

@@ -18,7 +18,7 @@ from mhaviz.units import parse_bytes, parse_whole
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.models.random_layer import RandomLayer
+    from mhaviz.models.single_layer import RandomLayer
     from mhaviz.records import AttentionMap
     from mhaviz.views.look import Look
 
@@ -282,7 +282,7 @@ class LayerOptions:
     @property
     def layer(self) -> "RandomLayer":
         """Raises ArgumentError for sizes that cannot be."""
-        from mhaviz.models.random_layer import RandomLayer
+        from mhaviz.models.single_layer import RandomLayer
 
         return RandomLayer(*self.sizes, self.device)
 

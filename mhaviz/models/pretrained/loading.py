@@ -29,6 +29,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers import __version__ as version
 from transformers.utils import logging
 
 from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sizes
@@ -106,7 +107,7 @@ class Loaded:
     @property
     def has_encoder(self) -> bool:
         """Whether there is an encoder and a decoder."""
-        return bool(self.config.is_encoder_decoder) and not _is_encoder(type(self.model), self.config)
+        return bool(self.config.is_encoder_decoder) and type(self.model) is not _encoder_of(self.config)
 
 
 def load_pretrained(
@@ -196,7 +197,7 @@ def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrained
                 f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
             ) from error
         raise MhavizError(
-            f"{name} is a model of type {quoted(model_type)}, which transformers {_version()} does not know; a later "
+            f"{name} is a model of type {quoted(model_type)}, which transformers {version} does not know; a later "
             f"version may"
         ) from error
     config.return_dict = True  # transformers itself goes by it
@@ -248,15 +249,15 @@ def _ignored_code(
     return said
 
 
-def _is_encoder(kind: type[PreTrainedModel], config: PreTrainedConfig) -> bool:
-    """Whether this is the encoder alone of a model that has a decoder too, such as T5EncoderModel."""
+def _encoder_of(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """The encoder alone of a model that has a decoder too, such as T5EncoderModel; None: there is none."""
     mapping: Any = AutoModelForTextEncoding._model_mapping
-    return type(config) in mapping and kind is mapping[type(config)]
+    encoder: type[PreTrainedModel] | None = mapping.get(type(config), None)
+    return encoder
 
 
 def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
-    encoders: Any = AutoModelForTextEncoding._model_mapping
-    encoder: type[PreTrainedModel] | None = encoders.get(type(config), None)
+    encoder = _encoder_of(config)
     if not writes and encoder and encoder.__name__ in (config.architectures or ()):
         return encoder
     auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
@@ -266,7 +267,7 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
         auto = AutoModel
     if type(config) not in auto._model_mapping:
         raise MhavizError(
-            f"{name}: transformers {_version()} has no model for {with_article(config.model_type)} on its own"
+            f"{name}: transformers {version} has no model for {with_article(config.model_type)} on its own"
         )
     kind = auto._model_mapping[type(config)]
     kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
@@ -309,9 +310,3 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writ
         raise ArgumentError(
             f"`generate`: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
         )
-
-
-def _version() -> str:
-    import transformers
-
-    return transformers.__version__

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.description import describe, unshown_text
+from mhaviz.models.pretrained.capture import EAGER, SDPA
+from mhaviz.models.pretrained.hearing import Heard, field_of, form_of_its_own, hear
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import read_without_names
-from mhaviz.models.pretrained.sites import Call, field_of, hear
+from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
-from mhaviz.models.single_layer import VALUES_UP_TO
-from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
 from mhaviz.records import Kind, ShapeTrace, Site, Source, Text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
@@ -30,29 +31,20 @@ class PretrainedModel(Model):
 
     Attributes:
         loaded, found: the model and its attentions; see ``find_sites``.
-        layers: which are looked at; None: all.
-        kind: which kind of attention; None: all that there are.
         generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
 
     Raises:
-        ArgumentError: the model has no such layer or kind of attention; it cannot write.
+        ArgumentError: it cannot write so many tokens, or none at all.
     """
 
     loaded: Loaded
     found: tuple[Site, ...]
-    layers: tuple[int, ...] | None = None
-    kind: Kind | None = None
     generate: int = 0
 
     def __post_init__(self) -> None:
-        kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
-        if self.kind is not None and self.kind not in kinds:
-            raise ArgumentError(
-                f"`kind`: expected a kind of attention that {self.loaded.name} has, {', '.join(kinds)}, got {self.kind}"
-            )
         if self.generate < 0:
             raise ArgumentError(f"`generate`: expected a number of tokens from 0 on, got {self.generate}")
-        if self.generate and kinds == ("self",):
+        if self.generate and self._kinds == ("self",):
             raise ArgumentError(
                 f"`generate`: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )
@@ -109,15 +101,18 @@ class PretrainedModel(Model):
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
 
-        def heard(number: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
-            site = sites[number]
+        def on_heard(heard: Heard) -> None:
+            site = sites.get(heard.number)
+            if site is None:
+                return
+            if heard.call is None:
+                raise form_of_its_own(self.loaded)
             queries, keys = sides[site.kind]
-            seen = SiteCall(site, call, heads_of(site, None), queries, keys, output, sentence)
+            seen = SiteCall(site, heard.call, heads_of(site, None), queries, keys, heard.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
 
-        last = max(site.number for site in chosen)
-        hear(self.loaded, *self._reader.batch(texts), heard, last, sites)
+        hear(self.loaded, *self._reader.batch(texts), on_heard, last=max(site.number for site in chosen))
 
     def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
@@ -149,8 +144,35 @@ class PretrainedModel(Model):
 
     def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""
+        loaded, sites, chosen = self.loaded, self.all_sites, self.sites()
         texts = inputs.texts if inputs is not None else ()
-        return describe(self.loaded, self.all_sites, self.sites(), texts, hide_special)
+        dtype = str(loaded.model.dtype).removeprefix("torch.")
+        name = loaded.name.rstrip("/").rsplit("/")[-1]
+        parts = [f"{name}: {type(loaded.model).__name__}", _layers_text(sites, chosen), _heads_text(chosen)]
+        details: dict[str, object] = {
+            "kind": "checkpoint",
+            "model": loaded.name,
+            "class": type(loaded.model).__name__,
+            "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
+            "n_heads": max(site.n_heads for site in chosen),
+            "dtype": dtype,
+            "device": str(loaded.device),
+        }
+        remarks = list(loaded.remarks)
+        if hide_special:
+            remarks.append("special tokens left out, weights are shares of the other keys")
+            details["hidden"] = "special tokens"
+        prompts = [text.prompt for text in texts if text.prompt]
+        if prompts:
+            details["prompt_lengths"] = prompts
+            begins = f"{prompts[0]} on" if len(texts) == 1 else "the end of each prompt on"
+            remarks.append(f"tokens from {begins} are written by the model")
+        if loaded.unshown:
+            details["unshown"] = list(loaded.unshown)
+            remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
+        if any(site.kind == "cross" for site in chosen):
+            remarks.append("source-target rows are named after the token that is being produced")
+        return Source(", ".join([*parts, dtype, str(loaded.device)]), details, "; ".join(remarks))
 
     @property
     def notices(self) -> list[str]:
@@ -163,7 +185,7 @@ class PretrainedModel(Model):
             )
         if loaded.unshown:
             notices.append(
-                f"{unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "
+                f"{_unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "
                 f"weights of queries and keys"
             )
         return notices
@@ -197,5 +219,64 @@ class PretrainedModel(Model):
         require_memory(needed, self.loaded.device, self.loaded.name)
 
 
+def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, writes: bool = False) -> PretrainedModel:
+    """The model, put in eval mode and on an attention function that can be seen; it stays so.
+
+    Args:
+        model: of transformers, on its device.
+        tokenizer: its own.
+        writes: whether it must be able to continue a text.
+
+    Raises:
+        ArgumentError: something else than a model, or no tokenizer; a model that cannot write.
+        MhavizError: it has no attention that could be drawn.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise ArgumentError(f"expected a name, a path or a model of transformers, got {type(model).__name__}")
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
+    name = str(model.name_or_path) or type(model).__name__
+    if writes and not model.can_generate():
+        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out `generate`")
+    captured = bool(type(model)._can_set_attn_implementation())
+    if captured:
+        model.set_attn_implementation(SDPA if model._supports_sdpa else EAGER)
+    nn.Module.eval(model)
+    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, model.device, captured)))
+
+
 def _nobody(seen: SiteCall) -> None:
     """No-op callback, of an attention that is not looked at."""
+
+
+_NAMES: dict[Kind, str] = {"self": "the encoder's", "masked": "masked", "cross": "source-target"}
+
+
+def _unshown_text(kinds: Sequence[Kind]) -> str:
+    """ "the encoder's attention is", "masked and source-target attention are"."""
+    names = [_NAMES[kind] for kind in kinds]
+    return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
+
+
+def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:
+    return [site.layer for site in sites if site.kind == kind]
+
+
+def _layers_text(sites: Sequence[Site], chosen: Sequence[Site]) -> str:
+    """ "6 layers", "3 + 3 layers" of an encoder and a decoder, "layer 5 of 0 to 5", "layer 3 of 1 and 3"."""
+    kinds: tuple[Kind, ...] = ("self", "masked")
+    if len(chosen) == 1:
+        there = sorted({site.layer for site in sites if site.kind == chosen[0].kind})
+        gapless = there == list(range(there[0], there[-1] + 1))
+        listed = f"{there[0]} to {there[-1]}" if gapless else " and ".join(map(str, there))
+        return f"layer {there[0]}" if len(there) == 1 else f"layer {chosen[0].layer} of {listed}"
+    numbers = [len(_layers(sites, kind)) for kind in kinds]
+    return " + ".join(str(number) for number in numbers if number) + f" layer{'s' * (sum(numbers) != 1)}"
+
+
+def _heads_text(chosen: Sequence[Site]) -> str:
+    """ "12 heads each", "4 to 6 heads each"."""
+    least, most = min(site.n_heads for site in chosen), max(site.n_heads for site in chosen)
+    if least < most:
+        return f"{least} to {most} heads each"
+    return f"{most} head{'s' * (most != 1)}" + " each" * (len(chosen) > 1)

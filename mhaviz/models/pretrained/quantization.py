@@ -9,29 +9,12 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 from mhaviz.errors import MhavizError, quoted
 
 _MODULES = {
-    "accelerate": "accelerate",
     "amd-quark": "quark",
-    "aqlm": "aqlm",
-    "auto-round": "auto_round",
-    "bitsandbytes": "bitsandbytes",
-    "compressed-tensors": "compressed_tensors",
-    "fast_hadamard_transform": "fast_hadamard_transform",
     "fbgemm-gpu-genai": "fbgemm_gpu",
     "flute-kernel": "flute",
-    "fouroversix": "fouroversix",
-    "fp_quant": "fp_quant",
-    "gptqmodel": "gptqmodel",
-    "hqq": "hqq",
-    "kernels": "kernels",
-    "optimum": "optimum",
     "optimum-quanto": "optimum.quanto",
-    "qutlass": "qutlass",
-    "sinq": "sinq",
-    "spqr_quant": "spqr_quant",
-    "torchao": "torchao",
-    "vptq": "vptq",
 }
-"""What a package is called when it is installed, and when it is imported."""
+"""What a package is called when it is installed, and when it is imported, where it is not the same but for its dash."""
 
 _GPU = "a GPU"
 
@@ -91,7 +74,7 @@ def require_libraries(config: PreTrainedConfig, name: str) -> None:
             f"as it was before, in 16 or 32 bits"
         )
     needed = _NEEDED.get(method, ())
-    packages = [package for package in needed if package != _GPU and not _is_installed(_MODULES[package])]
+    packages = [package for package in needed if package != _GPU and not _is_installed(package)]
     missing = [*packages, *([_GPU] if _GPU in needed and not torch.cuda.is_available() else [])]
     if missing:
         them = "it" if len(packages) == 1 else "them"
@@ -104,8 +87,8 @@ def require_libraries(config: PreTrainedConfig, name: str) -> None:
         )
 
 
-def _is_installed(module: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
-        return find_spec(module) is not None
+        return find_spec(_MODULES.get(package, package.replace("-", "_"))) is not None
     except (ImportError, ValueError):  # what it is a part of is missing
         return False

@@ -1,7 +1,7 @@
 """Which attention is which: found out by letting the model read a few tokens, so that nothing is assumed of it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.config_fields import wrong_field
-from mhaviz.models.pretrained.eager import UnknownFormError, given_attentions, weights_of
+from mhaviz.models.pretrained.hearing import Heard, attention_class, field_of, form_of_its_own, hear
 from mhaviz.models.pretrained.loading import Loaded, run_eagerly
 from mhaviz.models.pretrained.reading import usual_ids
-from mhaviz.models.pretrained.running_layers import RunningLayer, running_layers
 from mhaviz.records import Kind, Site
 
 SOURCE_LENGTH, TARGET_LENGTH = 4, 3
@@ -26,107 +24,31 @@ _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
 
 
-Call = AttentionCall | AttentionWeights
+@dataclass(frozen=True)
+class RunningLayer:
+    """One run of a layer.
 
+    Attributes:
+        number: its place in the list that holds it.
+        run: counts the layers that have begun to run; a layer that runs again has another.
+    """
 
-class _HeardEnoughError(MhavizError):
-    """Ends a forward pass."""
-
-
-class _OursError(MhavizError):
-    """Carries what was raised by who hears of an attention, not by the model, through the model."""
-
-    def __init__(self, raised: Exception) -> None:
-        super().__init__(str(raised))
-        self.raised = raised
+    number: int
+    run: int
 
 
 @dataclass(frozen=True)
 class _Found:
-    """An attention that has run; ``call``: None if it is of a form that cannot be shown.
+    """An attention that has run, in which layer, and of which kind; ``kind``: None if the model does not tell."""
 
-    Attributes:
-        number: as in ``Site``.
-        kind: likewise, if the model tells.
-        layer: its number, if the model tells.
-        running, module: the layer and the attention, where they can be seen.
-    """
+    heard: Heard
+    kind: Kind | None
+    running: RunningLayer | None
 
-    number: int
-    call: Call | None
-    kind: Kind | None = None
-    layer: int | None = None
-    running: RunningLayer | None = None
-    module: nn.Module | None = None
-
-
-def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None, **asked: object) -> object:
-    """One forward pass, without what stands on top of the last layer.
-
-    Args:
-        loaded: the model.
-        ids: (batch_size, length).
-        mask: (batch_size, length); 0 for padding; None: no padding.
-        target_ids: (batch_size, target length), for a decoder beside an encoder.
-        asked: what else to ask of the model.
-    """
-    model: nn.Module = loaded.model.base_model
-    fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
-    if target_ids is not None:
-        fields["decoder_input_ids"] = target_ids
-    if field_of(loaded.config, "use_cache") is not None:
-        fields["use_cache"] = False
-    with torch.no_grad(), loaded.running():
-        return model(**fields, return_dict=True, **asked)
-
-
-def hear(
-    loaded: Loaded,
-    ids: Tensor,
-    mask: Tensor | None,
-    target_ids: Tensor | None,
-    heard: Callable[[int, Call, Tensor | None, nn.Module | None], None],
-    last: int | None = None,
-    only: Iterable[int] | None = None,
-) -> None:
-    """One forward pass; ``heard`` is told of each attention, by its number in the order in which they run.
-
-    It is called with the inputs, and with the output and the module where they can be seen. What comes after the
-    attention with the number ``last`` is not computed. ``only``: the numbers of those that can be shown; None: all.
-
-    Raises:
-        UnknownFormError: an attention cannot be shown.
-    """
-    shown = None if only is None else set(only)
-    if not loaded.captured:
-        outputs = run(loaded, ids, mask, target_ids, output_attentions=True)
-        lengths = {ids.shape[1]} | ({target_ids.shape[1]} if target_ids is not None else set())
-        for number, given in enumerate(given_attentions(outputs)):
-            if shown is not None and number not in shown:
-                continue
-            try:
-                call = weights_of(given.weights, lengths)
-            except UnknownFormError:
-                raise _form_of_its_own(loaded) from None
-            heard(number, call, None, None)
-        return
-    numbers = count()
-
-    def listen(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
-        number = next(numbers)
-        if shown is None or number in shown:
-            try:
-                heard(number, call, output, module)
-            except Exception as error:
-                raise _OursError(error) from error
-        if number == last:
-            raise _HeardEnoughError
-
-    try:
-        with listening(listen), suppress(_HeardEnoughError):
-            run(loaded, ids, mask, target_ids)
-    except _OursError as error:
-        raise error.raised from None
+    @property
+    def layer(self) -> int | None:
+        """Its number; None: not known."""
+        return self.heard.layer if self.running is None else self.running.number
 
 
 def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
@@ -144,8 +66,8 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
         if len(given) > len(sites):
             loaded, sites, unshown = run_eagerly(loaded), given, not_given
     if not sites:
-        if _attention_class(loaded):
-            raise _form_of_its_own(loaded)
+        if attention_class(loaded):
+            raise form_of_its_own(loaded)
         config = loaded.config.get_text_config()
         if field_of(config, "num_hidden_layers") == 0:
             field = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
@@ -154,34 +76,20 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     return replace(loaded, unshown=tuple(unshown)), tuple(sites)
 
 
-def field_of(config: Any, name: str) -> Any:
-    """A field of a configuration; None if it has no such, or if each layer has its own."""
-    try:
-        return getattr(config, name, None)
-    except RuntimeError:
-        return None
-
-
-def _form_of_its_own(loaded: Loaded) -> UnknownFormError:
-    attention = _attention_class(loaded)
-    named = f" ({attention})" if attention else ""
-    return UnknownFormError(
-        f"{loaded.name}, {loaded.type}, gives its attention in a form of its own{named}, and not as weights of queries "
-        f"and keys: it cannot be drawn"
-    )
-
-
-def _attention_class(loaded: Loaded) -> str:
-    """What the model calls its attention, in the innermost of what has the name; nothing if it has none."""
-    names = {name: type(module).__name__ for name, module in loaded.model.base_model.named_modules()}
-    attentions = [name for name, kind in names.items() if "attention" in kind.lower()]
-    return names[max(attentions, key=lambda name: name.count("."))] if attentions else ""
-
-
 def _probe(loaded: Loaded) -> tuple[list[Site], list[Kind]]:
     """The attentions that run for a few tokens, and the kinds of those that cannot be shown."""
-    found = _listened(loaded) if loaded.captured else _given(loaded)
-    unshown = {one.kind for one in found if one.call is None}
+    found: list[_Found] = []
+
+    def on_heard(heard: Heard) -> None:
+        call = heard.call
+        if call is not None and not set(call.shape[2:]) <= {SOURCE_LENGTH, TARGET_LENGTH}:
+            heard, call = replace(heard, call=None), None
+        kind = heard.kind or (None if call is None else _kind(call))
+        found.append(_Found(heard, kind, running[0] if running else None))
+
+    with running_layers(loaded.model) as running:
+        hear(loaded, *_few_tokens(loaded), on_heard)
+    unshown = {one.kind for one in found if one.heard.call is None}
     if None in unshown or _has_parts(found):
         return [], []
     shown = [one for one in found if one.kind not in unshown]
@@ -190,36 +98,38 @@ def _probe(loaded: Loaded) -> tuple[list[Site], list[Kind]]:
     return _numbered(shown), [kind for kind in kinds if kind not in there]
 
 
-def _listened(loaded: Loaded) -> list[_Found]:
-    found: list[_Found] = []
+@contextmanager
+def running_layers(model: nn.Module) -> Iterator[list[RunningLayer]]:
+    """The layers of a model that run within, the modules in lists of modules: begun and not ended, the outermost first.
 
-    def heard(number: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
-        known = set(call.shape[2:]) <= {SOURCE_LENGTH, TARGET_LENGTH}
-        found.append(
-            _Found(number, call, _kind(call), None, layers.outermost, module) if known else _Found(number, None)
-        )
+    A layer may hold lists of its own: of experts, or of what T5 calls layers. In hybrid models not every layer has an
+    attention, and attentions that share their weights do not know in which layer they run.
+    """
+    running: list[RunningLayer] = []
+    runs = count()
 
-    with running_layers(loaded.model) as layers:
-        hear(loaded, *_few_tokens(loaded), heard)
-    return found
+    def beginning(number: int) -> Any:
+        return lambda module, args: running.append(RunningLayer(number, next(runs)))
 
+    def ended(*_: Any) -> None:
+        running.pop()
 
-def _given(loaded: Loaded) -> list[_Found]:
-    found: list[_Found] = []
-    outputs = run(loaded, *_few_tokens(loaded), output_attentions=True)
-    for number, given in enumerate(given_attentions(outputs)):
-        try:
-            call = weights_of(given.weights, {SOURCE_LENGTH, TARGET_LENGTH})
-        except UnknownFormError:
-            found.append(_Found(number, None, given.kind, given.layer))
-        else:
-            found.append(_Found(number, call, given.kind or _kind(call), given.layer))
-    return found
+    hooks = []
+    for modules in model.modules():
+        if isinstance(modules, nn.ModuleList):
+            for number, module in enumerate(modules):
+                hooks.append(module.register_forward_pre_hook(beginning(number)))
+                hooks.append(module.register_forward_hook(ended, always_call=True))
+    try:
+        yield running
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _has_parts(found: Sequence[_Found]) -> bool:
     """Whether an attention runs several times within a layer: what is heard are parts of one, such as DiffLlama's."""
-    runs = [(one.running.run, id(one.module), one.kind) for one in found if one.running is not None]
+    runs = [(one.running.run, id(one.heard.module), one.kind) for one in found if one.running is not None]
     return len(set(runs)) < len(runs)
 
 
@@ -231,22 +141,19 @@ def _numbered(found: Sequence[_Found]) -> list[Site]:
     """
     sites: list[Site] = []
     for one in found:
-        numbers = [_layer_of(other) for other in found if other.kind == one.kind]
+        numbers = [other.layer for other in found if other.kind == one.kind]
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
-        layer = _layer_of(one) if is_own else sum(site.kind == one.kind for site in sites)
-        assert one.call is not None
+        layer = one.layer if is_own else sum(site.kind == one.kind for site in sites)
+        call = one.heard.call
+        assert call is not None
         assert one.kind is not None
         assert layer is not None
-        d_key = one.call.query.shape[3] if isinstance(one.call, AttentionCall) else 1
-        sites.append(Site(one.kind, layer, one.call.shape[1], d_key, one.number))
+        d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
+        sites.append(Site(one.kind, layer, call.shape[1], d_key, one.heard.number))
     return sites
 
 
-def _layer_of(one: _Found) -> int | None:
-    return one.running.number if one.running is not None else one.layer
-
-
-def _kind(call: Call) -> Kind:
+def _kind(call: AttentionCall | AttentionWeights) -> Kind:
     _, _, q_length, k_length = call.shape
     if q_length != k_length:
         return "cross"
@@ -284,10 +191,11 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
-    weights: dict[int, Tensor] = {}
-    numbers = [site.number for site in sites]
-    hear(loaded, *_few_tokens(loaded), lambda number, call, *_: weights.update({number: call.weights()}), only=numbers)
+    heard: dict[int, Heard] = {}
+    hear(loaded, *_few_tokens(loaded), lambda one: heard.update({one.number: one}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
-        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = weights[site.number]
+        call = heard[site.number].call
+        assert call is not None
+        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = call.weights()
     return placed

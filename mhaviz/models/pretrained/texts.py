@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.hearing import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import (
     id_of,
@@ -18,7 +20,6 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.models.pretrained.sites import field_of, run
 from mhaviz.records import Text, Tokens
 
 WRITTEN = 64
@@ -52,14 +53,11 @@ class Texts:
         Raises:
             ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
         """
-        if not sentences:
-            raise ArgumentError("expected at least one sentence, got none")
+        require_one_target(sentences, target)
         if target is not None and not self.loaded.has_encoder:
             raise ArgumentError(
                 f"`target` is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
-        if target is not None and len(sentences) > 1:
-            raise ArgumentError(f"a target goes with one sentence, got {len(sentences)}; give one of them")
         return [self._text(sentence, target) for sentence in sentences]
 
     def read_without_names(self, sentences: Sequence[str]) -> list[Text]:

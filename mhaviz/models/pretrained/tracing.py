@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.hearing import Heard, hear
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.sites import Call, hear
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.records import Kind
 
@@ -59,11 +59,13 @@ def trace_attention(
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
 
-    def heard(i: int, call: Call, output: Tensor | None, module: nn.Module | None) -> None:
-        if i == number and isinstance(call, AttentionCall) and output is not None and module is not None:
-            found.append((call, output, module))
+    def on_heard(heard: Heard) -> None:
+        if heard.number == number and isinstance(heard.call, AttentionCall):
+            assert heard.output is not None
+            assert heard.module is not None
+            found.append((heard.call, heard.output, heard.module))
 
-    hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], heard)
+    hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], on_heard)
     module = found.pop()[2]
     inward: list[Projection] = []
     within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
@@ -95,7 +97,7 @@ def trace_attention(
     ]
     hooks.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
     try:
-        hear(loaded, ids, mask, target_ids, heard)
+        hear(loaded, ids, mask, target_ids, on_heard)
     finally:
         for hook in hooks:
             hook.remove()

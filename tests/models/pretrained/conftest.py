@@ -11,10 +11,10 @@ def pretrained(model_folder):
 
     loaded = {}
 
-    def load(name, **wanted):
+    def load(name, generate=0, **wanted):
         if name not in loaded:
             loaded[name] = find_sites(load_pretrained(str(model_folder(name)), torch.device("cpu")))
-        return PretrainedModel(*loaded[name], **wanted)
+        return PretrainedModel(*loaded[name], generate).select(**wanted)
 
     return load
 

@@ -326,9 +326,8 @@ def test_shapes_with_as_many_numbers(mhaviz, folder):
 def test_every_kind_of_quantisation_is_known():
     methods = set(AUTO_QUANTIZER_MAPPING) - {"gguf", "nvfp4", "gemma"}  # no safetensors, not read yet, needs nothing
     assert set(quantization._NEEDED) == methods
-    assert {package for needed in quantization._NEEDED.values() for package in needed} - {"a GPU"} == set(
-        quantization._MODULES
-    )
+    packages = {package for needed in quantization._NEEDED.values() for package in needed}
+    assert set(quantization._MODULES) < packages
 
 
 @pytest.mark.parametrize("method", quantization._NEEDED)

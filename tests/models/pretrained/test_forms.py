@@ -10,9 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from mhaviz.analyses.rollout import rollout
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained.hearing import field_of
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.sites import field_of, find_sites
+from mhaviz.models.pretrained.sites import find_sites
 
 TEXT = "the cat sat on the mat playing hello"
 
@@ -70,7 +71,7 @@ def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     assert attention.source.remark.startswith("the encoder's attention is not shown; ")
     assert attention.source.details["unshown"] == ["self"]
     with pytest.raises(ArgumentError, match="expected a kind of attention that"):
-        PretrainedModel(model.loaded, model.all_sites, kind="self")
+        model.select(kind="self")
 
 
 def test_blocks_that_a_short_text_has_no_need_of(pretrained):

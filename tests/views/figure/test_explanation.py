@@ -8,7 +8,7 @@ from hostile import HOSTILE
 from looking import encoded
 
 from mhaviz.analyses.explanation import explain
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS

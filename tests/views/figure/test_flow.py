@@ -5,7 +5,7 @@ import pytest
 from looking import traced
 
 from mhaviz.analyses.following import follow_element
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look

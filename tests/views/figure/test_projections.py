@@ -7,7 +7,7 @@ from drawn import images, inside, texts
 from hostile import HOSTILE
 
 from mhaviz.analyses.projections import compare_projections
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.figure.projections import projections_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.look import Look

@@ -12,7 +12,7 @@ from made import remade
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
 from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure

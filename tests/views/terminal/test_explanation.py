@@ -8,7 +8,7 @@ from looking import encoded
 from rich.cells import cell_len
 
 from mhaviz.analyses.explanation import explain
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.explanation import ExplanationView

@@ -6,7 +6,7 @@ from hostile import HOSTILE
 from rich.cells import cell_len
 
 from mhaviz.analyses.projections import compare_projections
-from mhaviz.models.random_layer import RandomLayer
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.look import Look
 from mhaviz.views.terminal.projections import ProjectionsView
 

@@ -13,7 +13,7 @@ from shown import heatmap_view
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
-from mhaviz.models.random_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Report, Source
 from mhaviz.views.look import Look
