@@ -49,7 +49,7 @@ def remade(m, **changes):
         "keys": m.keys,
         "special_queries": m.rows.tokens.special,
         "special_keys": m.columns.tokens.special,
-        "rollout": m.quantity.of == "rollout",
+        "rollout": m.quantity.key == "rollout",
         "cells": None if m.is_whole else Cells(m.rows.edges, m.columns.edges, **whole),
     } | changes
     kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink")

@@ -26,15 +26,18 @@ from mhaviz.cli.commands.train import train
 from mhaviz.cli.shared.console import OPTIONS, option_name, say
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory
+from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
 
-def _joined(text: str) -> str:
-    """A docstring with each paragraph on one line: it is the terminal's width that breaks them, not the source's.
+def _help(text: str) -> str:
+    """A docstring with the formats named, and each paragraph on one line, as the terminal's width breaks them.
 
     Examples, which begin with a backspace as typer wants it, keep their lines.
     """
+    for place, suffixes in (("{record_files}", RECORD_SUFFIXES), ("{map_files}", MAP_SUFFIXES)):
+        text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
 
@@ -95,7 +98,7 @@ for command in (
     show,
     diff,
 ):
-    app.command(help=_joined(command.__doc__ or ""))(with_options_of_groups(command))
+    app.command(help=_help(command.__doc__ or ""))(with_options_of_groups(command))
 
 
 def _show_version(wanted: bool) -> None:

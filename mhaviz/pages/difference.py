@@ -107,7 +107,7 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
             f"sentence {m.sentence}",
             f"layer {m.layer}",
             m.kind,
-            "weights" if m.quantity.of == "weight" else m.quantity.of,
+            _quantity(m),
             m.quantity.reduction,
         )
         for m in changes
@@ -117,7 +117,7 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
 
 
 def _quantity(m: AttentionMap) -> str:
-    return "weights" if m.quantity.of == WEIGHT.of else m.quantity.of
+    return "weights" if m.quantity.key == WEIGHT.key else m.quantity.key
 
 
 def _notes(d: Difference) -> str:

@@ -17,7 +17,7 @@ READING = f"{_SIDES}; {_ONE}"
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:
     """How to read these maps of weights, as a medium has drawn them."""
-    name = WEIGHT.name if any(m.quantity.of == WEIGHT.of for m in attention.maps) else attention.maps[0].quantity.name
+    name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in attention.maps) else attention.maps[0].quantity.name
     parts = [_SIDES]
     if any(drawn.pooled) or any(not m.is_whole for m in attention.maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
@@ -26,7 +26,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
         parts += [*kinds, cells_texts(drawn.cells, name)]
         if any(m.sink for m in attention.maps):
             parts.append("what goes to no key goes to the head's sink")
-    else:
+    elif all(m.quantity.has_row_sums for m in attention.maps):
         parts.append(sums_text(attention.maps))
     parts += dict.fromkeys(m.quantity.remark for m in attention.maps)
     parts += [hidden_text(attention.maps, drawn.hidden), attention.source.remark]
@@ -133,7 +133,7 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
 def map_title(m: AttentionMap, layers: str = "") -> Title:
     """ "self-attention, layer 3: I wonder what …"; ``layers``: which, where it must be said."""
     about = f", {layers}" if layers else ""
-    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.over)
+    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.title_prefix)
 
 
 def part_text(attention_map: AttentionMap) -> str:
@@ -152,9 +152,3 @@ def _run(one: str, several: str, axis: Axis) -> str:
     if axis.end - axis.start == 1:
         return f"{one} {axis.start:,}"
     return f"{several} {axis.start:,} to {axis.end - 1:,}"
-
-
-def tells_layer(attention: Attention) -> bool:
-    """Whether a map must name its layer: there are several in the record, or in the model that it is of."""
-    n_layers = attention.source.details.get("n_layers", 1)
-    return len({m.layer for m in attention.maps}) > 1 or (isinstance(n_layers, int) and n_layers > 1)

@@ -24,7 +24,7 @@ def scale_group(m: AttentionMap) -> str:
     """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
     if m.quantity.is_signed:
         return "change"
-    return f"{m.quantity.of}, {m.quantity.reduction if m.is_pooled else 'each'}"
+    return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
 
 
 def by_attention(maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, ...]]:

@@ -34,7 +34,7 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
     queries = np.diff(m.rows.edges)[:, None]
 
     def pool(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not cells.quantity.has_row_sums:
+        if cells.quantity.reduction == "max":
             return _strongest(weights, q_cells, k_cells)
         of_keys = np.add.reduceat(weights, k_cells, axis=-1)
         means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)

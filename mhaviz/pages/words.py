@@ -22,12 +22,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", over: str = "") -> Title:
+def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", prefix: str = "") -> Title:
     """Which attention, and of which texts; a sentence that attends to itself is said once.
 
-    ``about``: which layer, or which part; ``over``: what the numbers are, if they are no weights.
+    ``about``: which layer, or which part; ``prefix``: what the numbers are, if they are no weights.
     """
-    head = f"{over}{KINDS[kind]}{about}"
+    head = f"{prefix}{KINDS[kind]}{about}"
     if kind != "cross" and queries.texts == keys.texts:
         return Title(head, (("", queries),))
     return Title(head, (("queries", queries), ("keys", keys)))

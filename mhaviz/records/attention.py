@@ -31,8 +31,8 @@ class AttentionMap:
     """The numbers of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
 
     Attributes:
-        weights: float32, (n_heads, rows, columns): of all tokens, so that each row sums to 1, or to 0 where a query
-            sees no key, or to less than 1 with a ``sink``; or of cells; see ``quantity``.
+        weights: float32, (n_heads, rows, columns): the numbers. Of weights of all tokens each row sums to 1, or to 0
+            where a query sees no key, or to less than 1 with a ``sink``; other numbers are what ``quantity`` says.
         rows: the queries.
         columns: the keys.
         kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence.
@@ -96,7 +96,7 @@ class AttentionMap:
     def name(self) -> str:
         """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
         sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
-        quantity = "" if self.quantity.of == WEIGHT.of else f", {self.quantity.of}"
+        quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
         largest = ", max" if self.quantity.reduction == "max" else ""
         return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
 
@@ -167,6 +167,8 @@ class AttentionMap:
             "key": np.tile(key_names, n_heads * rows),
             "query_position": np.tile(np.repeat(query, columns), n_heads),
             "key_position": np.tile(key, n_heads * rows),
+            "quantity": np.full(self.weights.size, self.quantity.key, object),
+            "reduction": np.full(self.weights.size, self.quantity.reduction, object),
             "weight": self.weights.reshape(-1),
         }
 
@@ -194,7 +196,8 @@ class Attention(Shown):
         return iter(self.maps)
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """All weights in long form, a row each: sentence, layer, kind, head, query, key, their positions, weight.
+        """All numbers in long form, a row each: sentence, layer, kind, head, query, key, their positions, the quantity
+        and how it was pooled, and the number itself, "weight".
 
         Of pooled maps positions are those where cells begin. Raises MhavizError if pandas is not installed.
         """

@@ -13,21 +13,23 @@ class Quantity:
     """What the numbers of a map are, and how several become the number of one cell.
 
     Attributes:
-        of: what it is called in files.
-        name: of a number, in a picture.
-        over: what a title says before the kind of attention.
+        key: what it is called in files and in the names of maps.
+        name: what one of the numbers is called in a picture.
+        title_prefix: what a title says before the kind of attention: "rollout of ".
         remark: what has to be said of it beside a picture, with its source.
+        is_distribution: whether the numbers of a row of all keys are shares of 1, so that rows can be compared.
         reduction: "mass": the mean over a cell's queries of what goes to the cell's keys, so that a row of all keys
             sums to 1; "max": the largest single number in the cell.
         through_layers: whether it is of a layer and all before it: one matrix a layer, not one a head.
         is_signed: whether the numbers are changes of it, and may be below 0.
     """
 
-    of: str = "weight"
+    key: str = "weight"
     reduction: Reduction = "mass"
     name: str = "weight"
-    over: str = ""
+    title_prefix: str = ""
     remark: str = ""
+    is_distribution: bool = True
     through_layers: bool = False
     is_signed: bool = False
 
@@ -38,23 +40,24 @@ class Quantity:
 
     @property
     def has_row_sums(self) -> bool:
-        """Whether the sum of a row means something: largest numbers have none."""
-        return self.reduction == "mass"
+        """Whether each row of all keys sums to 1: the largest numbers of cells do not."""
+        return self.is_distribution and self.reduction == "mass"
 
 
 WEIGHT = Quantity()
 ROLLOUT = Quantity(
     "rollout",
     name="share",
-    over="rollout of ",
+    title_prefix="rollout of ",
     remark="rollout: through this layer and all before it (Abnar and Zuidema 2020)",
     through_layers=True,
 )
-"""Of the row's token: what the weights come to through a layer and all before it (arXiv 2005.00928, section 3)."""
+"""The share of the row's token that comes from each other token, through a layer and all layers before it: the product
+of their mean weights, each with the residual connection added (arXiv 2005.00928, section 3)."""
 
 QUANTITIES = (ROLLOUT, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
-analysis that computes it."""
+analysis that computes it and gives its maps ``quantity=``."""
 
 
 class Cells(NamedTuple):

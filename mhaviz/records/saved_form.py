@@ -52,7 +52,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "special_keys": list(m.columns.tokens.special),
         "reach": m.reach,
         "sink": m.sink,
-        m.quantity.of: m.quantity.of != WEIGHT.of,
+        m.quantity.key: m.quantity.key != WEIGHT.key,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
     return description
@@ -82,7 +82,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     sentence = None if description.get("sentence") is None else _position(description, "sentence")
     query_edges, key_edges, reduction = _cells(description)
     special = _positions(description, "special_queries"), _positions(description, "special_keys")
-    quantity = next(q for q in QUANTITIES if q is WEIGHT or _field({q.of: False, **description}, q.of, bool))
+    quantity = next(q for q in QUANTITIES if q is WEIGHT or _field({q.key: False, **description}, q.key, bool))
     m = AttentionMap(
         weights,
         Axis(Tokens(queries, special[0]), query_edges),
@@ -97,7 +97,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         sink=_field({"sink": False, **description}, "sink", bool),
     )
     if quantity.through_layers and len(m.heads) > 1:
-        raise ValueError(f"{quantity.of}: expected one matrix, of no head, got {len(m.heads)}")
+        raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
     return m
@@ -112,7 +112,7 @@ def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     names: list[str] = []
     seen: set[str] = set()
     for m in descriptions:
-        quantities = [f".{quantity.of}" for quantity in QUANTITIES if m.get(quantity.of) is True]
+        quantities = [f".{quantity.key}" for quantity in QUANTITIES if m.get(quantity.key) is True]
         name = f"layer.{m.get('layer')}.{m.get('kind')}{''.join(quantities)}"
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
         names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)

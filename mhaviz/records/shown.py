@@ -14,7 +14,7 @@ class Shown:
         """Save it, in the format of each path's suffix: all files, or none.
 
         Args:
-            paths: .png, .svg, .pdf or .json; of attention .safetensors as well.
+            paths: with suffixes of ``mhaviz.views.formats.FORMATS``, such as .png, .pdf or .json.
             look: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``; see ``mhaviz.views.look.Look``.
 
         Raises:

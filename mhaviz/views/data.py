@@ -1,4 +1,4 @@
-"""Records as data: JSON for people and scripts, safetensors for arrays."""
+"""Records as data: JSON for people and scripts, safetensors for arrays; ``formats`` writes them to files."""
 
 import json
 import math

@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
     from mhaviz.views.figure.sheet import Sheet
 
-_SHOWN = {
+_DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
     "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
     "Report": ("figure.report:report_figure", "terminal.report:ReportView"),
     "ScalingComparison": ("figure.scaling:scaling_figure", "terminal.scaling:ScalingView"),
     "ShapeTrace": ("figure.flow:flow_figure", "terminal.trace:TraceView"),
 }
-"""Of each record that is no page of blocks alone: the function that draws it, and its view in the terminal."""
+"""Records that no blocks could show: the function that draws each, and its view in the terminal.
+
+Each teaches by where things stand: features in strips that line up with their sums, boxes with arrows, four stages with
+what each adds beside the one before, scores over weights with their numbers, and a page of A4 that has all of these.
+Every other record has a page of blocks; see ``mhaviz.pages.registry``.
+"""
 
 
 def figure_of(record: object, look: Look | None = None, **details: Any) -> "Sheet":
@@ -50,9 +55,9 @@ def view_of(record: object, look: Look | None = None, **details: Any) -> "Render
 
 def _find(record: object, way: Literal[0, 1]) -> Any:
     name = type(record).__name__
-    if name not in _SHOWN:
+    if name not in _DRAWINGS:
         raise MhavizError(f"expected a record that can be shown, got {name}")
-    return resolve_name(f"mhaviz.views.{_SHOWN[name][way]}")
+    return resolve_name(f"mhaviz.views.{_DRAWINGS[name][way]}")
 
 
 def plot(record: object, **look: Any) -> "Figure":
@@ -72,7 +77,7 @@ def plot(record: object, **look: Any) -> "Figure":
 def save(record: object, paths: Sequence[Path], **look: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
     from mhaviz.records import Attention
-    from mhaviz.views.files import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
+    from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
     record = _drawn(record)
     check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)

@@ -15,7 +15,7 @@ import numpy as np
 from measure import Row, parse_repeat, print_table, time_functions
 
 from mhaviz.records import Attention, AttentionMap, Axis, Source
-from mhaviz.views.files import save_all
+from mhaviz.views.formats import save_all
 from mhaviz.views.showing import figure_of
 
 TARGET = 0.1

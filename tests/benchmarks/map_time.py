@@ -32,7 +32,7 @@ from mhaviz.pages.blocks import Axis, Curves, Page, Plot, Series
 from mhaviz.records.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.files import save_all
+from mhaviz.views.formats import save_all
 
 HEADS, D_KEY, CELLS = 8, 64, 512
 LENGTHS = (16, 64, 256, 512, 700, 1000, *(1024 * 2**i for i in range(8)))

@@ -277,7 +277,7 @@ def test_nothing_said_of_special_tokens(path, random_map):
     nothing = {"special_queries": [], "special_keys": [], "reach": None, "sink": False, "rollout": False}
     (m,) = read_maps(edited(random_map, path, lambda d, m: m.update(nothing))).attention.maps
     assert (m.rows.tokens.special, m.columns.tokens.special) == ((), ())
-    assert (m.reach, m.sink, m.quantity.of) == (None, False, "weight")
+    assert (m.reach, m.sink, m.quantity.key) == (None, False, "weight")
 
 
 @pytest.mark.parametrize(

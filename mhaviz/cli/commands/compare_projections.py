@@ -31,7 +31,7 @@ def compare_projections(
     as one head. Scores are symmetric until queries and keys have a projection each; outputs are weighted averages of
     the inputs until values have one too. Split, the same matrices are the heads that mhaviz heatmap draws.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check(texts.files)
     sentences = texts.read()

@@ -31,7 +31,7 @@ def compare_scaling(
     compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax saturates as d_key grows, and
     its Jacobian, through which gradients pass, vanishes.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("compare-scaling", model.takes_any_text, required=False)

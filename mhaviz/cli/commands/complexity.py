@@ -21,7 +21,7 @@ def complexity(
     Operations and bytes step by step, with measured times; where attention overtakes the projections; and the longest
     input whose weights fit into memory.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check()
     chosen = parse_lengths(lengths)

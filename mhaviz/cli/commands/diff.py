@@ -70,7 +70,7 @@ def diff(
     ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. --name, --queries,
     --keys and --kind are about arrays: where one file brings its own tokens, they are about the other.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
 
     Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
     2 for a wrong command line.

@@ -39,7 +39,7 @@ def explain(
     weights of the scores; the output is the sum of the value rows, each times its weight. Of a translator it is the
     source-target attention that is explained, or another --kind.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("explain", model.takes_any_text, required=model.input is None)

@@ -57,7 +57,7 @@ def heads(
     A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
     are too long, are left out and counted.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check([file] if file else [])
     most = _parse_top(top)

@@ -8,7 +8,7 @@ from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions,
 from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short, require_some
 from mhaviz.errors import ArgumentError
-from mhaviz.views.files import MAP_SUFFIXES
+from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def heatmap(
@@ -38,7 +38,7 @@ def heatmap(
     A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
     tokens are computed block by block, exactly, and pooled.
 
-    Output: a .png, .svg, .pdf, .json or .safetensors file.
+    Output: a {map_files} file.
     """
     delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
     window, memory = long.parse_window(), long.parse_memory()

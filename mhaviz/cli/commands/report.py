@@ -26,7 +26,7 @@ def report(
 
     The page is A4. Of a translator it is about source-target attention, or another --kind.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)

@@ -8,7 +8,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, MapOptions
 from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
-from mhaviz.views.files import MAP_SUFFIXES
+from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def show(
@@ -32,7 +32,7 @@ def show(
     layer_1, … are a layer each, and so are the tensors of a list in a .pt file, such as the attentions of a Hugging
     Face model. The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
 
-    Output: a .png, .svg, .pdf, .json or .safetensors file.
+    Output: a {map_files} file.
     """
     delivery.check([file, *arrays.files], MAP_SUFFIXES)
     _ = looks.look  # for its errors

@@ -38,7 +38,7 @@ def trace_shapes(
     count one operation each, a softmax five a weight. Of a translator it is the way through source-target attention
     that is traced, or another --kind.
 
-    Output: a .png, .svg, .pdf or .json file.
+    Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
     sentences = texts.read(any_text=model.takes_any_text)

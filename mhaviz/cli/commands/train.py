@@ -13,7 +13,7 @@ from mhaviz.cli.shared.evaluation import evaluate_checkpoint, read_corpus
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.groups import Device, DpiOption, given, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
-from mhaviz.views.files import RECORD_SUFFIXES, check_outputs
+from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 
 if TYPE_CHECKING:
     from mhaviz.training.trainer import Trainer

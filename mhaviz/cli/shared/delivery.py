@@ -12,7 +12,7 @@ import typer
 from mhaviz.cli.shared.console import print_view, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
-from mhaviz.views.files import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
+from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention

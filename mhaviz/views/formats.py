@@ -1,4 +1,7 @@
-"""What is written to files: which suffix is which format, and every file whole or not at all."""
+"""The formats that mhaviz writes, by the suffixes of files: a new one is a function and a row of ``FORMATS``.
+
+Pictures are drawn in ``figure``, JSON and safetensors are made in ``data``.
+"""
 
 import io
 import os
@@ -6,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
@@ -84,22 +87,26 @@ def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
     stream.write(safetensors_bytes(result.record))
 
 
-Writer = Callable[[Result, str, BinaryIO], None]
-"""Writes a result in the format of a suffix."""
+@dataclass(frozen=True)
+class Format:
+    """How files of a suffix are written; ``of``: what they can hold."""
 
-FORMATS: dict[str, Writer] = {
-    ".png": _write_picture,
-    ".svg": _write_picture,
-    ".pdf": _write_picture,
-    ".json": _write_json,
-    ".safetensors": _write_safetensors,
+    write: Callable[[Result, str, BinaryIO], None]
+    of: Literal["pictures", "records", "maps"]
+
+
+FORMATS = {
+    ".png": Format(_write_picture, "pictures"),
+    ".svg": Format(_write_picture, "pictures"),
+    ".pdf": Format(_write_picture, "pictures"),
+    ".json": Format(_write_json, "records"),
+    ".safetensors": Format(_write_safetensors, "maps"),
 }
-"""Every format that mhaviz writes: a new one is a function and a row."""
+"""Every format that mhaviz writes."""
 
-FIGURE_SUFFIXES = tuple(suffix for suffix, write in FORMATS.items() if write is _write_picture)
+FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of == "pictures")
+RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
 MAP_SUFFIXES = tuple(FORMATS)
-RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
-"""Of a record that is no maps."""
 
 
 def save_all(
@@ -123,6 +130,6 @@ def save_all(
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
     result = Result(record, sheet, whole)
     write_whole(
-        [(path, partial(FORMATS[suffix], result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
+        [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )
     return sheet.notices if sheet else []
