@@ -105,8 +105,12 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     texts = [title_words(tokens.texts, tokens.special, shown) for _, tokens in title.texts]
     if ascii_only:
         texts = [list(map(in_ascii, words)) for words in texts]
-    room = (width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)) // len(texts)
-    shortened = [cut_words(words, max(room, 8), ellipsis) for words in texts]
+    room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
+    shortened = list(map(" ".join, texts))
+    shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # a long text takes what it leaves
+    for done, i in enumerate(shortest_first):
+        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), 8), ellipsis)
+        room -= cell_len(shortened[i])
     return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width, ellipsis)
 
 

@@ -37,6 +37,7 @@ def test_both_sides_of_a_pair_are_kept():
     title = title_text(pair("cross", WORDS[:50], ["a", "cat"]), 80)
     assert title.startswith("source-target attention; queries: w0")
     assert title.endswith(", keys: a cat")
+    assert cell_len(title) > 80 - len(" w49 …"), "the long text takes what the short one leaves"
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5), st.integers(45, 120), st.booleans())
