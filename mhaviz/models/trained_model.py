@@ -186,7 +186,6 @@ class TrainedModel(Model):
         with torch.no_grad():
             memory, encoder = model.encode(batch.source_ids, batch.source_mask, step=step)
             decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
-        assert decoded.cross is not None
         return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
 
 
