@@ -13,6 +13,7 @@ from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
+from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class ModelOptions:
             help="random; translation, which is bundled; a file of mhaviz train, or with the parameters of an "
             "attention; a folder or a hub id of transformers.",
         ),
-    ] = "random"
+    ] = RANDOM
     layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
     kind: KindOption = None
     device: Device = "auto"
@@ -97,9 +98,12 @@ class ModelOptions:
     @property
     def takes_any_text(self) -> bool:
         """Whether its tokenizer makes tokens of texts without words, too."""
-        from mhaviz.models.load import kind_of
+        return kind_of(self.model).takes_any_text
 
-        return kind_of(self.model) == "transformers"
+    @property
+    def is_random(self) -> bool:
+        """Whether no model is named: the layer with random weights."""
+        return self.model == RANDOM
 
     def load(self, on_notice: Callable[[str], None]) -> "LoadedModel":
         """The model. Raises as ``mhaviz.load`` does."""
