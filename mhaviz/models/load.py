@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -142,7 +143,13 @@ def _load_pretrained(request: Request, revision: str | None = None, dtype: Any =
         raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
     from mhaviz.models.pretrained.folder import find_folder
 
-    folder = find_folder(name, revision)  # before all that takes seconds to load
+    try:
+        folder = find_folder(name, revision)  # before all that takes seconds to load
+    except MhavizError as error:
+        near = [] if _is_folder(name) else get_close_matches(name, [kind.name for kind in KINDS if kind.name])
+        if not near:
+            raise
+        raise MhavizError(f"{error}; did you mean {near[0]}?") from error
     from mhaviz.devices import resolve_device
 
     where = resolve_device(request.device)
