@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
@@ -26,7 +26,7 @@ _OF_WINDOWS = ("sliding_window", "local_attention")
 
 
 @dataclass(frozen=True)
-class PretrainedModel(Model):
+class PretrainedModel(CorpusModel):
     """A model that somebody has trained, in place of a layer with random weights.
 
     Attributes:
@@ -191,7 +191,7 @@ class PretrainedModel(Model):
         return notices
 
     def require_captured(self) -> None:
-        """Raise MhavizError of a model that shows its weights alone."""
+        """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
         if not self.loaded.captured:
             raise MhavizError(
                 f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
