@@ -12,7 +12,7 @@ from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, h
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.hearing import Heard, field_of, form_of_its_own, hear
+from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import read_without_names
 from mhaviz.models.pretrained.sites import find_sites
@@ -101,18 +101,18 @@ class PretrainedModel(CorpusModel):
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
 
-        def on_heard(heard: Heard) -> None:
-            site = sites.get(heard.number)
+        def hook(ran: AttentionRun) -> None:
+            site = sites.get(ran.number)
             if site is None:
                 return
-            if heard.call is None:
+            if ran.call is None:
                 raise form_of_its_own(self.loaded)
             queries, keys = sides[site.kind]
-            seen = SiteCall(site, heard.call, heads_of(site, None), queries, keys, heard.output, sentence)
+            seen = SiteCall(site, ran.call, heads_of(site, None), queries, keys, ran.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
 
-        hear(self.loaded, *self._reader.batch(texts), on_heard, last=max(site.number for site in chosen))
+        run_hooked(self.loaded, *self._reader.batch(texts), hook, last=max(site.number for site in chosen))
 
     def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.

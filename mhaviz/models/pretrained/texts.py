@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hearing import field_of, run
+from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import (
     id_of,
