@@ -1,4 +1,4 @@
-"""Maps of inputs of any length: the weights in the cells of a picture, and each head in a few numbers."""
+"""Pooled maps of inputs of any length, one for each attention of a model, with a summary of each head."""
 
 import math
 import time
@@ -51,7 +51,7 @@ _SAMPLED = 512  # queries that are timed to know how long all will take
 
 @dataclass(frozen=True)
 class MapSize:
-    """How large a map will be, before anything of it is computed.
+    """The size of a map, known before anything of it is computed.
 
     Attributes:
         kind, sentence: as in ``AttentionMap``.

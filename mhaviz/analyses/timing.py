@@ -1,7 +1,6 @@
-"""How long a piece of work takes, and how much memory, at every length that is worth waiting for.
+"""Measures the time and memory of functions at rising input lengths, and skips what would take too long.
 
-Pieces that are compared take turns, and who begins changes from round to round, so that a machine that slows down slows
-all of them.
+Functions that are compared take turns, and another one begins each round, so that a machine that slows down slows all.
 """
 
 import statistics
@@ -57,7 +56,7 @@ def no_progress(done: float, what: str) -> None:
 
 @dataclass(frozen=True)
 class Laboratory:
-    """Where work is measured, and how patiently.
+    """Measures time and memory on a device.
 
     Attributes:
         device: where the work runs.
@@ -152,7 +151,7 @@ class Laboratory:
 
 @dataclass
 class Known:
-    """What is known of a piece of work: its time and its memory at the longest input so far."""
+    """The time and memory of one function at the longest input so far, from which those of the next are estimated."""
 
     length: int = 0
     seconds: float = 0.0

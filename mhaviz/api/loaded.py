@@ -1,4 +1,4 @@
-"""A model to look at, and what can be asked of it."""
+"""``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -69,7 +69,7 @@ def load(
 
 
 class LoadedModel:
-    """What ``mhaviz.load`` returns. ``make``: loads the model, so that it can write if asked."""
+    """A model, as ``mhaviz.load`` returns it. ``make``: loads it, so that it can write text if asked."""
 
     def __init__(self, make: Callable[[bool], Model], writes: bool = False) -> None:
         self._make, self._writes = make, writes

@@ -1,4 +1,4 @@
-"""One attention layer as a model: the whole path from sentences, or X, to attention, whatever its weights are."""
+"""One attention layer as a model, from sentences or X to its attention, with random or saved weights."""
 
 import math
 from abc import abstractmethod
@@ -180,7 +180,7 @@ class SingleLayer(Model):
 
 
 class Layer(nn.Module):
-    """What makes X and one attention layer, as one module."""
+    """The encoder that makes X, and the attention layer, as one module."""
 
     def __init__(self, attention: MultiHeadAttention, encoder: Encoder) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 @dataclass(frozen=True)
 class PairInputs(Inputs):
-    """What a trained model reads: sentences with their translations; ``target_given``: by the user."""
+    """The inputs of a trained model: sentences and translations. ``target_given``: the translation is the user's."""
 
     pairs: tuple[Pair, ...]
     target_given: bool

@@ -1,4 +1,4 @@
-"""Reading checkpoints that anybody may have made: nothing in a file is ever run, and no size is believed unchecked."""
+"""Reads checkpoints safely, whoever made them: nothing in a file is run, and every size is checked before use."""
 
 import json
 import operator

@@ -1,4 +1,4 @@
-"""What the program says to people: views on standard output; lines, and how far long work is, on standard error."""
+"""Output to the terminal: views on standard output, messages and progress on standard error."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What a model learns from, and how much it gets right: mhaviz train --evaluate."""
+"""mhaviz train --evaluate, and reading the corpus that train and --evaluate name."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -51,7 +51,7 @@ def given(group: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and what may be asked of it. Of several layers one is looked into."""
+    """The model and its options, of commands that look into one layer."""
 
     model: Annotated[
         str,
@@ -141,14 +141,14 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ManyLayers(ModelOptions):
-    """The same, of commands that draw all layers."""
+    """The same options, of commands that draw all layers."""
 
     layer: Layers = None
 
 
 @dataclass(frozen=True)
 class LongOptions:
-    """Inputs whose weights are too many to be drawn one by one."""
+    """Options for long inputs, whose weights are pooled."""
 
     whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     pool: Annotated[
@@ -293,7 +293,7 @@ class LayerOptions:
 
 @dataclass(frozen=True)
 class BenchOptions(LayerOptions):
-    """What is measured, and how patiently."""
+    """Options of commands that measure time and memory."""
 
     most_seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")

@@ -1,4 +1,4 @@
-"""A checkpoint of transformers as a model: what it attends to on anybody's sentences."""
+"""A checkpoint of transformers as a ``Model``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _OF_WINDOWS = ("sliding_window", "local_attention")
 
 @dataclass(frozen=True)
 class PretrainedModel(CorpusModel):
-    """A model that somebody has trained, in place of a layer with random weights.
+    """A model of transformers, and the attentions that were found in it.
 
     Attributes:
         loaded, found: the model and its attentions; see ``find_sites``.

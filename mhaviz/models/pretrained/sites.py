@@ -1,4 +1,4 @@
-"""Which attention is which: found out by letting the model read a few tokens, so that nothing is assumed of it."""
+"""Finds the layer and kind of each attention of a model, by running it on a few tokens: nothing is assumed of it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

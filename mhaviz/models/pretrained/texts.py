@@ -37,7 +37,7 @@ _SAME = 1e-2
 
 @dataclass(frozen=True)
 class Texts:
-    """Makes what a model reads.
+    """Makes the inputs of a model.
 
     Attributes:
         loaded: the model.
