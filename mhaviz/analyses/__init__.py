@@ -1,1 +1,1 @@
-"""What is asked of attention. Calls in, records out; one file a question."""
+"""The analyses: each file computes a record, such as rollout or head statistics, from the calls of a model."""

@@ -1,4 +1,4 @@
-"""The layer that is measured, and the inputs that it is given."""
+"""The layer and the inputs that benchmarks measure."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -78,7 +78,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a head's rows before and after have to say, in nats: see ``MapDifference``."""
+    """The divergence of a head's rows before and after, in nats: see ``MapDifference``."""
 
     divergence: float = math.nan
     worst: RowChange | None = None

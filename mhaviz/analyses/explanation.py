@@ -1,4 +1,4 @@
-"""One query of one head, read both ways: the score as a sum over features, the output as a sum over keys.
+"""Explains one query of one head: each score as a sum over features, the output as a sum over keys.
 
 Each score q·k / √d_key is the sum of d_key products; the output Σ a v is the sum of the value rows, each as long as its
 weight lets it be. Vaswani et al. 2017, section 3.2.1.

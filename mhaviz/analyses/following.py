@@ -1,4 +1,4 @@
-"""Where one element of Q goes, and where it would go without the transpose.
+"""Follows one element of Q through the reshapes of a trace, with the transpose and without it.
 
 ``Q.view(batch_size, n_heads, q_length, d_key)`` has the shape that attention wants, and runs. But it cuts the rows of
 Q in their order in memory, so that a head gets all features of a few tokens instead of a few features of all tokens:

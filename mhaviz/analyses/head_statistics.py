@@ -1,4 +1,4 @@
-"""What every head of a model looks at, averaged over as many sentences as there are, in memory that does not grow.
+"""Statistics of what each head of a model looks at, averaged over any number of sentences in constant memory.
 
 All numbers but the entropy are sums of weights on certain keys, such as the one before the query. Which keys those are
 does not depend on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
@@ -25,7 +25,7 @@ _OF_ALL_QUERIES = ("entropy", "distance")
 
 
 class HeadStudy:
-    """Takes batches of weights one by one, and knows at any time what the heads look at.
+    """Running averages of the statistics of all heads, to which batches of weights are added.
 
     ``kind``: count the attentions of this kind alone; None: all.
     """
@@ -72,7 +72,7 @@ _KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 @dataclass(frozen=True)
 class _Counted:
-    """Which weights of a batch count, and of which queries: the same for all heads of all layers.
+    """Which weights of a batch, and which queries, each statistic counts: the same for all heads of all layers.
 
     Attributes:
         sides, kind: what it is of.
@@ -150,7 +150,7 @@ def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
 
 @dataclass
 class _Moments:
-    """Number, mean and squared deviations of what the sentences have, for the heads of one layer.
+    """Count, mean and sum of squared deviations over the sentences, for each head of one layer.
 
     Attributes:
         sentences, queries: (n_statistics,).

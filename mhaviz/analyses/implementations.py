@@ -1,4 +1,4 @@
-"""The same attention in five ways: how far each is from the exact result, how long it takes, what memory it needs."""
+"""Compares five implementations of attention: the difference from the exact result, the time and the memory."""
 
 import time
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _speedup(first: Timing, other: Timing) -> float | None:
 
 
 class _Reference:
-    """The output that all should give. It too is skipped where it would take too long or too much memory."""
+    """The exact output, in float64. It is skipped where it would take too long or too much memory."""
 
     def __init__(self, layer: MultiHeadAttention, most_seconds: float) -> None:
         self._exact = torch_twin(deepcopy(layer).cpu().double())

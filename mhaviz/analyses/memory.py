@@ -1,4 +1,4 @@
-"""How much memory a piece of work holds at its peak."""
+"""Measures the peak memory of a function call."""
 
 import os
 from collections.abc import Callable
@@ -27,7 +27,7 @@ MOST_NOTES = 1_000_000
 
 @dataclass(frozen=True)
 class Peak:
-    """What watching a piece of work has told.
+    """The measured memory of one function call.
 
     Attributes:
         bytes: the most bytes of tensors that it held at once, above what was there before it, its result included;

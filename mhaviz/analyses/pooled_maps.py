@@ -1,4 +1,4 @@
-"""Maps of inputs of any length: the weights in the cells of a picture, and each head in a few numbers."""
+"""Pooled maps of inputs of any length, one for each attention of a model, with a summary of each head."""
 
 import math
 import time
@@ -14,7 +14,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
-from mhaviz.attention.walk import tile_shape
+from mhaviz.attention.tiled_pass import tile_shape
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
@@ -51,7 +51,7 @@ _SAMPLED = 512  # queries that are timed to know how long all will take
 
 @dataclass(frozen=True)
 class MapSize:
-    """How large a map will be, before anything of it is computed.
+    """The size of a map, known before anything of it is computed.
 
     Attributes:
         kind, sentence: as in ``AttentionMap``.
@@ -115,7 +115,7 @@ class Pooling:
         """The map of one sentence's call. Raises as ``attention_map`` does."""
         _, _, q_length, k_length = call.shape
         wanted = self.wanted(self.window_of(q_length, k_length, kind, sentence), kind)
-        return pool(call, wanted, memory=self.memory, told=on_progress)
+        return pool(call, wanted, memory=self.memory, on_progress=on_progress)
 
     def wanted(self, window: Window, kind: Kind) -> Wanted:
         """What is asked of a map of this kind."""

@@ -1,4 +1,4 @@
-"""How a head comes about, one projection after the other, and why there are several heads.
+"""What each projection adds to plain self-attention, one after the other, and what several heads add to that.
 
 Plain self-attention weighs the inputs by their likeness, softmax(X Xᵀ / √d) X. A projection shared by queries and keys
 chooses in what words are compared, but "a, b" and "b, a" still score alike; Wq and Wk break that symmetry, and Wv frees

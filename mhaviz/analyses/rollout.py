@@ -1,4 +1,4 @@
-"""Attention rollout: how much of each token's first embedding can have come to each place, layer after layer.
+"""Attention rollout: an estimate of how much of each input token has reached each position, layer after layer.
 
 Abnar and Zuidema 2020, arXiv 2005.00928, section 3: the residual connection adds the identity to the weights, averaged
 over heads, and the matrices of the layers are multiplied: R_l = (A_l + I) / 2 · R_{l−1}, R_{−1} = I.

@@ -1,7 +1,6 @@
-"""How long a piece of work takes, and how much memory, at every length that is worth waiting for.
+"""Measures the time and memory of functions at rising input lengths, and skips what would take too long.
 
-Pieces that are compared take turns, and who begins changes from round to round, so that a machine that slows down slows
-all of them.
+Functions that are compared take turns, and another one begins each round, so that a machine that slows down slows all.
 """
 
 import statistics
@@ -25,8 +24,8 @@ _LEAST_ROUNDS, _MOST_ROUNDS, _ENOUGH_SECONDS = 3, 50, 0.15
 
 Work = Callable[[], object]
 Stopwatch = Callable[[Work], float]
-Told = Callable[[float, str], None]
-"""Is told how far everything is, from 0 to 1, and what comes next."""
+OnProgress = Callable[[float, str], None]
+"""Is called with how much of everything is done, from 0 to 1, and what comes next."""
 
 
 def stopwatch(device: torch.device) -> Stopwatch:
@@ -51,18 +50,18 @@ def _wait_for(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-def untold(done: float, what: str) -> None:
-    """Nobody wants to know. The default everywhere."""
+def no_progress(done: float, what: str) -> None:
+    """No-op progress callback."""
 
 
 @dataclass(frozen=True)
 class Laboratory:
-    """Where work is measured, and how patiently.
+    """Measures time and memory on a device.
 
     Attributes:
         device: where the work runs.
         most_seconds: what would take longer than this, once, is skipped.
-        told: is told of the progress.
+        on_progress: is called while it measures.
         seconds: how one run is timed; None: by the clock.
 
     Raises:
@@ -71,7 +70,7 @@ class Laboratory:
 
     device: torch.device
     most_seconds: float
-    told: Told = untold
+    on_progress: OnProgress = no_progress
     seconds: Stopwatch | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +110,7 @@ class Laboratory:
             peaks: dict[int, int | None] = {}
             for turn, i in enumerate(running):
                 done = sum(length < rung for length in lengths) + wanted * turn / len(running)
-                self.told(done / len(lengths), f"N = {rung:,}: {names[i]}")
+                self.on_progress(done / len(lengths), f"N = {rung:,}: {names[i]}")
                 firsts[i] = self._first_run(works[i], partial(look, rung, i))
                 peak, peaks[i] = pieces[i].expected(rung), None
                 if peak.notes <= MOST_NOTES:
@@ -124,7 +123,7 @@ class Laboratory:
                     pieces[i].learn(rung, min(firsts[i], medians[i][0]), pieces[i].peak)
                 for i, reason in enumerate(skipped):
                     timings[i].append(reason or Timing(*medians[i], peak_bytes=peaks[i]))
-        self.told(1, "")
+        self.on_progress(1, "")
         return [tuple(of_one) for of_one in timings]
 
     def _first_run(self, work: Work, look: Callable[[object], None]) -> float:
@@ -152,7 +151,7 @@ class Laboratory:
 
 @dataclass
 class Known:
-    """What is known of a piece of work: its time and its memory at the longest input so far."""
+    """The time and memory of one function at the longest input so far, from which those of the next are estimated."""
 
     length: int = 0
     seconds: float = 0.0
@@ -197,7 +196,7 @@ def _rotated(order: Sequence[int], by: int) -> Iterator[int]:
 def rungs(lengths: Sequence[int]) -> list[int]:
     """The lengths, and between them as many others that none is more than twice the one before.
 
-    What a length will cost is told from the one before; from one far below it could not be told.
+    What a length will cost is worked out from the one before, as it cannot be from one far below.
     """
     doublings = (2**power for power in range(max(lengths).bit_length()))
     return sorted({*lengths, *doublings})

@@ -1,4 +1,4 @@
-"""Whether the weights that are drawn are those that a model has used: they must give the model's own outputs."""
+"""Verifies weights: multiplied by the values, they must give the outputs that the model itself has computed."""
 
 from collections.abc import Sequence
 

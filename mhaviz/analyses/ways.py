@@ -1,4 +1,4 @@
-"""The same attention, five ways: from the loop that says what it is to the kernel that never makes the weights.
+"""Five implementations of the same attention, from a loop over queries and keys to a fused kernel without weights.
 
     Q = X Wq,  K = X Wk,  V = X Wv        each head reads its own d_key = d_model / n_heads features of them
     A = softmax(Q Kᵀ / √d_key),  H = A V  for each head
@@ -85,7 +85,7 @@ def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
 
 @dataclass(frozen=True)
 class Way:
-    """One of the ways.
+    """One of the implementations.
 
     Attributes:
         name: for tables and plots.

@@ -1,1 +1,1 @@
-"""What mhaviz does, for Python: the command line calls nothing else."""
+"""The functions of mhaviz for Python. Commands that do the same call them too."""

@@ -1,4 +1,4 @@
-"""Which heads, layers and tokens are meant, of those that there are."""
+"""Checks the numbers of heads and layers that are asked for, and finds the token that is named."""
 
 import difflib
 import re

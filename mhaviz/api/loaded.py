@@ -1,4 +1,4 @@
-"""A model to look at, and what can be asked of it."""
+"""``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -12,7 +12,7 @@ from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.long_inputs import LongInputs, announce
-from mhaviz.attention.model import Inputs, Model
+from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
@@ -69,7 +69,7 @@ def load(
 
 
 class LoadedModel:
-    """What ``mhaviz.load`` returns. ``make``: loads the model, so that it can write if asked."""
+    """A model, as ``mhaviz.load`` returns it. ``make``: loads it, so that it can write text if asked."""
 
     def __init__(self, make: Callable[[bool], Model], writes: bool = False) -> None:
         self._make, self._writes = make, writes
@@ -272,6 +272,8 @@ class LoadedModel:
             MhavizError: it can read none of them.
         """
         model = self._chosen(layer, kind)
+        if not isinstance(model, CorpusModel):
+            raise ArgumentError("statistics of heads are of a model of transformers; name one by `model`")
         sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in texts)
         study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
         for batch in batches:

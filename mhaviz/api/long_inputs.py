@@ -1,4 +1,4 @@
-"""Inputs whose weights are too many: when they are pooled, and what is said before it takes a while."""
+"""Decides when the weights of long inputs are pooled, and announces work that takes long."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announceme
 
 @dataclass(frozen=True)
 class LongInputs:
-    """What is asked of inputs that may be long.
+    """The options for inputs that may be long.
 
     Attributes:
         pool: "mass", "max" or "both"; see ``attention_map``. None: by mass, of inputs that do not fit.

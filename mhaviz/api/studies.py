@@ -1,4 +1,4 @@
-"""The studies as functions: of a model, or of the name of one."""
+"""``mhaviz.explain``, ``compare_scaling`` and others as functions of a model or of its name."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What an attention is called with, and its map of any length: computed block by block, and exact."""
+"""Attention calls, the interface of models that make them, and exact pooled maps of calls of any length."""

@@ -1,4 +1,4 @@
-"""One head of a map, a block of queries at a time: the weights in each tile of keys, and what becomes of them.
+"""Computes one head of a map, a block of queries at a time: the weights in each tile of keys, pooled to cells.
 
 What share of a query's weight lies in each tile is known when its last tile is done, from the logarithm of each tile's
 sum of exponentials: softmax over all keys = softmax over tiles of these logarithms × softmax within the tile (Milakov
@@ -23,7 +23,7 @@ HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 ·
 
 @dataclass(frozen=True)
 class BlockSums:
-    """What a block of queries gives to the map, or a tile of it as if its keys were all there are; None: not wanted.
+    """The sums of a block of queries for the map, or of one tile as if there were no other keys; None: not wanted.
 
     Attributes:
         cell: the number of the first cell in ``mass`` and ``largest``.
@@ -44,7 +44,7 @@ class BlockSums:
 
 
 class Workspace:
-    """The memory in which blocks are computed: taken once, as fresh memory costs more time than what is done in it.
+    """Memory that all blocks reuse: allocating it anew for each block takes longer than the computation.
 
     Attributes:
         device, dtype: of the computation.

@@ -1,4 +1,4 @@
-"""What one attention of a model computes with, and the weights that come of it, whatever rules the model has."""
+"""One call of an attention: its queries, keys, values, mask and scale, and the weights that are computed from them."""
 
 import math
 from collections.abc import Sequence
@@ -200,7 +200,7 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """What is known of an attention that shows its weights alone.
+    """The weights of an attention whose queries and keys are not known, in place of an ``AttentionCall``.
 
     Attributes:
         given: (batch_size, n_heads, q_length, k_length), of any precision.

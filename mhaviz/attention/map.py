@@ -17,7 +17,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window, empty_map
 from mhaviz.attention.short_map import is_short, pool_weights, short_map
-from mhaviz.attention.walk import Walk
+from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
 
@@ -43,7 +43,7 @@ def attention_map(
     received: bool = False,
     local: int | None = None,
     memory: int | None = None,
-    told: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """softmax(scale · Q Kᵀ), pooled to at most rows × columns cells, exactly, without ever holding it.
 
@@ -67,7 +67,7 @@ def attention_map(
             ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
             map is causal, and at their beginnings if not.
         memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
-        told: is told of the progress, from 0 to 1.
+        on_progress: is called with how much is done, from 0 to 1.
 
     Returns:
         The map, as exact as the scores are: float64 inputs are computed in float64, others in float32. A query that
@@ -95,7 +95,9 @@ def attention_map(
     wanted = Wanted(
         check_window(window, query.shape[2], key.shape[2]), rows, columns, reduce, entropy, top_keys, received, local
     )
-    found = pool(AttentionCall(query, key, key, scale, causal, mask, softcap, sinks), wanted, key_mask, memory, told)
+    found = pool(
+        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks), wanted, key_mask, memory, on_progress
+    )
     return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal)
 
 
@@ -105,7 +107,7 @@ def pool(
     wanted: Wanted,
     key_mask: Tensor | None = None,
     memory: int | None = None,
-    told: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
     _check_wanted(wanted, memory, call.shape[3])
@@ -117,12 +119,12 @@ def pool(
             _check_finite(call, key_mask)
         found = short_map(call, key_mask, wanted)  # sees by itself what is not finite
         if found is not None:
-            if told is not None:
-                told(1.0)
+            if on_progress is not None:
+                on_progress(1.0)
             return found
     _check_finite(call, key_mask)
     result = empty_map(call.query, call.shape[3], wanted)
-    Walk(call, key_mask, wanted, result, memory).go(told or (lambda done: None))
+    TiledPass(call, key_mask, wanted, result, memory).run(on_progress or (lambda done: None))
     return result
 
 

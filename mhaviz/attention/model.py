@@ -1,7 +1,6 @@
-"""What everybody who looks at attention asks of a model, whatever it is: to encode texts, and to run on them.
+"""The interface of a model: it encodes texts, runs on them, and shows what each of its attentions is called with.
 
-While it runs, it shows what each of its attentions is called with. Weights, maps, statistics, explanations and checks
-are made by whoever looks on.
+Weights, maps, statistics, explanations and checks are made of these calls, by ``analyses``.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.soundness import require_numbers
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 
 _M = TypeVar("_M", bound="Model")
@@ -64,8 +63,11 @@ class SiteCall:
 
     @property
     def captured(self) -> AttentionCall:
-        """The call, of a model that shows it; see ``Model.require_captured``."""
-        assert isinstance(self.call, AttentionCall)
+        """The call. Raises MhavizError of a model that shows its weights alone."""
+        if not isinstance(self.call, AttentionCall):
+            raise MhavizError(
+                "the model shows its weights alone, and no queries and keys: only heatmap and heads can draw it"
+            )
         return self.call
 
     def map(
@@ -127,7 +129,12 @@ OnAttention = Callable[[SiteCall], None]
 
 
 class Model(ABC):
-    """A layer with random weights, one with those of a file, a translator, a checkpoint of transformers.
+    """The interface of every model. It stands here, and not in ``models``, as analyses may know no more of a model.
+
+    A new kind of model is a file in ``models`` with a subclass, and a loader and a row in ``models/load.py``. It
+    defines the abstract methods. Its ``run`` makes a ``SiteCall`` of each attention, with an ``AttentionCall`` if it
+    knows queries and keys, or with ``AttentionWeights`` if it knows the weights alone, and gives it to ``show``, which
+    checks it and calls ``on_attention``.
 
     Attributes:
         layers, kind: the attentions that are looked at; None: all.
@@ -190,30 +197,13 @@ class Model(ABC):
             if (self.layers is None or site.layer in self.layers) and self.kind in (None, site.kind)
         )
 
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each of many texts, special ones included; 0 if there are no others.
-
-        Raises:
-            ArgumentError: it is no model for many texts.
-        """
-        raise ArgumentError("statistics of heads are of a model of transformers; name one by `model`")
-
-    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
-        """As ``encode``, of many sentences, whose tokens nobody will look at."""
-        return self.encode(sentences)
-
-    @property
-    def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
-        return None
-
     @property
     def notices(self) -> list[str]:
         """What should be known of how the model is looked at, a line each."""
         return []
 
-    def require_captured(self) -> None:  # noqa: B027 (most models show what their attention is called with)
-        """Raise MhavizError of a model that shows its weights alone, and no queries and keys."""
+    def require_captured(self) -> None:  # noqa: B027 (``SiteCall.captured`` says it of every model)
+        """Raise MhavizError of a model that shows its weights alone: before it runs, if that is known so early."""
 
     def one_site(self, inputs: Inputs) -> Site:
         """The one attention that is looked at. Raises ArgumentError if there are several."""
@@ -249,6 +239,23 @@ class Model(ABC):
     def n_heads(self) -> int:
         """Of the attention that has most."""
         return max(site.n_heads for site in self.sites())
+
+
+class CorpusModel(Model):
+    """A model that reads many texts in batches, so that ``mhaviz heads`` can average over them."""
+
+    @abstractmethod
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each of many texts, special ones included; 0 if there are no others."""
+
+    @abstractmethod
+    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
+        """As ``encode``, of many sentences, whose tokens nobody will look at."""
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
 
 
 def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:

@@ -1,4 +1,4 @@
-"""What is asked of a map, and what it is when it is done."""
+"""The request for a pooled map, ``Wanted``, and its result, ``PooledMap``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,7 +15,7 @@ Window = tuple[int, int, int, int]
 
 
 class Wanted(NamedTuple):
-    """What is asked of a map; see ``attention_map``."""
+    """Which numbers a pooled map has, and in how many cells; see ``attention_map``."""
 
     window: Window
     rows: int = 512

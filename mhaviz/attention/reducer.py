@@ -1,4 +1,4 @@
-"""What becomes of the weights that share a cell of a map."""
+"""Pools numbers to cells: the sum or the largest of the numbers in each cell."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _NARROW = 32
 
 
 class CellReducer:
-    """Takes the numbers of each cell together.
+    """Pools numbers along an axis to cells.
 
     Cells lie between edges, (cells + 1,), which rise and may lie on one another.
 

@@ -1,4 +1,4 @@
-"""Maps of short inputs: all weights at once, which is faster than block by block as long as they are few."""
+"""Pooled maps of short inputs: all weights are computed at once, which is then faster than block by block."""
 
 import math
 from dataclasses import replace

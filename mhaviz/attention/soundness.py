@@ -1,4 +1,4 @@
-"""Whether what an attention computes with are numbers: NaN and infinity must never be shown as weights."""
+"""Raises an error if there is NaN or infinity in what an attention computes with: it must never be shown as weights."""
 
 import math
 from collections.abc import Sequence

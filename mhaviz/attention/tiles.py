@@ -1,4 +1,4 @@
-"""How the keys of a head are cut into tiles, and how many queries meet a tile at once.
+"""Cuts the keys of a head into tiles, and chooses how many queries are computed with a tile at once.
 
 A tile's scores should stay in a core's cache, and everything in the memory that there is.
 """
@@ -35,7 +35,7 @@ _LEAST = (32, 1024)  # queries and keys of a tile; with fewer, products are many
 
 @dataclass(frozen=True)
 class TileShape:
-    """How many queries and keys meet at once, and what is held of them.
+    """How many queries and keys are computed at once, and how much memory that takes.
 
     Attributes:
         queries, keys: of a tile; ``keys`` is all that there are where a tile takes whole rows.

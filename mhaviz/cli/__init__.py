@@ -1,4 +1,4 @@
-"""The command line: parse, call, show. What the program settles before it starts; exit codes live in ``app``."""
+"""The command line. Here: what is set up before a command runs (streams, signals, matplotlib); ``app`` runs it."""
 
 import gc
 import logging
@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def settle_surroundings() -> None:
-    """No half-written files when the program is ended, and pictures that depend on nothing around it.
+    """Remove half-written files when a signal ends the program, and keep matplotlib from reading the user's settings.
 
-    Somebody who imports mhaviz has settled these things; nothing in here is for them.
+    This is for the command line alone: a Python program that imports mhaviz makes its own settings.
     """
     from mhaviz.files.writing import clean_up_on
 

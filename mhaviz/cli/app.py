@@ -1,4 +1,4 @@
-"""The program, its commands, and what becomes of errors."""
+"""The program: its list of commands, and the message and exit code of each error."""
 
 import functools
 import inspect

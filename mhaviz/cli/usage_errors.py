@@ -1,4 +1,4 @@
-"""What is said of a command line that cannot be read."""
+"""Error messages for a command line that cannot be parsed."""
 
 import re
 from collections.abc import Sequence

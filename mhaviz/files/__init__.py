@@ -1,1 +1,1 @@
-"""Every file that is read, one reader for each format, and how files are written. Nothing needs torch but .pt files."""
+"""Reads files, one reader for each format, and writes them whole or not at all. Only .pt and float8 need torch."""

@@ -1,7 +1,6 @@
 """What stands around the attention in a Transformer. Vaswani et al. 2017, sections 3.1 and 3.3, with one layer a side.
 
 ``Translator`` is the encoder–decoder of figure 1: source words in, target words out, with its three uses of attention.
-``LanguageModel`` is a decoder alone, as in Radford et al. 2018: words in, the next word out.
 """
 
 from typing import NamedTuple
@@ -57,12 +56,12 @@ class Decoded(NamedTuple):
     Attributes:
         logits: of the word that comes next, (batch_size, length, vocab_size).
         masked: weights of the masked self-attention, (batch_size, n_heads, length, length).
-        cross: weights of the source-target attention, (batch_size, n_heads, length, source_length); None without one.
+        cross: weights of the source-target attention, (batch_size, n_heads, length, source_length).
     """
 
     logits: Tensor
     masked: Tensor
-    cross: Tensor | None = None
+    cross: Tensor
 
 
 class Translator(nn.Module):
@@ -116,22 +115,3 @@ class Translator(nn.Module):
         x = in_cross("X target = decoder so far", x, "batch_size q_length d_model")
         x, cross = self.decoder_source(x, memory, source_mask, step=in_cross)
         return Decoded(self.output(self.decoder_forward(x)), masked, cross)
-
-
-class LanguageModel(nn.Module):
-    """A decoder without a source: masked self-attention, feed-forward, output. Arguments as in ``Translator``."""
-
-    def __init__(self, vocab_size: int, d_model: int, n_heads: int, d_ff: int, dropout: float) -> None:
-        super().__init__()
-        self.embeddings = Embeddings(vocab_size, d_model)
-        self.position = PositionalEncoding(d_model, dropout)
-        self.decoder_self = AttentionBlock(d_model, n_heads, dropout)
-        self.decoder_forward = FeedForwardBlock(d_model, d_ff, dropout)
-        self.output = nn.Linear(d_model, vocab_size)
-
-    def decode(self, ids: Tensor, *, step: Step = untraced) -> Decoded:
-        """What comes after each of ids, (batch_size, length)."""
-        in_masked = within("masked", step)
-        x = self.position(self.embeddings(ids, step=in_masked), step=in_masked)
-        x, masked = self.decoder_self(x, x, causal_mask(ids.shape[1], ids.device), step=in_masked)
-        return Decoded(self.output(self.decoder_forward(x)), masked)

@@ -1,4 +1,4 @@
-"""X as somebody has saved it: what goes into a layer without embeddings or positions of mhaviz's."""
+"""The input X of a layer, read from a file, in place of random embeddings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,7 +134,7 @@ def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
 
 
 class GivenEncoder(Encoder):
-    """Hands X on: neither embeddings nor positions are added."""
+    """Gives X as it is: neither embeddings nor positions are added."""
 
     def __init__(self, given: GivenInputs) -> None:
         super().__init__()

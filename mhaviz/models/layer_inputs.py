@@ -1,4 +1,4 @@
-"""What goes into a single layer: the tokens of its sentences, and how X is made of them."""
+"""The inputs of a single layer: the tokens of its sentences, and the embeddings X that are made of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Encoder(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class LayerInputs(Inputs):
-    """What a single layer reads.
+    """The inputs of a single layer.
 
     Attributes:
         kind: of the attention.

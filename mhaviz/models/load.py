@@ -1,68 +1,59 @@
-"""Loads a model, whatever it is: told by looking at its name, before anything heavy is loaded."""
+"""Loads a model of any kind by its name. ``KINDS`` lists the kinds; nothing heavy is imported before one is chosen."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, shortened
+from mhaviz.training import TRANSLATION
 
 if TYPE_CHECKING:
     from mhaviz.attention.model import Model
-    from mhaviz.models.saved_layer import SavedLayer
 
-RANDOM, TRANSLATION = "random", "translation"
-"""Names of what is no file: a layer with random weights, and the translator that comes with mhaviz."""
-
-ModelKind = Literal["random", "trained", "parameters", "transformers"]
+RANDOM = "random"
+"""Names the layer with random weights, which is no file."""
 
 _OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-
-_TAKES: Mapping[ModelKind, tuple[str, ...]] = {
-    "random": ("d_model", "n_heads", "seed", "causal"),
-    "trained": (),
-    "parameters": ("prefix", "n_heads", "seed", "causal", "input", "input_name"),
-    "transformers": ("revision", "dtype"),
-}
-"""What may be asked of each kind of model beside its device; all else it brings with it."""
-OPTIONS = tuple(dict.fromkeys(chain.from_iterable(_TAKES.values())))
-
-_CALLED: Mapping[ModelKind, str] = {
-    "random": "a layer with random weights",
-    "trained": "a trained model",
-    "parameters": "a file of parameters",
-    "transformers": "a model of transformers",
-}
 _USUAL_HEADS = 8
 
 Notice = Callable[[str], None]
 
 
-def kind_of(name: str) -> ModelKind:
-    """What a model of this name is. A folder, and what is neither a file nor looks like one, is of transformers.
+@dataclass(frozen=True)
+class Request:
+    """Which model is asked for; the arguments of ``load_model``."""
 
-    Raises:
-        MhavizError: a file of a kind that holds no model, or one that is not there.
+    name: str
+    device: str
+    writes: bool
+    on_notice: Notice
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A kind of model.
+
+    Attributes:
+        called: what messages call such a model.
+        load: imports what the kind needs, and makes the model of a request and the options given.
+        options: what may be asked of it beside its device; it brings all else with it.
+        name: names a model of this kind, unless there is a file of that name.
+        expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
+            this name.
+        takes_any_text: whether its tokenizer makes tokens of texts without words, too.
     """
-    path, there = Path(name), is_file(name)
-    if name == RANDOM and not there:
-        return "random"
-    if name == TRANSLATION and not there:
-        return "trained"
-    suffix = path.suffix.lower()
-    if there and suffix not in _OF_PARAMETERS:
-        if suffix == ".gguf":
-            return "transformers"  # which says what to do about it
-        raise MhavizError(
-            f"cannot tell what model {shortened(name)} is: expected a file saved by mhaviz train, one of the "
-            f"parameters of an attention ({', '.join(_OF_PARAMETERS)}), a folder of transformers, or a hub id"
-        )
-    if there:
-        return "trained" if suffix == ".safetensors" and _is_checkpoint(path) else "parameters"
-    if suffix in _OF_PARAMETERS and not path.is_dir():
-        raise MhavizError(f"cannot read {shortened(name)}: No such file or directory")
-    return "transformers"
+
+    called: str
+    load: "Callable[..., Model]"
+    options: tuple[str, ...] = ()
+    name: str | None = None
+    expected: str | None = None
+    is_of_kind: Callable[[str], bool] = lambda name: False
+    takes_any_text: bool = False
 
 
 def is_file(name: str) -> bool:
@@ -73,15 +64,156 @@ def is_file(name: str) -> bool:
         return False
 
 
-def _is_checkpoint(path: Path) -> bool:
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lower()
+
+
+def _load_random(request: Request, **sizes: Any) -> "Model":
+    from mhaviz.models.single_layer import RandomLayer
+
+    return RandomLayer(device_name=request.device, **sizes)
+
+
+def _is_checkpoint(name: str) -> bool:
     """Whether mhaviz has written it, as a checkpoint or as anything else: its reader then says what it is."""
+    if _suffix(name) != ".safetensors" or not is_file(name):
+        return False
     from mhaviz.files.safetensors_files import read_safetensors
 
     try:
-        _, metadata = read_safetensors(path)
+        _, metadata = read_safetensors(Path(name))
     except MhavizError:
         return False
     return "mhaviz" in metadata
+
+
+def _load_trained(request: Request) -> "Model":
+    from mhaviz.models.trained_model import TrainedModel
+    from mhaviz.training.loading import load_checkpoint
+
+    return TrainedModel(load_checkpoint(request.name), request.device)
+
+
+def _has_parameters(name: str) -> bool:
+    return _suffix(name) in _OF_PARAMETERS and is_file(name)
+
+
+def _load_parameters(
+    request: Request,
+    prefix: str | None = None,
+    n_heads: int | None = None,
+    seed: int | None = None,
+    causal: bool = False,
+    input: str | Path | None = None,
+    input_name: str | None = None,
+) -> "Model":
+    from mhaviz.models.given_inputs import read_inputs
+    from mhaviz.models.saved_attention import read_attention
+    from mhaviz.models.saved_layer import SavedLayer
+
+    if input is not None and seed is not None:
+        raise ArgumentError("`input` takes the place of random embeddings; leave out `seed`")
+    if input_name is not None and input is None:
+        raise ArgumentError("`input_name` chooses among the tensors of a file; add `input`")
+    saved = read_attention(Path(request.name), prefix)
+    inputs = None if input is None else read_inputs(Path(input), input_name)
+    if n_heads is None:
+        request.on_notice(f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see `n_heads`")
+    heads = _USUAL_HEADS if n_heads is None else n_heads
+    return SavedLayer(saved, heads, seed or 0, request.device, causal, inputs, assumed=n_heads is None)
+
+
+def _is_pretrained(name: str) -> bool:
+    """Whether it is a folder, or may be a hub id; a GGUF file is taken too, and refused with advice."""
+    if is_file(name):
+        return _suffix(name) == ".gguf"
+    return _is_folder(name) or _suffix(name) not in _OF_PARAMETERS
+
+
+def _load_pretrained(request: Request, revision: str | None = None, dtype: Any = "auto") -> "Model":
+    name = request.name
+    if find_spec("transformers") is None:
+        raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
+    from mhaviz.models.pretrained.folder import find_folder
+
+    try:
+        folder = find_folder(name, revision)  # before all that takes seconds to load
+    except MhavizError as error:
+        near = [] if _is_folder(name) else get_close_matches(name, [kind.name for kind in KINDS if kind.name])
+        if not near:
+            raise
+        raise MhavizError(f"{error}; did you mean {near[0]}?") from error
+    from mhaviz.devices import resolve_device
+
+    where = resolve_device(request.device)
+    from mhaviz.models.pretrained.loading import load_pretrained
+    from mhaviz.models.pretrained.model import PretrainedModel
+    from mhaviz.models.pretrained.silence import silence
+    from mhaviz.models.pretrained.sites import find_sites
+
+    with silence(1, 2):
+        loaded = load_pretrained(name, where, revision, dtype, request.writes, folder)
+    for remark in loaded.remarks:
+        request.on_notice(remark)
+    return PretrainedModel(*find_sites(loaded))
+
+
+KINDS = (
+    ModelKind(
+        called="a layer with random weights",
+        load=_load_random,
+        options=("d_model", "n_heads", "seed", "causal"),
+        name=RANDOM,
+    ),
+    ModelKind(
+        called="a trained model",
+        load=_load_trained,
+        name=TRANSLATION,
+        expected="a file saved by mhaviz train",
+        is_of_kind=_is_checkpoint,
+    ),
+    ModelKind(
+        called="a file of parameters",
+        load=_load_parameters,
+        options=("prefix", "n_heads", "seed", "causal", "input", "input_name"),
+        expected=f"one of the parameters of an attention ({', '.join(_OF_PARAMETERS)})",
+        is_of_kind=_has_parameters,
+    ),
+    ModelKind(
+        called="a model of transformers",
+        load=_load_pretrained,
+        options=("revision", "dtype"),
+        expected="a folder of transformers, or a hub id",
+        is_of_kind=_is_pretrained,
+        takes_any_text=True,
+    ),
+)
+"""Every kind of model. A name is of the first kind that takes it: a hub id, which may be any name, comes last."""
+
+OPTIONS = tuple(dict.fromkeys(chain.from_iterable(kind.options for kind in KINDS)))
+"""What may be asked of some kind of model."""
+
+
+def kind_of(name: str) -> ModelKind:
+    """What a model of this name is.
+
+    Raises:
+        MhavizError: a file of a kind that holds no model, or one that is not there.
+    """
+    for kind in KINDS:
+        if (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
+            return kind
+    if not is_file(name):
+        raise MhavizError(f"cannot read {shortened(name)}: No such file or directory")
+    expected = ", ".join(kind.expected for kind in KINDS if kind.expected)
+    raise MhavizError(f"cannot tell what model {shortened(name)} is: expected {expected}")
 
 
 def load_model(
@@ -94,87 +226,26 @@ def load_model(
             (.safetensors, or of torch.save), a folder of transformers, or a hub id.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         writes: whether it must be able to continue a text.
-        on_notice: is told what has been assumed.
-        asked: ``d_model``, ``n_heads``, ``seed``, ``causal``, ``prefix``, ``input``, ``input_name``, ``revision``,
-            ``dtype``, as far as the kind of model takes them; None: as usual.
+        on_notice: is called with a line about what has been assumed.
+        asked: options of its kind; see ``KINDS``. None: as usual.
 
     Raises:
         ArgumentError: what the model brings with it, or sizes that cannot be.
-        MhavizError: it cannot be read, or told what it is; a device that is not there.
+        MhavizError: it cannot be read, or is of no known kind; a device that is not there.
     """
     kind = kind_of(name)
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     _refuse_settled(name, kind, given)
-    if kind == "random":
-        from mhaviz.models.single_layer import RandomLayer
-
-        return RandomLayer(device_name=device, **given)
-    if kind == "trained":
-        from mhaviz.models.trained_model import TrainedModel
-        from mhaviz.training.loading import load_checkpoint
-
-        return TrainedModel(load_checkpoint(name), device)
-    if kind == "parameters":
-        return _load_layer(Path(name), device, on_notice, **given)
-    return _load_pretrained(name, device, writes, on_notice, **given)
+    return kind.load(Request(name, device, writes, on_notice), **given)
 
 
 def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> None:
-    others = [key for key in given if key not in _TAKES[kind]]
+    """Raise ArgumentError if something is asked for that this kind of model brings with it."""
+    others = [key for key in given if key not in kind.options]
     if not others:
         return
-    takers = [_CALLED[other] for other, keys in _TAKES.items() if others[0] in keys and other != kind]
     listed = ", ".join(f"`{key}`" for key in others)
-    if kind == "random":
+    if name == RANDOM:  # which is what the user has when no model is named
+        takers = [other.called for other in KINDS if others[0] in other.options]
         raise ArgumentError(f"{listed} goes with {' or '.join(takers)}; name one by `model`")
-    raise ArgumentError(f"{name} is {_CALLED[kind]}, which brings its own sizes, weights and masks; leave out {listed}")
-
-
-def _load_layer(
-    path: Path,
-    device: str,
-    on_notice: Notice,
-    prefix: str | None = None,
-    n_heads: int | None = None,
-    seed: int | None = None,
-    causal: bool = False,
-    input: str | Path | None = None,
-    input_name: str | None = None,
-) -> "SavedLayer":
-    from mhaviz.models.given_inputs import read_inputs
-    from mhaviz.models.saved_attention import read_attention
-    from mhaviz.models.saved_layer import SavedLayer
-
-    if input is not None and seed is not None:
-        raise ArgumentError("`input` takes the place of random embeddings; leave out `seed`")
-    if input_name is not None and input is None:
-        raise ArgumentError("`input_name` chooses among the tensors of a file; add `input`")
-    saved = read_attention(path, prefix)
-    inputs = None if input is None else read_inputs(Path(input), input_name)
-    if n_heads is None:
-        on_notice(f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see `n_heads`")
-    heads = _USUAL_HEADS if n_heads is None else n_heads
-    return SavedLayer(saved, heads, seed or 0, device, causal, inputs, assumed=n_heads is None)
-
-
-def _load_pretrained(
-    name: str, device: str, writes: bool, on_notice: Notice, revision: str | None = None, dtype: Any = "auto"
-) -> "Model":
-    if find_spec("transformers") is None:
-        raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
-    from mhaviz.models.pretrained.folder import find_folder
-
-    folder = find_folder(name, revision)  # before all that takes seconds to load
-    from mhaviz.devices import resolve_device
-
-    where = resolve_device(device)
-    from mhaviz.models.pretrained.loading import load_pretrained
-    from mhaviz.models.pretrained.model import PretrainedModel
-    from mhaviz.models.pretrained.silence import silence
-    from mhaviz.models.pretrained.sites import find_sites
-
-    with silence(1, 2):
-        loaded = load_pretrained(name, where, revision, dtype, writes, folder)
-    for remark in loaded.remarks:
-        on_notice(remark)
-    return PretrainedModel(*find_sites(loaded))
+    raise ArgumentError(f"{name} is {kind.called}, which brings its own sizes, weights and masks; leave out {listed}")

@@ -1,4 +1,4 @@
-"""The parameters of one attention among those of a model: finding them, and putting them into mhaviz's own layer."""
+"""Finds the parameters of one attention in a file of a model's parameters, and puts them into mhaviz's own layer."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

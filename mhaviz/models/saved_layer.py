@@ -1,4 +1,4 @@
-"""A layer with the weights of a file, on sentences or on X as it was saved."""
+"""A layer with the weights of a file, run on sentences or on an input X of a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mhaviz.models.single_layer import SingleLayer
 
 @dataclass(frozen=True)
 class SavedLayer(SingleLayer):
-    """A layer with somebody's weights.
+    """A layer with weights from a file.
 
     With ``inputs``, these are X, as they are, and sentences only label them. Without, X is made of the sentences as for
     a layer with random weights: the embeddings are random, so that the maps show the weights on no input that they have
@@ -27,7 +27,7 @@ class SavedLayer(SingleLayer):
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
         inputs: X.
-        assumed: whether nobody has said how many heads there are.
+        assumed: whether ``n_heads`` was not given, and is a guess.
 
     Raises:
         ArgumentError: heads that cannot be, a device that has no name.

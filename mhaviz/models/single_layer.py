@@ -1,4 +1,4 @@
-"""One attention layer as a model: the whole path from sentences, or X, to attention, whatever its weights are."""
+"""One attention layer as a model, from sentences or X to its attention, with random or saved weights."""
 
 import math
 from abc import abstractmethod
@@ -35,10 +35,14 @@ _ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbe
 
 
 class SingleLayer(Model):
-    """What layers with weights of any origin have in common. A layer is made anew from its seed for each input.
+    """A model of one mhaviz ``MultiHeadAttention``: its Wq, Wk and Wv project X, whatever their weights are.
+
+    A subclass makes the layer (``_attention``), says how large it is (``d_model``, ``n_heads``) and where its weights
+    come from (``_origin``). What has no queries, keys and values is a ``Model`` of its own. The layer is made anew from
+    its seed for each input.
 
     Attributes:
-        seed: of all that is drawn. It is drawn on the CPU, the same for every device.
+        seed: of the random numbers that embeddings and weights are drawn from, on the CPU, the same for every device.
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
     """
@@ -176,7 +180,7 @@ class SingleLayer(Model):
 
 
 class Layer(nn.Module):
-    """What makes X and one attention layer, as one module."""
+    """The encoder that makes X, and the attention layer, as one module."""
 
     def __init__(self, attention: MultiHeadAttention, encoder: Encoder) -> None:
         super().__init__()
@@ -206,7 +210,7 @@ class RandomLayer(SingleLayer):
 
     Attributes:
         d_model, n_heads: sizes; n_heads must divide d_model.
-        seed: of the weights. They are drawn on the CPU, the same for every device.
+        seed: of weights and embeddings. They are drawn on the CPU, the same for every device.
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
 

@@ -1,4 +1,4 @@
-"""Listens to a forward pass and writes down what every step does to memory, shapes and time."""
+"""Records every step of a forward pass: its shape, memory, parameters and operations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -98,7 +98,7 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return tensor
 
     def note(self, *read: Tensor) -> None:
-        """Take note of work that was done unheard: what it read to compute the tensor that the next step is told of."""
+        """Take note of work that was not recorded: what it read to compute the tensor of the next step."""
         self._read.update({_storage(x): None for x in read})
         self._only_moves = False
 

@@ -30,7 +30,7 @@ KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 @dataclass(frozen=True)
 class PairInputs(Inputs):
-    """What a trained model reads: sentences with their translations; ``target_given``: by the user."""
+    """The inputs of a trained model: sentences and translations. ``target_given``: the translation is the user's."""
 
     pairs: tuple[Pair, ...]
     target_given: bool
@@ -186,7 +186,6 @@ class TrainedModel(Model):
         with torch.no_grad():
             memory, encoder = model.encode(batch.source_ids, batch.source_mask, step=step)
             decoded = model.decode(batch.read_ids, memory, batch.source_mask, step=step)
-        assert decoded.cross is not None
         return {"self": encoder, "masked": decoded.masked, "cross": decoded.cross}
 
 

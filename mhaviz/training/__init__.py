@@ -1,1 +1,4 @@
-"""How a model built from the layer learns: corpora, the training itself, and the checkpoints that it leaves."""
+"""Trains the small translator of ``layer.transformer``: corpora, training, evaluation and checkpoints."""
+
+TRANSLATION = "translation"
+"""Names the checkpoint and the corpus that come with mhaviz."""

@@ -1,4 +1,4 @@
-"""Pairs as padded numbers: what the encoder reads, what the decoder reads, and what it is to say."""
+"""Pairs of sentences as padded token ids: of the source, of the target as it is read, and of the expected words."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""A model that has learnt something, as one .safetensors file: its weights, its words and how it came about.
+"""A checkpoint: a trained model as one .safetensors file, with its weights, its vocabularies and its training.
 
 Tensors: ``model.NAME``, and, so that training can go on, Adam's ``adam.exp_avg.NAME`` and ``adam.exp_avg_sq.NAME``.
 Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
@@ -92,7 +92,7 @@ class Milestone:
 
 @dataclass
 class Checkpoint:
-    """A model, its words, and how far it has come.
+    """A model, its vocabularies, and the state of its training.
 
     Attributes:
         source_vocabulary, target_vocabulary: its words.

@@ -26,7 +26,7 @@ class Pair:
     Attributes:
         source, target: their words.
         alignment: (position in source, position in target) of the words that are each other's translation; None where
-            nobody has said.
+            it is not known.
         ended: False for a translation that was cut off.
     """
 

@@ -1,4 +1,4 @@
-"""What a translator says of sentences that it has not seen, and how much of it is right."""
+"""Translates sentences greedily, and measures how many translations of held-out sentences are right."""
 
 import difflib
 import math

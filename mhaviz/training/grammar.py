@@ -1,4 +1,4 @@
-"""A small grammar that writes English sentences, their translation into a French-like language, and who is whose.
+"""A small grammar that writes English sentences, their translations into a French-like language, and word alignments.
 
 It has what makes word order and agreement interesting to look at in attention: adjectives that follow their noun and a
 few that precede it, determiners, adjectives and verbs that agree in gender and number, and a negation that wraps the
@@ -96,7 +96,7 @@ _NEGATED, _JOINED, _ADJECTIVE = 0.4, 0.35, 0.4
 
 
 class _Writer:
-    """One pair that is being written: two sentences and the links between their words."""
+    """Writes one pair, word by word: two sentences and the links between their words."""
 
     def __init__(self) -> None:
         self.source: list[str] = []

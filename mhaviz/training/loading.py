@@ -1,4 +1,4 @@
-"""Reading checkpoints that anybody may have made: nothing in a file is ever run, and no size is believed unchecked."""
+"""Reads checkpoints safely, whoever made them: nothing in a file is run, and every size is checked before use."""
 
 import json
 import operator
@@ -17,10 +17,8 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.training import TRANSLATION
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, TASK, Checkpoint, Milestone, Plan, Sizes, build, checksum
-
-SHIPPED = ("translation",)
-"""The checkpoints that come with mhaviz."""
 
 _T = TypeVar("_T")
 
@@ -61,12 +59,12 @@ def _find(name: str) -> Path:
         there = path.exists()
     except OSError:  # a name that is too long, a folder that nobody may look into
         there = False
-    if name in SHIPPED and not (there and path.is_file()):
+    if name == TRANSLATION and not (there and path.is_file()):
         return Path(str(resources.files("mhaviz.training") / f"{name}.safetensors"))
     if not there:
         raise MhavizError(
             f"there is no checkpoint {name:.200}: expected a file made by mhaviz train, or one that comes with mhaviz "
-            f"({', '.join(SHIPPED)})"
+            f"({TRANSLATION})"
         )
     return path
 

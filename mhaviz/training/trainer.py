@@ -1,4 +1,4 @@
-"""The training itself: Adam on the cross-entropy of the next word.
+"""Trains a checkpoint: Adam on the cross-entropy of the next word.
 
 Adam's β and ε are those of Vaswani et al. 2017, section 5.3; the learning rate goes up and down in straight lines.
 

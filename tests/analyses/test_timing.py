@@ -95,7 +95,7 @@ def test_ways_take_turns():
 def test_results_are_shown_and_progress_is_told():
     seen, told = [], []
     pieces = Pieces(lambda n: 0.0, lambda n: 0.0)
-    object.__setattr__(pieces.laboratory, "told", lambda done, what: told.append((done, what)))
+    object.__setattr__(pieces.laboratory, "on_progress", lambda done, what: told.append((done, what)))
     pieces.measure(1, 2, look=lambda length, i, result: seen.append((length, i, result)))
     assert seen == [(1, 0, (0, 1)), (1, 1, (1, 1)), (2, 0, (0, 2)), (2, 1, (1, 2))]
     assert told == [(0, "N = 1: a"), (0.25, "N = 1: b"), (0.5, "N = 2: a"), (0.75, "N = 2: b"), (1, "")]

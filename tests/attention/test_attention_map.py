@@ -244,7 +244,7 @@ def test_an_interrupt_stops_the_work():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attention_map(query, key, told=interrupt)
+        attention_map(query, key, on_progress=interrupt)
     assert len(told) == 1
 
 
@@ -327,13 +327,13 @@ def test_hidden_blocks_are_not_computed(in_blocks, monkeypatch):
 def test_progress_is_told(in_blocks):
     told = []
     query, key = draw(n_heads=4)
-    attention_map(query, key, told=told.append)
+    attention_map(query, key, on_progress=told.append)
     assert told == [0.25, 0.5, 0.75, 1]
 
 
 def test_progress_of_a_short_map_is_told_at_its_end():
     told = []
-    attention_map(*draw(), told=told.append)
+    attention_map(*draw(), on_progress=told.append)
     assert told == [1]
 
 
@@ -413,7 +413,7 @@ def test_a_core_that_is_taken_is_left_alone(monkeypatch, in_blocks, fails):
     try:
         torch.set_num_threads(3)
         with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
-            attention_map(query, key, told=told)
+            attention_map(query, key, on_progress=told)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

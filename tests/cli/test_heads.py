@@ -10,14 +10,14 @@ import torch
 
 from mhaviz.api import loaded
 from mhaviz.attention.call import AttentionWeights
-from mhaviz.attention.model import Model, SiteCall
+from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.cli.commands.heads import SortColumn
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
 from mhaviz.records import Site, Source, Tokens
 
 
-class FakeModel(Model):
+class FakeModel(CorpusModel):
     """Two layers of three heads that look at the first, the previous and the last key; [CLS] is 0, [SEP] is 1."""
 
     def __init__(self, kinds=("self",), max_length=None):

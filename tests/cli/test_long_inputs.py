@@ -136,10 +136,10 @@ def test_a_summary_changes_nothing_else(mhaviz, book):
 
 
 def test_memory_reaches_the_blocks(mhaviz, book, monkeypatch):
-    from mhaviz.attention import walk
+    from mhaviz.attention import tiled_pass
 
-    asked, choose = [], walk.choose_tile_shape
-    monkeypatch.setattr(walk, "choose_tile_shape", lambda *given: asked.append(given[6]) or choose(*given))
+    asked, choose = [], tiled_pass.choose_tile_shape
+    monkeypatch.setattr(tiled_pass, "choose_tile_shape", lambda *given: asked.append(given[6]) or choose(*given))
     assert (
         mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "50", "--memory", "3MB", "-q").status == 0
     )
@@ -211,13 +211,13 @@ def test_a_long_run_is_announced(mhaviz, book, monkeypatch, few, announced):
 
 
 def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
-    from mhaviz.attention import short_map, walk
+    from mhaviz.attention import short_map, tiled_pass
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(short_map, "MOST_WEIGHTS", 0)
-    monkeypatch.setattr(walk.HeadBlocks, "sums", interrupt)
+    monkeypatch.setattr(tiled_pass.HeadBlocks, "sums", interrupt)
     result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.png", "-q")
     assert result.status == 130
     assert result.err == "mhaviz: interrupted\n"

@@ -6,7 +6,7 @@ from torch import nn
 
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import only, within
-from mhaviz.layer.transformer import LanguageModel, Translator
+from mhaviz.layer.transformer import Translator
 
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 
@@ -67,20 +67,6 @@ def test_the_decoder_is_pytorchs(translator):
     torch.testing.assert_close(decoded.logits, translator.output(expected), atol=1e-12, rtol=0)
     assert decoded.masked.shape == (2, N_HEADS, 3, 3)
     assert decoded.cross.shape == (2, N_HEADS, 3, 4)
-
-
-def test_the_language_model_is_a_pytorch_encoder_with_a_mask():
-    torch.manual_seed(0)
-    model = LanguageModel(9, D_MODEL, N_HEADS, D_FF, dropout=0.1).double().eval()
-    theirs = nn.TransformerEncoderLayer(D_MODEL, N_HEADS, D_FF, batch_first=True, dtype=torch.float64).eval()
-    copy_attention(theirs.self_attn, model.decoder_self.attention)
-    copy_forward(theirs, model.decoder_forward)
-    theirs.norm1.load_state_dict(model.decoder_self.norm.state_dict())
-    theirs.norm2.load_state_dict(model.decoder_forward.norm.state_dict())
-    ids = torch.tensor([[1, 8, 3, 4]])
-    x = theirs(model.position(model.embeddings(ids)), src_mask=~causal_mask(4)[0, 0])
-    torch.testing.assert_close(model.decode(ids).logits, model.output(x), atol=1e-12, rtol=0)
-    assert model.decode(ids).cross is None
 
 
 def test_no_word_is_told_of_those_after_it(translator):

@@ -1,1 +1,1 @@
-"""The commands, one a file: parse, call what Python could call, show."""
+"""The commands, one a file: each reads its options, calls what Python could call too, and shows the result."""

@@ -29,7 +29,7 @@ def compare_implementations(
     from mhaviz.analyses.timing import Laboratory
 
     look, layer = looks.look, bench.bench
-    with progress(delivery.quiet) as told:
-        laboratory = Laboratory(layer.device, bench.most_seconds, told)
+    with progress(delivery.quiet) as on_progress:
+        laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         comparison = implementations.compare_implementations(layer, laboratory, chosen)
     delivery.deliver(comparison, look)

@@ -44,7 +44,7 @@ def compare_scaling(
             raise ArgumentError(
                 f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"
             )
-    elif model.model != "random" and model.input is None:
+    elif not model.is_random and model.input is None:
         require_some(sentences)
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE

@@ -34,7 +34,7 @@ def complexity(
 
     look, layer = looks.look, bench.bench
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
-    with progress(delivery.quiet) as told:
-        laboratory = Laboratory(layer.device, bench.most_seconds, told)
+    with progress(delivery.quiet) as on_progress:
+        laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         measured = measure_complexity(layer, laboratory, free, chosen)
     delivery.deliver(measured, look)

@@ -74,13 +74,13 @@ def heads(
     loaded = load(model, device=device, on_notice=delivery.notice, revision=revision, dtype=dtype)
     delivery.tell(loaded.notices)
     layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
-    with progress(delivery.quiet, time_left=True) as told:
+    with progress(delivery.quiet, time_left=True) as on_progress:
         statistics = loaded.head_statistics(
             stream,
             layer=layers,
             kind=kind,
             on_notice=delivery.notice,
-            on_progress=lambda done, taken: told(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )
     delivery.deliver(statistics, look, order=order, notice=quotes_notice(sentences))
 

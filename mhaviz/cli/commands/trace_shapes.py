@@ -44,7 +44,7 @@ def trace_shapes(
     sentences = texts.read(any_text=model.takes_any_text)
     texts.require_words()
     element = _parse_element(follow)
-    bare_sizes, is_random = batch_size is not None or seq_length is not None, model.model == "random"
+    bare_sizes, is_random = batch_size is not None or seq_length is not None, model.is_random
     if bare_sizes and (sentences or texts.target or values or not is_random):
         raise ArgumentError(
             "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --model"

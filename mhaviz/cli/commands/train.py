@@ -161,7 +161,7 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
     checkpoint, saved = trainer.checkpoint, 0
     total = checkpoint.plan.steps
     try:
-        with progress(quiet, time_left=True) as told:
+        with progress(quiet, time_left=True) as on_progress:
             for taken in trainer.steps():
                 if taken.milestone is not None:
                     checkpoint.save(path)
@@ -169,7 +169,7 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
                     if film is not None:
                         film.expose()
                 score = f", held-out {SCORE} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
-                told(taken.step / total, f"{taken.step:,} of {total:,} steps, loss {taken.loss:.3f}{score}")
+                on_progress(taken.step / total, f"{taken.step:,} of {total:,} steps, loss {taken.loss:.3f}{score}")
     except (KeyboardInterrupt, MhavizError) as error:
         kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"
         if isinstance(error, MhavizError):

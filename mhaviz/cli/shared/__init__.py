@@ -1,1 +1,1 @@
-"""What commands share: options, sentences, files, and how results are delivered."""
+"""Code that several commands use: options, sentences, files, and the output of results."""

@@ -1,4 +1,4 @@
-"""How much may have changed: mhaviz diff as a test that a machine runs."""
+"""--fail-above of mhaviz diff: an exit code for CI if weights have changed by more than a limit."""
 
 from collections.abc import Iterator
 from dataclasses import replace

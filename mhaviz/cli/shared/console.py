@@ -1,4 +1,4 @@
-"""What the program says to people: views on standard output; lines, and how far long work is, on standard error."""
+"""Output to the terminal: views on standard output, messages and progress on standard error."""
 
 import re
 import shutil
@@ -46,7 +46,7 @@ def print_view(view: "RenderableType") -> None:
 
 @contextmanager
 def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """A function to be told how far the work is, from 0 to 1, and what to say of it; the bar is gone when all is done.
+    """A progress callback: called with the share of the work that is done, and a text. The bar goes away at the end.
 
     ``time_left``: say how long it will take, for work that is even.
     """

@@ -1,4 +1,4 @@
-"""What a model learns from, and how much it gets right: mhaviz train --evaluate."""
+"""mhaviz train --evaluate, and reading the corpus that train and --evaluate name."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError
+from mhaviz.training import TRANSLATION
 from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from mhaviz.training.checkpoint import Checkpoint
     from mhaviz.training.corpus import Corpus, Pair
     from mhaviz.views.look import Look
-
-BUILT_IN = "translation"
 
 
 def read_corpus(name: str, seed: int) -> "Corpus":
@@ -27,7 +26,7 @@ def read_corpus(name: str, seed: int) -> "Corpus":
     from mhaviz.training.corpus import read_pairs
     from mhaviz.training.grammar import translation_corpus
 
-    if name == BUILT_IN and not Path(name).is_file():
+    if name == TRANSLATION and not Path(name).is_file():
         return translation_corpus(seed)
     return read_pairs(Path(name), seed)
 
@@ -66,7 +65,7 @@ def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tupl
             f"this checkpoint has learnt from {checkpoint.corpus}; name it: mhaviz train {checkpoint.corpus} "
             f"--evaluate {name}"
         )
-    read = read_corpus(corpus or BUILT_IN, checkpoint.plan.seed)
+    read = read_corpus(corpus or TRANSLATION, checkpoint.plan.seed)
     if read.fingerprint == checkpoint.fingerprint:
         return read.held_out, None
     notice = (

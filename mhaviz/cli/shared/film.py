@@ -1,4 +1,4 @@
-"""mhaviz train --animate: how the maps of one sentence form."""
+"""mhaviz train --animate: an animation of one sentence's maps as training goes on."""
 
 from functools import partial
 from pathlib import Path

@@ -13,6 +13,7 @@ from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
+from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.units import parse_bytes, parse_whole
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def given(group: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and what may be asked of it. Of several layers one is looked into."""
+    """The model and its options, of commands that look into one layer."""
 
     model: Annotated[
         str,
@@ -59,7 +60,7 @@ class ModelOptions:
             help="random; translation, which is bundled; a file of mhaviz train, or with the parameters of an "
             "attention; a folder or a hub id of transformers.",
         ),
-    ] = "random"
+    ] = RANDOM
     layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
     kind: KindOption = None
     device: Device = "auto"
@@ -97,9 +98,12 @@ class ModelOptions:
     @property
     def takes_any_text(self) -> bool:
         """Whether its tokenizer makes tokens of texts without words, too."""
-        from mhaviz.models.load import kind_of
+        return kind_of(self.model).takes_any_text
 
-        return kind_of(self.model) == "transformers"
+    @property
+    def is_random(self) -> bool:
+        """Whether no model is named: the layer with random weights."""
+        return self.model == RANDOM
 
     def load(self, on_notice: Callable[[str], None]) -> "LoadedModel":
         """The model. Raises as ``mhaviz.load`` does."""
@@ -137,14 +141,14 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ManyLayers(ModelOptions):
-    """The same, of commands that draw all layers."""
+    """The same options, of commands that draw all layers."""
 
     layer: Layers = None
 
 
 @dataclass(frozen=True)
 class LongOptions:
-    """Inputs whose weights are too many to be drawn one by one."""
+    """Options for long inputs, whose weights are pooled."""
 
     whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     pool: Annotated[
@@ -289,7 +293,7 @@ class LayerOptions:
 
 @dataclass(frozen=True)
 class BenchOptions(LayerOptions):
-    """What is measured, and how patiently."""
+    """Options of commands that measure time and memory."""
 
     most_seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")

@@ -1,4 +1,4 @@
-"""Lists of numbers on the command line: heads, layers, lengths."""
+"""Parses lists of numbers on the command line: heads, layers, lengths."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Files of saved maps: what is said of them, reading them, and choosing among what they hold."""
+"""Reads files of saved maps: the options that describe them, and the choice of layers, heads and kinds in them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
 
 @dataclass(frozen=True)
 class ArrayOptions:
-    """What is said of arrays that say nothing of themselves."""
+    """Options that describe bare arrays: their name in the file, labels and kind."""
 
     name: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""Where sentences come from: arguments, a file, standard input."""
+"""Reads sentences from arguments, a file or standard input."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Sentences = Annotated[
 
 @dataclass(frozen=True)
 class OneSentence:
-    """What a command reads that takes one sentence."""
+    """Options of a command that reads one sentence."""
 
     sentences: Annotated[
         list[str] | None,
@@ -63,7 +63,7 @@ class OneSentence:
 
 @dataclass(frozen=True)
 class OneText(OneSentence):
-    """The same, with what a translator makes of it, or another sentence to look from."""
+    """The same with --target: the translation, or another sentence whose words are the queries."""
 
     target: Annotated[
         str | None,
@@ -94,7 +94,7 @@ class OneText(OneSentence):
 
 @dataclass(frozen=True)
 class ManyTexts(OneText):
-    """What a command reads that takes several sentences."""
+    """Options of a command that reads several sentences."""
 
     sentences: Sentences = None
 

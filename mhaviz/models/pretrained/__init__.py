@@ -1,1 +1,1 @@
-"""Models that others have trained: transformers' checkpoints, from their folder to the attention in them."""
+"""Checkpoints of Hugging Face's transformers: finding, checking, loading and running them, with hooks on attention."""

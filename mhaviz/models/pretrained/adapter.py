@@ -1,4 +1,4 @@
-"""An adapter (LoRA, arXiv 2106.09685) that a folder holds beside a whole model: applied by peft, or said not to be.
+"""Applies an adapter (LoRA, arXiv 2106.09685) that is beside a whole model, or says that it was not applied.
 
 transformers applies it where peft happens to be installed, and says nothing. What an adapter's configuration may ask of
 peft beside that (a module to import, a pickle to read, another model to fetch) is not done.

@@ -1,4 +1,4 @@
-"""A checkpoint of transformers as a model: what it attends to on anybody's sentences."""
+"""A checkpoint of transformers as a ``Model``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.hearing import Heard, field_of, form_of_its_own, hear
+from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import read_without_names
 from mhaviz.models.pretrained.sites import find_sites
@@ -26,8 +26,8 @@ _OF_WINDOWS = ("sliding_window", "local_attention")
 
 
 @dataclass(frozen=True)
-class PretrainedModel(Model):
-    """A model that somebody has trained, in place of a layer with random weights.
+class PretrainedModel(CorpusModel):
+    """A model of transformers, and the attentions that were found in it.
 
     Attributes:
         loaded, found: the model and its attentions; see ``find_sites``.
@@ -101,18 +101,18 @@ class PretrainedModel(Model):
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
 
-        def on_heard(heard: Heard) -> None:
-            site = sites.get(heard.number)
+        def hook(ran: AttentionRun) -> None:
+            site = sites.get(ran.number)
             if site is None:
                 return
-            if heard.call is None:
+            if ran.call is None:
                 raise form_of_its_own(self.loaded)
             queries, keys = sides[site.kind]
-            seen = SiteCall(site, heard.call, heads_of(site, None), queries, keys, heard.output, sentence)
+            seen = SiteCall(site, ran.call, heads_of(site, None), queries, keys, ran.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
 
-        hear(self.loaded, *self._reader.batch(texts), on_heard, last=max(site.number for site in chosen))
+        run_hooked(self.loaded, *self._reader.batch(texts), hook, last=max(site.number for site in chosen))
 
     def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
@@ -191,7 +191,7 @@ class PretrainedModel(Model):
         return notices
 
     def require_captured(self) -> None:
-        """Raise MhavizError of a model that shows its weights alone."""
+        """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
         if not self.loaded.captured:
             raise MhavizError(
                 f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "

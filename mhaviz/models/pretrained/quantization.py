@@ -1,4 +1,4 @@
-"""Checkpoints of few bits a weight: what must be installed before transformers can read them, all of it at once."""
+"""Quantised checkpoints: names all libraries that must be installed before transformers can read one."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Texts as a model reads them, and as people do: what each token is a piece of."""
+"""Makes tokens of texts, with a readable label for each: the piece of the text that it stands for."""
 
 import unicodedata
 from collections.abc import Callable, Sequence

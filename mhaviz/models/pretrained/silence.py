@@ -1,4 +1,4 @@
-"""Keeps what libraries print, while they read somebody's files, from standing between the lines that we print."""
+"""Hides what libraries print while they load a model, which would stand between mhaviz's own lines."""
 
 import os
 import sys

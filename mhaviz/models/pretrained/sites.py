@@ -1,4 +1,4 @@
-"""Which attention is which: found out by letting the model read a few tokens, so that nothing is assumed of it."""
+"""Finds the layer and kind of each attention of a model, by running it on a few tokens: nothing is assumed of it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.config_fields import wrong_field
-from mhaviz.models.pretrained.hearing import Heard, attention_class, field_of, form_of_its_own, hear
+from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded, run_eagerly
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.records import Kind, Site
@@ -41,14 +41,14 @@ class RunningLayer:
 class _Found:
     """An attention that has run, in which layer, and of which kind; ``kind``: None if the model does not tell."""
 
-    heard: Heard
+    ran: AttentionRun
     kind: Kind | None
     running: RunningLayer | None
 
     @property
     def layer(self) -> int | None:
         """Its number; None: not known."""
-        return self.heard.layer if self.running is None else self.running.number
+        return self.ran.layer if self.running is None else self.running.number
 
 
 def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
@@ -80,16 +80,16 @@ def _probe(loaded: Loaded) -> tuple[list[Site], list[Kind]]:
     """The attentions that run for a few tokens, and the kinds of those that cannot be shown."""
     found: list[_Found] = []
 
-    def on_heard(heard: Heard) -> None:
-        call = heard.call
+    def hook(ran: AttentionRun) -> None:
+        call = ran.call
         if call is not None and not set(call.shape[2:]) <= {SOURCE_LENGTH, TARGET_LENGTH}:
-            heard, call = replace(heard, call=None), None
-        kind = heard.kind or (None if call is None else _kind(call))
-        found.append(_Found(heard, kind, running[0] if running else None))
+            ran, call = replace(ran, call=None), None
+        kind = ran.kind or (None if call is None else _kind(call))
+        found.append(_Found(ran, kind, running[0] if running else None))
 
     with running_layers(loaded.model) as running:
-        hear(loaded, *_few_tokens(loaded), on_heard)
-    unshown = {one.kind for one in found if one.heard.call is None}
+        run_hooked(loaded, *_few_tokens(loaded), hook)
+    unshown = {one.kind for one in found if one.ran.call is None}
     if None in unshown or _has_parts(found):
         return [], []
     shown = [one for one in found if one.kind not in unshown]
@@ -128,8 +128,8 @@ def running_layers(model: nn.Module) -> Iterator[list[RunningLayer]]:
 
 
 def _has_parts(found: Sequence[_Found]) -> bool:
-    """Whether an attention runs several times within a layer: what is heard are parts of one, such as DiffLlama's."""
-    runs = [(one.running.run, id(one.heard.module), one.kind) for one in found if one.running is not None]
+    """Whether an attention runs several times within a layer, as a hook then sees parts of one, such as DiffLlama's."""
+    runs = [(one.running.run, id(one.ran.module), one.kind) for one in found if one.running is not None]
     return len(set(runs)) < len(runs)
 
 
@@ -144,12 +144,12 @@ def _numbered(found: Sequence[_Found]) -> list[Site]:
         numbers = [other.layer for other in found if other.kind == one.kind]
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
         layer = one.layer if is_own else sum(site.kind == one.kind for site in sites)
-        call = one.heard.call
+        call = one.ran.call
         assert call is not None
         assert one.kind is not None
         assert layer is not None
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        sites.append(Site(one.kind, layer, call.shape[1], d_key, one.heard.number))
+        sites.append(Site(one.kind, layer, call.shape[1], d_key, one.ran.number))
     return sites
 
 
@@ -191,11 +191,11 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
-    heard: dict[int, Heard] = {}
-    hear(loaded, *_few_tokens(loaded), lambda one: heard.update({one.number: one}))
+    runs: dict[int, AttentionRun] = {}
+    run_hooked(loaded, *_few_tokens(loaded), lambda one: runs.update({one.number: one}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
-        call = heard[site.number].call
+        call = runs[site.number].call
         assert call is not None
         placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = call.weights()
     return placed

@@ -156,7 +156,7 @@ def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
     built = [0, 0]
     builder = threading.get_ident()
 
-    def hear(module: nn.Module, field: str, tensor: Tensor | None) -> None:
+    def count(module: nn.Module, field: str, tensor: Tensor | None) -> None:
         if tensor is None or threading.get_ident() != builder:
             return
         built[0] += 1
@@ -166,7 +166,7 @@ def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
         if built[1] > most[1]:
             raise _misfit(name, f"more than {readable_count(most[1])} numbers", readable_count(sizes.numbers))
 
-    hooks = [register_module_parameter_registration_hook(hear), register_module_buffer_registration_hook(hear)]
+    hooks = [register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)]
     try:
         yield
     finally:

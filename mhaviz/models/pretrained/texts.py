@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hearing import field_of, run
+from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import (
     id_of,
@@ -37,7 +37,7 @@ _SAME = 1e-2
 
 @dataclass(frozen=True)
 class Texts:
-    """Makes what a model reads.
+    """Makes the inputs of a model.
 
     Attributes:
         loaded: the model.
@@ -88,7 +88,7 @@ class Texts:
         for name, module in self.loaded.model.named_modules():
             if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
                 return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
-        return self._told_length("max_position_embeddings", "max_encoder_position_embeddings")
+        return self._first_length("max_position_embeddings", "max_encoder_position_embeddings")
 
     @cached_property
     def padding_is_seen(self) -> bool:
@@ -169,9 +169,9 @@ class Texts:
     def _start(self) -> int:
         """What a decoder beside an encoder begins with."""
         model = self.loaded.model
-        told = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
+        configs = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
         for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
-            for start in (*(getattr(known, name, None) for known in told), id_of(self.loaded.tokenizer, name)):
+            for start in (*(getattr(known, name, None) for known in configs), id_of(self.loaded.tokenizer, name)):
                 if isinstance(start, int):
                     return start
         raise MhavizError(
@@ -182,8 +182,8 @@ class Texts:
     @cached_property
     def _padding(self) -> int | None:
         """The token that stands for none; None: the model has no such token."""
-        told = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
-        for number in told:
+        candidates = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
+        for number in candidates:
             if isinstance(number, int) and 0 <= number < (self._embeddings or _MOST_IDS):
                 return number
         return None
@@ -199,12 +199,12 @@ class Texts:
     @cached_property
     def _max_target_length(self) -> int | None:
         """The most tokens that a decoder beside an encoder can read; None: there is no such limit."""
-        return self._told_length("max_decoder_position_embeddings") or self.max_length
+        return self._first_length("max_decoder_position_embeddings") or self.max_length
 
-    def _told_length(self, *names: str) -> int | None:
+    def _first_length(self, *names: str) -> int | None:
         """The first of these fields of the configuration that is a length."""
-        told = (field_of(self.loaded.config, name) for name in names)
-        return next((length for length in told if isinstance(length, int) and length > 0), None)
+        lengths = (field_of(self.loaded.config, name) for name in names)
+        return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
     @property
     def _most_written(self) -> int:

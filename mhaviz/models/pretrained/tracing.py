@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hearing import Heard, hear
+from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.records import Kind
@@ -51,29 +51,29 @@ def trace_attention(
     Args:
         loaded: a model whose attention can be seen.
         number, kind: of the attention, in the order in which they run.
-        ids, mask, target_ids: a batch; see ``hear``.
-        recorder: is told.
+        ids, mask, target_ids: a batch; see ``run_hooked``.
+        recorder: is called with each tensor.
 
     Raises:
         MhavizError: the attention is built in a way that is not understood.
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
 
-    def on_heard(heard: Heard) -> None:
-        if heard.number == number and isinstance(heard.call, AttentionCall):
-            assert heard.output is not None
-            assert heard.module is not None
-            found.append((heard.call, heard.output, heard.module))
+    def hook(ran: AttentionRun) -> None:
+        if ran.number == number and isinstance(ran.call, AttentionCall):
+            assert ran.output is not None
+            assert ran.module is not None
+            found.append((ran.call, ran.output, ran.module))
 
-    hear(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], on_heard)
+    run_hooked(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], hook)
     module = found.pop()[2]
     inward: list[Projection] = []
     within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
     after: list[Projection] = []  # and what is after it
     ended: list[bool] = []
 
-    def listening(name: str, is_within: bool) -> Any:
-        def told(part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+    def forward_hook(name: str, is_within: bool) -> Any:
+        def keep(part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
             if not (
                 args and isinstance(args[0], Tensor) and isinstance(made, Tensor) and args[0].ndim == made.ndim == 3
             ):
@@ -87,20 +87,20 @@ def trace_attention(
                 elif ended and not within:
                     after.append(projection)
 
-        return told
+        return keep
 
     own = {id(part) for part in module.modules()}
-    hooks = [
-        part.register_forward_hook(listening(name.removeprefix(_name_of(loaded, module)), id(part) in own))
+    handles = [
+        part.register_forward_hook(forward_hook(name.removeprefix(_name_of(loaded, module)), id(part) in own))
         for name, part in loaded.model.named_modules()
         if name and isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
     ]
-    hooks.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
+    handles.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
     try:
-        hear(loaded, ids, mask, target_ids, on_heard)
+        run_hooked(loaded, ids, mask, target_ids, hook)
     finally:
-        for hook in hooks:
-            hook.remove()
+        for handle in handles:
+            handle.remove()
     cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
     if not inward:
         raise MhavizError(cannot)

@@ -1,4 +1,4 @@
-"""What is drawn several times as fast, the same to the eye, because cells and tiles are on whole pixels."""
+"""Draws cells and repeated texts several times as fast, with the same result, where they are on whole pixels."""
 
 import math
 from collections.abc import Sequence

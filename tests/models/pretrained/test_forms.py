@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from mhaviz.analyses.rollout import rollout
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hearing import field_of
+from mhaviz.models.pretrained.hooks import field_of
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites

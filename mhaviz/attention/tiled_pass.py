@@ -1,4 +1,4 @@
-"""The way through all heads of a map and their blocks: in which order, and in how much memory."""
+"""Computes a map tile by tile: all heads in turn, and the blocks of queries of each, within a memory limit."""
 
 import math
 from bisect import bisect_right
@@ -51,8 +51,8 @@ def tile_shape(
 
 
 @dataclass
-class Walk:
-    """One call of ``pool``, whose arguments it has; it fills in the result."""
+class TiledPass:
+    """One pass over all weights of a call, tile by tile, which fills in the result; see ``pool`` for the fields."""
 
     call: AttentionCall
     key_mask: Tensor | None
@@ -60,8 +60,8 @@ class Walk:
     result: PooledMap
     memory: int | None
 
-    def go(self, told: Callable[[float], None]) -> None:
-        """Walk: a head after the other, and its blocks in order; PyTorch shares each step out among its threads.
+    def run(self, on_progress: Callable[[float], None]) -> None:
+        """One head after the other, and its blocks in order; PyTorch shares each step out among its threads.
 
         Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
         """
@@ -83,7 +83,7 @@ class Walk:
                 for h in range(n_heads):
                     for block in self._head(b, h, tiles, blocks):
                         done += self._pairs(block)
-                        told(done / everything)
+                        on_progress(done / everything)
                         if adapts:
                             cores.look()
 

@@ -1,4 +1,4 @@
-"""Hears every attention of a model while it runs: what it is called with, or else the weights that the model gives."""
+"""Runs a model with a hook on its attentions: what each is called with, or else the weights that the model gives."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,8 +17,8 @@ from mhaviz.records import ROUNDING, Kind
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An attention that has run.
+class AttentionRun:
+    """An attention of a model, as it has run once.
 
     Attributes:
         number: counts the attentions of a forward pass, in the order in which they run.
@@ -36,49 +36,49 @@ class Heard:
     layer: int | None = None
 
 
-class _HeardEnoughError(MhavizError):
+class _SeenEnoughError(MhavizError):
     """Ends a forward pass."""
 
 
 class _OursError(MhavizError):
-    """Carries what was raised by who hears of an attention, not by the model, through the model."""
+    """Carries what was raised by a hook, not by the model, through the model."""
 
     def __init__(self, raised: Exception) -> None:
         super().__init__(str(raised))
         self.raised = raised
 
 
-def hear(
+def run_hooked(
     loaded: Loaded,
     ids: Tensor,
     mask: Tensor | None,
     target_ids: Tensor | None,
-    on_heard: Callable[[Heard], None],
+    hook: Callable[[AttentionRun], None],
     last: int | None = None,
 ) -> None:
-    """One forward pass, as of ``run``; ``on_heard`` is called with each attention.
+    """One forward pass, as of ``run``; ``hook`` is called with each attention.
 
-    What comes after the attention with the number ``last`` is not computed, where attentions are heard as they run.
+    What comes after the attention with the number ``last`` is not computed, where the hook is called as they run.
     """
     if not loaded.captured:
         outputs = run(loaded, ids, mask, target_ids, output_attentions=True)
         lengths = {ids.shape[1]} | ({target_ids.shape[1]} if target_ids is not None else set())
         for number, (kind, layer, given) in enumerate(_given(outputs)):
-            on_heard(Heard(number, _weights(given, lengths), kind=kind, layer=layer))
+            hook(AttentionRun(number, _weights(given, lengths), kind=kind, layer=layer))
         return
     numbers = count()
 
     def listen(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
         number = next(numbers)
         try:
-            on_heard(Heard(number, call, output, module))
+            hook(AttentionRun(number, call, output, module))
         except Exception as error:
             raise _OursError(error) from error
         if number == last:
-            raise _HeardEnoughError
+            raise _SeenEnoughError
 
     try:
-        with listening(listen), suppress(_HeardEnoughError):
+        with listening(listen), suppress(_SeenEnoughError):
             run(loaded, ids, mask, target_ids)
     except _OursError as error:
         raise error.raised from None

@@ -1,0 +1,53 @@
+"""Which kind of model a name is of."""
+
+import pytest
+
+from mhaviz.errors import MhavizError
+from mhaviz.models import load
+from mhaviz.models.load import ModelKind, kind_of, load_model
+from mhaviz.models.pretrained import folder
+
+
+def test_a_new_kind_is_a_row_of_the_table(monkeypatch):
+    kind = ModelKind("uniform weights", lambda request, width=1: (request.name, width), ("width",), name="uniform")
+    monkeypatch.setattr(load, "KINDS", (*load.KINDS[:-1], kind, load.KINDS[-1]))
+    assert kind_of("uniform") is kind
+    assert load_model("uniform", width=3) == ("uniform", 3)
+    with pytest.raises(MhavizError, match=r"uniform is uniform weights, .*leave out `seed`"):
+        load_model("uniform", seed=1)
+    with pytest.raises(MhavizError, match="`width` goes with uniform weights; name one by `model`"):
+        load_model("random", width=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [("randon", "cannot be reached; did you mean random?"), ("gpt", "cannot be reached")],
+)
+def test_a_name_that_is_near_to_a_known_one(name, ending, monkeypatch):
+    def find_nothing(name, revision):
+        raise MhavizError(f"{name}: the hub cannot be reached")
+
+    monkeypatch.setattr(folder, "find_folder", find_nothing)
+    with pytest.raises(MhavizError) as raised:
+        load_model(name)
+    assert str(raised.value).endswith(ending)
+
+
+def test_a_broken_folder_is_not_taken_for_a_misspelt_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "randon").mkdir()
+    with pytest.raises(MhavizError, match=r"randon is no model: expected a folder with a config.json and safetensors$"):
+        load_model("randon")
+
+
+def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "random").write_text("a")
+    with pytest.raises(MhavizError, match="cannot tell what model random is"):
+        load_model("random")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000 + ".pt", "a\0b.pt"])
+def test_a_name_that_no_file_can_have(name):
+    with pytest.raises(MhavizError, match="No such file or directory"):
+        kind_of(name)
