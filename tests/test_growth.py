@@ -19,7 +19,7 @@ from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records import Report
 from mhaviz.views import labels
 from mhaviz.views.figure import sheet as sheet_module
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.report import report_figure
 from mhaviz.views.figure.sheet import fit
 
@@ -76,8 +76,8 @@ def test_a_report_shows_each_token_a_few_times_whatever_columns_it_tries(monkeyp
     layer, text = RandomLayer(16, 8), [" ".join(f"word{i}" for i in range(300))]
     comparison = compare_scaling(layer, layer.encode(text), (0,))
     page = Report(attend(layer, text), layer.trace(layer.encode(text)), comparison)
-    shown, show = [], Lettering.shown
-    monkeypatch.setattr(Lettering, "shown", lambda self, token: shown.append(token) or show(self, token))
+    shown, show = [], Fonts.shown
+    monkeypatch.setattr(Fonts, "shown", lambda self, token: shown.append(token) or show(self, token))
     assert isinstance(report_figure(page), Figure)
     assert len(shown) <= 3 * 300
 

@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 class Shown:
     """A record that shows itself. Nothing that draws is loaded before it is asked for."""
 
-    def save(self, *paths: str | Path, **look: Any) -> None:
+    def save(self, *paths: str | Path, **style: Any) -> None:
         """Save it, in the format of each path's suffix: all files, or none.
 
         Args:
             paths: with suffixes of ``mhaviz.views.formats.FORMATS``, such as .png, .pdf or .json.
-            look: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``; see ``mhaviz.views.look.Look``.
+            style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``; see ``mhaviz.views.style.Style``.
 
         Raises:
-            ArgumentError: a suffix that is no format, a look that cannot be.
+            ArgumentError: a suffix that is no format, a style that cannot be.
             MhavizError: a file cannot be written; nothing is left behind.
         """
         from mhaviz.views.showing import save
 
-        save(self, [Path(path) for path in paths], **look)
+        save(self, [Path(path) for path in paths], **style)
 
-    def plot(self, **look: Any) -> "Figure":
-        """It as a matplotlib Figure, to go on working with; ``look``: as in ``save``."""
+    def plot(self, **style: Any) -> "Figure":
+        """It as a matplotlib Figure, to go on working with; ``style``: as in ``save``."""
         from mhaviz.views.showing import plot
 
-        return plot(self, **look)
+        return plot(self, **style)
 
     def _repr_png_(self) -> bytes:
         """How a notebook shows it."""

@@ -11,7 +11,7 @@ from mhaviz.pages.maps import attention_page
 from mhaviz.pages.training import evenly
 from mhaviz.records import Attention
 from mhaviz.views.colours import palette
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,32 +21,32 @@ _MOST_FRAMES = 40
 _GREYS, _COLOURS = 16, 128  # between ink and paper; altogether
 
 
-def write_gif(stream: BinaryIO, frames: Sequence[Attention], look: Look) -> None:
+def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> None:
     """Draw each record as a heatmap and write them as a film that begins anew when it has ended.
 
     All frames are of the same tokens. Of many frames it shows some.
     """
     from PIL import Image
 
-    pictures = list(_pictures(evenly(frames, _MOST_FRAMES), look))
+    pictures = list(_pictures(evenly(frames, _MOST_FRAMES), style))
     width, height = (max(picture.size[side] for picture in pictures) for side in (0, 1))
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    colours = _palette(look)
+    colours = _palette(style)
     first, *rest = (_indexed(canvas, colours) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 
 
-def _palette(look: Look) -> NDArray[np.uint8]:
+def _palette(style: Style) -> NDArray[np.uint8]:
     """The scale of the weights, and what the rest is drawn in, (colours, 3): no frame lacks what another has."""
     from matplotlib.colors import to_rgb
 
     from mhaviz.views.figure.sheet import ACCENT
 
     greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8)[:, None].repeat(3, axis=1)
-    weights = palette(look.cmap)[np.linspace(0, 255, _COLOURS - _GREYS - 1).round().astype(int)]
+    weights = palette(style.cmap)[np.linspace(0, 255, _COLOURS - _GREYS - 1).round().astype(int)]
     return np.concatenate([greys, weights, np.array([to_rgb(ACCENT)]) * 255]).round().astype(np.uint8)
 
 
@@ -63,7 +63,7 @@ def _indexed(picture: "Image", colours: NDArray[np.uint8]) -> "Image":
     return indexed
 
 
-def _pictures(frames: Sequence[Attention], look: Look) -> "Iterator[Image]":
+def _pictures(frames: Sequence[Attention], style: Style) -> "Iterator[Image]":
     from PIL.Image import open as open_image
 
     from mhaviz.views.figure.page import draw_page
@@ -72,7 +72,7 @@ def _pictures(frames: Sequence[Attention], look: Look) -> "Iterator[Image]":
     for frame in frames:
         png = BytesIO()
         with house_style():
-            sheet = draw_page(attention_page(frame), look)
+            sheet = draw_page(attention_page(frame), style)
             steps = frame.source.details.get("steps")
             caption = f"step {steps:,}" if isinstance(steps, int) else ""
             sheet.write(sheet.width - MARGIN, MARGIN + 0.1, caption, TITLE, bold=True, colour=ACCENT, align="right")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import PAGES, page_of
-from mhaviz.views.look import Look, ends_at_largest
+from mhaviz.views.style import Style, ends_at_largest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ Every other record has a page of blocks; see ``mhaviz.pages.registry``.
 """
 
 
-def figure_of(record: object, look: Look | None = None, **details: Any) -> "Sheet":
+def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sheet":
     """The record as a figure; ``details``: what its drawing function takes beside it."""
     from mhaviz.views.figure.sheet import house_style
 
@@ -38,19 +38,19 @@ def figure_of(record: object, look: Look | None = None, **details: Any) -> "Shee
         if type(record) in PAGES:
             from mhaviz.views.figure.page import draw_page
 
-            return draw_page(page_of(record, **details), look)
+            return draw_page(page_of(record, **details), style)
         draw: Callable[..., Sheet] = _find(record, 0)
-        return draw(record, look or Look(), **details)
+        return draw(record, style or Style(), **details)
 
 
-def view_of(record: object, look: Look | None = None, **details: Any) -> "RenderableType":
+def view_of(record: object, style: Style | None = None, **details: Any) -> "RenderableType":
     """The record as something that rich prints; ``details``: as in ``figure_of``."""
     if type(record) in PAGES:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(page_of(record, **details), look or Look())
+        return PageView(page_of(record, **details), style or Style())
     view: Callable[..., RenderableType] = _find(record, 1)
-    return view(record, look or Look(), **details)
+    return view(record, style or Style(), **details)
 
 
 def _find(record: object, way: Literal[0, 1]) -> Any:
@@ -60,7 +60,7 @@ def _find(record: object, way: Literal[0, 1]) -> Any:
     return resolve_name(f"mhaviz.views.{_DRAWINGS[name][way]}")
 
 
-def plot(record: object, **look: Any) -> "Figure":
+def plot(record: object, **style: Any) -> "Figure":
     """The record as a figure: of maps an Axes a head; else the page that is saved."""
     from mhaviz.records import Attention
 
@@ -70,18 +70,18 @@ def plot(record: object, **look: Any) -> "Figure":
         from mhaviz.views.figure.sheet import house_style
 
         with house_style():
-            return axes_figure(record, Look(**look))
-    return figure_of(record, Look(**look))
+            return axes_figure(record, Style(**style))
+    return figure_of(record, Style(**style))
 
 
-def save(record: object, paths: Sequence[Path], **look: Any) -> None:
+def save(record: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
     from mhaviz.records import Attention
     from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
     record = _drawn(record)
     check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)
-    chosen = _fitted(record, look)
+    chosen = _fitted(record, style)
     save_all(paths, record, lambda: figure_of(record, chosen))
 
 
@@ -96,12 +96,12 @@ def _drawn(record: object) -> object:
     return record.to_attention() if hasattr(record, "to_attention") else record
 
 
-def _fitted(record: object, look: dict[str, Any]) -> Look:
-    """The look, whose colours end at the largest weight where maps are long or parts of one, unless it says more."""
+def _fitted(record: object, style: dict[str, Any]) -> Style:
+    """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more."""
     from mhaviz.records import Attention, Difference
 
     if isinstance(record, Difference):
-        return Look(**{"cmap": "RdBu_r", "vmax": None} | look)
-    if isinstance(record, Attention) and "vmax" not in look and ends_at_largest(record.maps):
-        return Look(**look | {"vmax": None})
-    return Look(**look)
+        return Style(**{"cmap": "RdBu_r", "vmax": None} | style)
+    if isinstance(record, Attention) and "vmax" not in style and ends_at_largest(record.maps):
+        return Style(**style | {"vmax": None})
+    return Style(**style)

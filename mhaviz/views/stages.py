@@ -8,7 +8,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.projections import Pair
 from mhaviz.records import ProjectionComparison, ProjectionStage
 from mhaviz.views.labels import bare, cut, position_suffixes
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
 _PAIR_CELLS = 14  # cells of the terminal for each of the two words that serve as an example
@@ -36,12 +36,12 @@ def score_scale(c: ProjectionComparison) -> Scale:
     return Scale.around_zero(scores)
 
 
-def weight_scale(c: ProjectionComparison, look: Look) -> Scale:
+def weight_scale(c: ProjectionComparison, style: Style) -> Scale:
     """One scale for the weights of all stages and all heads."""
-    largest = look.vmax
+    largest = style.vmax
     if largest is None:
         largest = max(float(weights.max()) for weights in (*(stage.weights for stage in c.stages), c.heads))
-    return Scale(look.cmap, 0.0, largest or 1.0)
+    return Scale(style.cmap, 0.0, largest or 1.0)
 
 
 def score_panel(stage: ProjectionStage, scale: Scale, title: str = "scores S") -> Panel:

@@ -9,7 +9,7 @@ from looking import attend
 from safetensors import safe_open
 
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 WORDS = [f"w{i % 37}" for i in range(700)]
@@ -303,8 +303,8 @@ def test_every_option_changes_the_picture_of_a_long_map(mhaviz, book, options):
 ])  # fmt: skip
 def test_many_keys_have_a_scale_of_their_own(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
     scales = []
-    draw = Look.weight_scale
-    monkeypatch.setattr(Look, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
+    draw = Style.weight_scale
+    monkeypatch.setattr(Style, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
     text = " ".join(f"w{i}" for i in range(words))
     saved = ("-o", str(tmp_path / "x.png"), "-o", str(tmp_path / "x.json"), "--dpi", "20", "-q")
     assert mhaviz("heatmap", text, "--d-model", "8", "--n-heads", "1", *asked, *saved).status == 0

@@ -12,9 +12,9 @@ from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.difference import cell_text, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Source
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
-AUTO = Look("RdBu_r", vmax=None)
+AUTO = Style("RdBu_r", vmax=None)
 
 
 def changed(*values, **more):

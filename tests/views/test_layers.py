@@ -13,7 +13,7 @@ from mhaviz.pages.blocks import Heads
 from mhaviz.pages.maps import attention_page, by_attention
 from mhaviz.records import Attention, Source
 from mhaviz.views.labels import title_text
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")
 
@@ -172,20 +172,20 @@ def test_a_rollout_is_never_one_picture_with_weights(random_map):
 
 def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS)
-    assert Look().weight_scale([one]).log
-    assert not Look(log=False).weight_scale([one]).log
-    assert not Look().weight_scale([weights]).log
+    assert Style().weight_scale([one]).log
+    assert not Style(log=False).weight_scale([one]).log
+    assert not Style().weight_scale([weights]).log
 
 
 def test_the_first_row_of_a_window_counts(random_map):
     """It sees more than one key, unlike that of a causal mask."""
     weights = np.array([[[0.9, 0.1, 0], [0.2, 0.5, 0.3], [0, 0.4, 0.6]]], np.float32)
     m = replace(random_map(1, TOKENS), weights=weights, reach=1)
-    assert Look(vmax=None).weight_scale([m]).high == pytest.approx(0.9)
+    assert Style(vmax=None).weight_scale([m]).high == pytest.approx(0.9)
 
 
 def test_columns_can_be_chosen(layers):
-    sheet = heatmap_figure(Attention(Source("test"), layers(0, 1)), Look(columns=4))
+    sheet = heatmap_figure(Attention(Source("test"), layers(0, 1)), Style(columns=4))
     assert len({round(image.get_extent()[3], 3) for image in sheet.page.images if "layer" in image.get_label()}) == 1
 
 

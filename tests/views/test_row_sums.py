@@ -8,7 +8,7 @@ from shown import heatmap_figure, heatmap_view
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.map_words import reading_text, sums_text
 from mhaviz.records import Attention, Source
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 def rows(*sums):
@@ -37,9 +37,9 @@ def test_weights_that_are_not_drawn_are_not_said_to_be_below_the_scale(show):
     weights = np.tile(np.float32([0.9, 1e-9, 0.05, 0.05]), (1, 600, 150))  # two or more share a cell of either view
     tokens = tuple(map(str, range(600)))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights),))
-    look = Look(log=True, vmax=None, dpi=40)
-    assert "≤" not in show(heatmap_view(attention, look), 80)
-    assert not any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts)
+    style = Style(log=True, vmax=None, dpi=40)
+    assert "≤" not in show(heatmap_view(attention, style), 80)
+    assert not any("≤" in text.get_text() for text in heatmap_figure(attention, style).page.texts)
 
 
 @pytest.mark.parametrize("rollout", [False, True])
@@ -49,9 +49,9 @@ def test_weights_below_a_logarithmic_scale(show, rollout):
     tokens = tuple("abcdefghijkl")
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights, rollout=rollout),))
     for log, said in ((True, True), (False, False)):
-        look = Look(log=log, vmax=None, dpi=40)
-        assert ("≤" in show(heatmap_view(attention, look), 80)) == said
-        assert any("≤" in text.get_text() for text in heatmap_figure(attention, look).page.texts) == said
+        style = Style(log=log, vmax=None, dpi=40)
+        assert ("≤" in show(heatmap_view(attention, style), 80)) == said
+        assert any("≤" in text.get_text() for text in heatmap_figure(attention, style).page.texts) == said
 
 
 def test_weights_below_the_scale_beside_cells(show):
@@ -61,7 +61,7 @@ def test_weights_below_the_scale_beside_cells(show):
     tokens, edges = tuple("abcdefghijkl"), np.arange(0, 13, 2)
     pooled = made_map(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights), pooled))
-    assert show(heatmap_view(attention, Look(log=True, vmax=None)), 80).count("≤") == 1
+    assert show(heatmap_view(attention, Style(log=True, vmax=None)), 80).count("≤") == 1
 
 
 def test_weights_above_the_scale(show):

@@ -17,8 +17,8 @@ from mhaviz.views.animation import write_gif
 from mhaviz.views.colours import palette
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.sheet import ACCENT, Sheet
-from mhaviz.views.look import Look
 from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.style import Style
 
 
 def training(n_points=4, footnote="made by a test"):
@@ -121,7 +121,7 @@ def test_hostile_names_of_corpora(show, name):
 def test_a_film_has_a_frame_a_record(random_map):
     frames = [Attention(Source(f"step {i}"), (random_map(seed=i),)) for i in range(3)]
     stream = BytesIO()
-    write_gif(stream, frames, Look(dpi=40, numbers=False))
+    write_gif(stream, frames, Style(dpi=40, numbers=False))
     film = Image.open(stream)
     assert (film.format, film.n_frames, film.info["loop"]) == ("GIF", 3, 0)
     pictures = []
@@ -137,14 +137,14 @@ def test_a_film_has_a_frame_a_record(random_map):
 def test_the_same_records_make_the_same_film(random_attention):
     films = [BytesIO(), BytesIO()]
     for film in films:
-        write_gif(film, [random_attention()] * 2, Look(dpi=40))
+        write_gif(film, [random_attention()] * 2, Style(dpi=40))
     assert films[0].getvalue() == films[1].getvalue()
 
 
 def test_a_film_of_many_frames_is_thinned(random_map):
     frames = [Attention(Source(""), (random_map(seed=i),)) for i in range(90)]
     stream = BytesIO()
-    write_gif(stream, frames, Look(dpi=20))
+    write_gif(stream, frames, Style(dpi=20))
     assert Image.open(stream).n_frames == 40
 
 
@@ -154,7 +154,7 @@ def test_a_film_has_the_colours_of_the_scale(random_map):
     even = replace(even, weights=np.full_like(even.weights, 0.5))
     sharp = replace(even, weights=np.stack([np.eye(2, dtype=np.float32)] * 2))
     stream = BytesIO()
-    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Look(dpi=60, numbers=False))
+    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Style(dpi=60, numbers=False))
     film, bone = Image.open(stream), palette("bone").astype(int)
     for frame, weights in enumerate(([0.5], [0.0, 1.0], [0.5])):
         film.seek(frame)
@@ -171,5 +171,5 @@ def test_a_step_is_written_over_its_frame(random_map, monkeypatch):
     monkeypatch.setattr(
         Sheet, "write", lambda self, x, y, text, *a, **k: written.append(text) or write(self, x, y, text, *a, **k)
     )
-    write_gif(BytesIO(), [Attention(Source("", {"steps": 1200}), (random_map(),))], Look(dpi=20))
+    write_gif(BytesIO(), [Attention(Source("", {"steps": 1200}), (random_map(),))], Style(dpi=20))
     assert "step 1,200" in written

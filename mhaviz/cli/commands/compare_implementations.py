@@ -28,8 +28,8 @@ def compare_implementations(
     from mhaviz.analyses import implementations
     from mhaviz.analyses.timing import Laboratory
 
-    look, layer = looks.look, bench.bench
+    style, layer = looks.style, bench.bench
     with progress(delivery.quiet) as on_progress:
         laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         comparison = implementations.compare_implementations(layer, laboratory, chosen)
-    delivery.deliver(comparison, look)
+    delivery.deliver(comparison, style)

@@ -39,8 +39,8 @@ def compare_projections(
 
     from mhaviz.analyses import projections
 
-    look, layer = looks.look, random.layer
+    style, layer = looks.style, random.layer
     with delivery.working("computing"):
         inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
         comparison = projections.compare_projections(inputs, exclude_self)
-    delivery.deliver(comparison, look)
+    delivery.deliver(comparison, style)

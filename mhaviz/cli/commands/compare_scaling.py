@@ -49,12 +49,12 @@ def compare_scaling(
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
-    look, text = looks.look, sentences[0] if sentences else WORKED_EXAMPLE[0]
+    style, text = looks.style, sentences[0] if sentences else WORKED_EXAMPLE[0]
     if sweep:
         from mhaviz.analyses.scaling import sweep_scaling
         from mhaviz.layer.tokens import tokenize
 
-        delivery.deliver(sweep_scaling(tokenize(text), model.seed or 0), look)
+        delivery.deliver(sweep_scaling(tokenize(text), model.seed or 0), style)
         return
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
@@ -66,4 +66,4 @@ def compare_scaling(
             kind=model.kind,
             generate=model.generate,
         )
-    delivery.deliver(comparison, look)
+    delivery.deliver(comparison, style)

@@ -32,9 +32,9 @@ def complexity(
     from mhaviz.analyses.timing import Laboratory
     from mhaviz.devices import free_memory
 
-    look, layer = looks.look, bench.bench
+    style, layer = looks.style, bench.bench
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
     with progress(delivery.quiet) as on_progress:
         laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         measured = measure_complexity(layer, laboratory, free, chosen)
-    delivery.deliver(measured, look)
+    delivery.deliver(measured, style)

@@ -82,7 +82,7 @@ def diff(
 
     from mhaviz.analyses.difference import compare
 
-    look, paths = looks.look, (before, after)
+    style, paths = looks.style, (before, after)
     first_layer, second_layer = of_each("--layer", layer, 2)
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
@@ -103,7 +103,7 @@ def diff(
     delivery.tell(flaw_notices(whole, sides))
 
     delivery.tell_shown(len(difference.maps))
-    delivery.deliver(difference, look, most=MOST_MAPS)
+    delivery.deliver(difference, style, most=MOST_MAPS)
     if fail_above is not None or fail_above_row is not None:
         require_at_most(fail_above, fail_above_row, whole, sides)
 

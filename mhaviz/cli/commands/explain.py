@@ -46,7 +46,7 @@ def explain(
     if model.is_random:  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 
-    look = looks.look
+    style = looks.style
     loaded = model.load(delivery.notice)
     one_head = parse_head(head, loaded.n_heads, "explain takes one head")
     explained = loaded.explain(
@@ -58,4 +58,4 @@ def explain(
         kind=model.kind,
         generate=model.generate,
     )
-    delivery.deliver(explained, look)
+    delivery.deliver(explained, style)

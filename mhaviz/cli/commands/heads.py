@@ -64,7 +64,7 @@ def heads(
 
     from mhaviz.pages.head_statistics import Order
 
-    look, order = looks.look, Order(sort, reverse, most)
+    style, order = looks.style, Order(sort, reverse, most)
     stream = stream_sentences(sentences, file)
     if model is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
@@ -82,7 +82,7 @@ def heads(
             on_notice=delivery.notice,
             on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )
-    delivery.deliver(statistics, look, order=order, notice=quotes_notice(sentences))
+    delivery.deliver(statistics, style, order=order, notice=quotes_notice(sentences))
 
 
 def _parse_top(text: str) -> int | None:

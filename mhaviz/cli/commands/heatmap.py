@@ -53,7 +53,7 @@ def heatmap(
     unheeded += ["--head"] * (head != "all") + ["--verify"] * verify
     if rollout and unheeded:
         raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
-    _ = looks.look  # for its errors
+    _ = looks.style  # for its errors
 
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)
@@ -79,4 +79,4 @@ def heatmap(
             on_progress=lambda done: on_progress(done, "of the map"),
         )
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, sentences)
-    delivery.deliver_maps(attention, looks.look_of(attention.maps), notice)
+    delivery.deliver_maps(attention, looks.style_of(attention.maps), notice)

@@ -31,7 +31,7 @@ def report(
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
 
-    look = looks.look
+    style = looks.style
     loaded = model.load(delivery.notice)
     one_head = parse_head(head, loaded.n_heads, "report compares the scaling of one head")
     with delivery.working("computing"):
@@ -43,4 +43,4 @@ def report(
             kind=model.kind,
             generate=model.generate,
         )
-    delivery.deliver(page, look)
+    delivery.deliver(page, style)

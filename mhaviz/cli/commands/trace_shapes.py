@@ -58,7 +58,7 @@ def trace_shapes(
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
-    look = looks.look
+    style = looks.style
     is_worked_example = is_random and not sentences and not bare_sizes
     if is_worked_example:
         d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
@@ -81,7 +81,7 @@ def trace_shapes(
 
     followed = follow_element(trace, element) if element else None
     whole = document(trace) | ({"follow": document(followed)} if followed else {})
-    delivery.deliver(trace, look, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
+    delivery.deliver(trace, style, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
 
 
 def _parse_element(text: str | None) -> tuple[int, ...] | None:

@@ -105,7 +105,7 @@ def train(
         unheeded = [f"--{name}" for name, value in asked.items() if value is not None] + settled
         if unheeded:
             raise ArgumentError(f"--evaluate does not train; leave out {', '.join(unheeded)}")
-        evaluate_checkpoint(evaluate, corpus, device, delivery, looks.look)
+        evaluate_checkpoint(evaluate, corpus, device, delivery, looks.style)
         return
     if corpus is None:
         raise ArgumentError("expected something to learn from: translation, or a file of pairs; see --help")
@@ -122,7 +122,7 @@ def train(
     from mhaviz.training.trainer import Trainer
 
     (path,) = checkpoint_paths
-    look, chosen_device = looks.look, resolve_device(device)
+    style, chosen_device = looks.style, resolve_device(device)
     more = {} if steps is None else {"steps": steps}
     if resume:
         if settled:
@@ -147,7 +147,7 @@ def train(
     if animate is not None and film is not None:
         film.save(animate)
         delivery.tell([f"saved {animate}"])
-    delivery.deliver(checkpoint.record(chosen_device), look)
+    delivery.deliver(checkpoint.record(chosen_device), style)
 
 
 def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs
 
 if TYPE_CHECKING:
     from mhaviz.records import Attention
-    from mhaviz.views.look import Look
+    from mhaviz.views.style import Style
 
 MOST_MAPS = 4_000
 """With more of them a terminal scrolls for a minute; a picture has room for fewer, and says so."""
@@ -63,7 +63,7 @@ class Delivery:
     def deliver(
         self,
         record: object,
-        look: "Look",
+        style: "Style",
         shown: object = None,
         document: dict[str, Any] | None = None,
         notice: str | None = None,
@@ -73,7 +73,7 @@ class Delivery:
 
         Args:
             record: what was found.
-            look: of its picture.
+            style: of its picture.
             details: what its page takes beside it.
             shown: what the terminal shows, if it is less than the record.
             document: the JSON, if it is more than the record's own.
@@ -90,7 +90,7 @@ class Delivery:
                 size = readable_bytes(_JSON_NUMBER * numbers)
                 self.notice(f"the JSON holds {numbers:,} numbers, about {size}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(self.paths, record, lambda: figure_of(record, look, **details), document)
+            notices = save_all(self.paths, record, lambda: figure_of(record, style, **details), document)
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:
@@ -100,15 +100,15 @@ class Delivery:
             with nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
                 write_json(document, sys.stdout)
         elif not self.quiet:
-            print_view(view_of(shown or record, look, **details))
+            print_view(view_of(shown or record, style, **details))
 
-    def deliver_maps(self, attention: "Attention", look: "Look", notice: str | None = None) -> None:
+    def deliver_maps(self, attention: "Attention", style: "Style", notice: str | None = None) -> None:
         """Save maps, and show them in the terminal, as many as anybody looks at."""
         n_maps = len(attention.maps)
         self.require_drawable(n_maps, by_layer=len({m.layer for m in attention.maps}) > 1)
         self.tell_shown(n_maps)
         shown = replace(attention, maps=attention.maps[:MOST_MAPS])
-        self.deliver(attention, look, shown=shown, notice=notice)
+        self.deliver(attention, style, shown=shown, notice=notice)
 
     def require_drawable(self, n_maps: int, by_layer: bool) -> None:
         """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mhaviz.training.checkpoint import Checkpoint
     from mhaviz.training.corpus import Corpus, Pair
-    from mhaviz.views.look import Look
+    from mhaviz.views.style import Style
 
 
 def read_corpus(name: str, seed: int) -> "Corpus":
@@ -31,7 +31,7 @@ def read_corpus(name: str, seed: int) -> "Corpus":
     return read_pairs(Path(name), seed)
 
 
-def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, look: "Look") -> None:
+def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, style: "Style") -> None:
     """Say how much a checkpoint gets right of what it has not been trained on, and deliver that.
 
     Raises:
@@ -53,7 +53,7 @@ def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: De
         maps = source_target_maps(TrainedModel(checkpoint, str(chosen_device)), [pair for pair, _ in gold])
         evaluation = replace(evaluation, alignment=alignment_errors(maps, [alignment for _, alignment in gold]))
 
-    delivery.deliver(evaluation, look, notice=notice)
+    delivery.deliver(evaluation, style, notice=notice)
 
 
 def _sentences(checkpoint: "Checkpoint", name: str, corpus: str | None) -> "tuple[Sequence[Pair], str | None]":

@@ -32,9 +32,9 @@ class Film:
     def save(self, path: Path) -> None:
         """Write the file. Raises MhavizError."""
         from mhaviz.views.animation import write_gif
-        from mhaviz.views.look import Look
+        from mhaviz.views.style import Style
 
-        write_whole([(path, partial(write_gif, frames=self._frames, look=Look(dpi=_DPI, numbers=False)))])
+        write_whole([(path, partial(write_gif, frames=self._frames, style=Style(dpi=_DPI, numbers=False)))])
 
 
 def filmed_pair(corpus: "Corpus") -> "Pair":

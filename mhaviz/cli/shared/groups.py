@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.models.single_layer import RandomLayer
     from mhaviz.records import AttentionMap
-    from mhaviz.views.look import Look
+    from mhaviz.views.style import Style
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
@@ -210,16 +210,16 @@ class DpiOption:
     scale: Literal["linear", "log"] | None = field(default=None, init=False)
 
     @property
-    def look(self) -> "Look":
+    def style(self) -> "Style":
         """Raises ArgumentError."""
-        from mhaviz.views.look import Look
+        from mhaviz.views.style import Style
 
         vmax, log = self.vmax or "1", None if self.scale is None else self.scale == "log"
         try:
             largest = None if vmax.strip().lower() == "auto" else float(vmax)
         except ValueError:
             raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-        return Look(self.cmap, self.dpi, self.columns, largest, log=log)
+        return Style(self.cmap, self.dpi, self.columns, largest, log=log)
 
 
 @dataclass(frozen=True)
@@ -258,11 +258,11 @@ class MapOptions(PageOptions):
         look_option(metavar="linear|log", help="\\[default: log for more than 128 keys]"),
     ] = None
 
-    def look_of(self, maps: "Sequence[AttentionMap]") -> "Look":
-        """The look of these maps: colours end at the largest weight where maps are long or parts of one."""
-        from mhaviz.views.look import ends_at_largest
+    def style_of(self, maps: "Sequence[AttentionMap]") -> "Style":
+        """The style of these maps: colours end at the largest weight where maps are long or parts of one."""
+        from mhaviz.views.style import ends_at_largest
 
-        return replace(self.look, vmax=None) if self.vmax is None and ends_at_largest(maps) else self.look
+        return replace(self.style, vmax=None) if self.vmax is None and ends_at_largest(maps) else self.style
 
 
 @dataclass(frozen=True)

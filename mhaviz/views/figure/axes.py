@@ -11,31 +11,31 @@ from matplotlib.figure import Figure
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention
-from mhaviz.views.figure.lettering import Lettering
-from mhaviz.views.look import Look
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.style import Style
 
 _LABELLED = 40  # tokens that have names on an axis; more would run into one another
 _INCHES = 2.4  # of a head
 
 
-def axes_figure(attention: Attention, look: Look) -> Figure:
+def axes_figure(attention: Attention, style: Style) -> Figure:
     """Every head of every map on Axes of its own, which has its numbers, labels and title as any Axes has.
 
     ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. One scale
     for all, with one bar.
     """
     n_heads = sum(len(m.heads) for m in attention.maps)
-    columns = look.columns or min(n_heads, 4)
+    columns = style.columns or min(n_heads, 4)
     rows = math.ceil(n_heads / columns)
-    figure = Figure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=look.dpi, layout="constrained")
+    figure = Figure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=style.dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
-    draw_heads(attention, look, axes)
+    draw_heads(attention, style, axes)
     figure.colorbar(axes[0].images[0], ax=axes, label="weight", shrink=0.6)
     return figure
 
 
-def draw_heads(attention: Attention, look: Look, axes: Sequence[Axes]) -> Figure:
+def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figure:
     """Draw a head on each Axes, and return the figure that they are of.
 
     Raises:
@@ -44,16 +44,16 @@ def draw_heads(attention: Attention, look: Look, axes: Sequence[Axes]) -> Figure
     heads = [(m, head, weights) for m in attention.maps for head, weights in zip(m.heads, m.weights, strict=True)]
     if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
-    lettering = Lettering.covering(token for m in attention.maps for token in (*m.queries, *m.keys))
-    font: dict[str, Any] = {"fontsize": 7, "fontfamily": lettering.families, "parse_math": False}
-    scale = look.weight_scale(attention.maps)
+    fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys))
+    font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
+    scale = style.weight_scale(attention.maps)
     for one, (m, head, weights) in zip(axes, heads, strict=True):
         norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
         one.imshow(weights, cmap=scale.colormap, norm=norm, interpolation="nearest")
         one.set_title(f"{m.name}, head {head}" if len(attention.maps) > 1 else f"head {head}", fontsize=9)
         for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
             if size == len(tokens) <= _LABELLED:
-                axis.set_ticks(range(size), lettering.labels(tokens), **font)
+                axis.set_ticks(range(size), fonts.labels(tokens), **font)
         one.tick_params(axis="x", rotation=90)
     figure = axes[0].get_figure(root=True)
     assert figure is not None, "Axes that can be drawn in are of a figure"

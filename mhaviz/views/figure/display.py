@@ -18,7 +18,7 @@ from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import house_style
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 2e-2  # of a row's sum; half precision rounds each weight to 3 digits
 
@@ -72,11 +72,11 @@ def display_attention(
         n_cols = math.ceil(most / n_rows) if n_rows > 0 else None
     if n_rows is not None and (n_cols is None or n_rows * n_cols < most):
         raise ArgumentError(f"expected n_rows × n_cols to hold {most} heads, got {n_rows} × {n_cols or 1}")
-    look, record = Look(cmap, columns=n_cols), Attention(Source(""), maps)
+    style, record = Style(cmap, columns=n_cols), Attention(Source(""), maps)
     with house_style():
         if ax is not None:
-            return draw_heads(record, look, list(np.ravel(np.asarray(ax, object))))
-        figure = draw_page(attention_page(record), look)
+            return draw_heads(record, style, list(np.ravel(np.asarray(ax, object))))
+        figure = draw_page(attention_page(record), style)
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=2)
     if shell := notebook():

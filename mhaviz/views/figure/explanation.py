@@ -25,7 +25,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Explanation
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import draw_scale, thinned_places, whole_pixels
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -43,7 +43,7 @@ from mhaviz.views.figure.sheet import (
     wrap,
 )
 from mhaviz.views.labels import every, quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 _HEADING = 10.0  # font size in points
 _ROW, _STRIP = 0.27, 0.2  # inches, from row to row, and the height of a strip of features
@@ -82,10 +82,10 @@ class StripLayout:
         return self.cells * self.cell
 
 
-def decide_strips(d_key: int, labels: Sequence[str], lettering: Lettering, dpi: float) -> StripLayout:
+def decide_strips(d_key: int, labels: Sequence[str], fonts: Fonts, dpi: float) -> StripLayout:
     """Lay out rows of ``d_key`` features, their cells on whole pixels."""
     cells, cell = whole_pixels(d_key, min(_FEATURE, _STRIPS / d_key), dpi)
-    widest = max(text_width(label, BODY, lettering.families) for label in labels)
+    widest = max(text_width(label, BODY, fonts.families) for label in labels)
     position = MARGIN + 0.25
     label = position + 0.08 + min(widest, _LABEL)
     strip = snap(label + 0.08, dpi)
@@ -95,24 +95,24 @@ def decide_strips(d_key: int, labels: Sequence[str], lettering: Lettering, dpi: 
     return StripLayout(cells, cell, position, label, strip, numbers, bar, bar + _BAR)
 
 
-def explanation_figure(explanation: Explanation, look: Look | None = None) -> Sheet:
+def explanation_figure(explanation: Explanation, style: Style | None = None) -> Sheet:
     """The query's features, their products with every key's, scores and weights; below, what each value contributes."""
-    return redraw_coarser(lambda coarser: _Drawing(explanation, coarser).sheet(), look or Look())
+    return redraw_coarser(lambda coarser: _Drawing(explanation, coarser).sheet(), style or Style())
 
 
 class _Drawing:
     """One explanation on its way to paper."""
 
-    def __init__(self, e: Explanation, look: Look) -> None:
-        self._e, self._look = e, look
-        self._lettering = Lettering.covering({*e.queries, *e.keys})
-        self._labels = self._lettering.labels(e.keys)
+    def __init__(self, e: Explanation, style: Style) -> None:
+        self._e, self._style = e, style
+        self._fonts = Fonts.covering({*e.queries, *e.keys})
+        self._labels = self._fonts.labels(e.keys)
         self._keys, self._largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         shown = {*self._keys, *self._largest}
         self._rest = others(e, self._keys)
         self._rest_values = [key for key in others(e, self._largest) if e.visible[key]]
         names = [*(self._labels[key] for key in shown), "= output", f"{len(self._rest_values)} more"]
-        self._layout = decide_strips(e.d_key, names, self._lettering, look.dpi)
+        self._layout = decide_strips(e.d_key, names, self._fonts, style.dpi)
 
     def sheet(self) -> Sheet:
         e, layout = self._e, self._layout
@@ -120,13 +120,13 @@ class _Drawing:
         remark = f"{pooled} features" if pooled else "columns are features, counted from 0; rows are keys"
         width = layout.end + 0.3 + 2 * _SCALE_WIDTH + MARGIN
         room = width - layout.strip - MARGIN
-        self._remarks = wrap(strongest_text(e, quoting(self._lettering.shown)), room, BODY, self._lettering.families)
+        self._remarks = wrap(strongest_text(e, quoting(self._fonts.shown)), room, BODY, self._fonts.families)
         scores = max((len(self._keys) + bool(self._rest) + 2) * _ROW, _LEAST_SCALE) + 0.6 + 0.16 * len(self._remarks)
         values = max((len(self._largest) + bool(self._rest_values) + 1) * _ROW, _LEAST_SCALE) + 0.5
         height = 2 * MARGIN + 0.75 + scores + 0.25 + values + 0.2 + foot_height(width, e.source.footnote, remark)
-        self._sheet = Sheet(snap(width, self._look.dpi), snap(height, self._look.dpi), self._look.dpi, self._lettering)
+        self._sheet = Sheet(snap(width, self._style.dpi), snap(height, self._style.dpi), self._style.dpi, self._fonts)
         self._sheet.title(MARGIN + 0.1, study_title(e))
-        self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, quoting(self._lettering.shown)), _HEADING)
+        self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, quoting(self._fonts.shown)), _HEADING)
         y = MARGIN + 0.75
         self._draw_scores(y)
         self._draw_values(y + scores + 0.25)
@@ -194,7 +194,7 @@ class _Drawing:
         """A position, a token and a strip of features."""
         layout, sheet = self._layout, self._sheet
         top, middle = snap(y, sheet.dpi), y + _STRIP / 2
-        label = fit_text(label, layout.label - layout.position, BODY, self._lettering.families)
+        label = fit_text(label, layout.label - layout.position, BODY, self._fonts.families)
         sheet.write(layout.position, middle, position, SMALL, colour=QUIET, align="right")
         sheet.write(layout.label, middle, label, BODY, align="right", bold=bold)
         strip = pool_strongest(values[None], 1, layout.cells)

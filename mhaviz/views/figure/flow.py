@@ -8,10 +8,10 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 
 from mhaviz.pages.trace import costs_text, following_text, shape_text
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width, wrap
 from mhaviz.views.labels import quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,18 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
     return FlowLayout({name: (columns[name], rows[name]) for name in columns})
 
 
-def flow_figure(trace: ShapeTrace, look: Look | None = None, followed: FollowedElement | None = None) -> Sheet:
+def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: FollowedElement | None = None) -> Sheet:
     """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
-    look = look or Look()
-    lettering = Lettering.covering(token for tokens in trace.tokens for token in tokens)
+    style = style or Style()
+    fonts = Fonts.covering(token for tokens in trace.tokens for token in tokens)
     layout = decide_flow(trace.steps)
     boxes = Boxes()
     width, height = layout.size(boxes)
-    lines = following_text(followed, trace, quoting(lettering.shown)) if followed else ()
-    wrapped = [part for line in lines for part in wrap(line, width, BODY, lettering.families)]
+    lines = following_text(followed, trace, quoting(fonts.shown)) if followed else ()
+    wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
     top = MARGIN + 0.62
     foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
-    sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, look.dpi, lettering)
+    sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, style.dpi, fonts)
     sheet.write(MARGIN, MARGIN + 0.1, "shapes on the way through multi-head attention", TITLE, bold=True)
     _draw_key(sheet, MARGIN, MARGIN + 0.4)
     draw_flow(sheet, MARGIN, top, trace.steps, layout, boxes, followed)

@@ -8,7 +8,7 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import AttentionMap, Cells
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
@@ -25,7 +25,7 @@ from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, 
 from mhaviz.views.figure.sheet import TITLE as TITLE_SIZE
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.labels import quoting, title_places
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 TITLE = 0.3  # inches over a mosaic
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
@@ -108,40 +108,40 @@ class HeadsPart:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
 
-def decide_heads(block: Heads, lettering: Lettering, look: Look, stacked: int, text_length: int) -> HeadsPart:
+def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int) -> HeadsPart:
     """Lay out heads, their cells on whole pixels.
 
     ``stacked``: how many such blocks share the page; ``text_length``: characters of the longest number in a cell.
     """
     m = block.first
-    numbers = look.numbers
+    numbers = style.numbers
     if not (m.is_whole or m.quantity.is_signed):
         numbers = numbers and max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
     # A whole map may make a somewhat wider page.
     room = MOST_WIDTH if m.is_whole else MOST_WIDTH - 2 * MARGIN - BESIDE - _scale_width(m)
-    space = Space(lettering, look.dpi, look.columns or block.across, room, stacked=stacked)
+    space = Space(fonts, style.dpi, style.columns or block.across, room, stacked=stacked)
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
     table = None
     if block.table is not None:
-        table = measure_table(block.table(quoting(lettering.shown)), lettering, card=len(block.tiles) == 1)
+        table = measure_table(block.table(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
     return HeadsPart(block, layout, table, text)
 
 
-def choose_scales(parts: Sequence[HeadsPart], look: Look) -> list[HeadsPart]:
+def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:
     """The same, each with the scale that it shares with others of its kind."""
     drawn = [part.drawn() for part in parts]
     maps = [m for part in parts for m in part.block.maps]
-    scales = look.scales(maps, [m for several in drawn for m in several])
+    scales = style.scales(maps, [m for several in drawn for m in several])
     return [replace(part, scale=scales[scale_group(part.block.first)]) for part in parts]
 
 
-def number_length(maps: list[AttentionMap], look: Look) -> int:
+def number_length(maps: list[AttentionMap], style: Style) -> int:
     """Characters of the longest number in a cell of these maps, where they are so short that it has one."""
     changes = [m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO]
     if not changes:
         return 4
-    scale = look.change_scale(maps)
+    scale = style.change_scale(maps)
     return max(panel.text_length for m in changes for panel in head_panels(m, scale))
 
 
@@ -186,11 +186,11 @@ class PanelsPart:
         draw_mosaic(sheet, x, y + TITLE, self.layout, self.panels)
 
 
-def decide_panels(block: Panels, look: Look) -> PanelsPart:
+def decide_panels(block: Panels, style: Style) -> PanelsPart:
     """Lay out small matrices, far enough apart for what stands over each."""
-    panels = tuple(panel.coloured(look.cmap) for panel in block.panels)
+    panels = tuple(panel.coloured(style.cmap) for panel in block.panels)
     width = _MOST_PANELS_WIDTH * (block.across or _USUAL_ACROSS) / _USUAL_ACROSS
-    space = Space(Lettering(), look.dpi, block.across, width)
+    space = Space(Fonts(), style.dpi, block.across, width)
     text_length = max(panel.text_length for panel in panels)
     layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
     longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)

@@ -15,7 +15,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.colours import colours, needs_dark_text
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
     FAINT,
@@ -158,7 +158,7 @@ class Space:
     """What a mosaic may take.
 
     Attributes:
-        lettering: the fonts for its labels.
+        fonts: the fonts for its labels.
         dpi: pixels an inch; cells are whole pixels.
         columns: tiles side by side; None: as it fits.
         width, height: inches, as long as tiles do not get too small for it.
@@ -166,7 +166,7 @@ class Space:
         stacked: how many such mosaics share the page, one above the other.
     """
 
-    lettering: Lettering
+    fonts: Fonts
     dpi: float
     columns: int | None = None
     width: float = MOST_WIDTH
@@ -176,7 +176,7 @@ class Space:
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
-        return max(text_width(label, size, self.lettering.families) for label in labels) + 0.06
+        return max(text_width(label, size, self.fonts.families) for label in labels) + 0.06
 
 
 def decide_mosaic(
@@ -225,7 +225,7 @@ def _decide_tokens(
     The mosaic keeps to its space as long as no side of a tile falls below ``space.least_tile``.
     """
     q_length, k_length, dpi = len(queries.tokens), len(keys.tokens), space.dpi
-    query_labels, key_labels = (space.lettering.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
+    query_labels, key_labels = (space.fonts.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
     height, width = _ideal_cell(q_length, k_length)
     columns = space.columns
     if columns is None:
@@ -325,13 +325,13 @@ def _lay_out_cells(
     turned, drawn = False, []
     for axis, n, pitch, upright in zip(sides, cells, pitches, (True, False), strict=True):
         if _is_labelled(axis):
-            labels = space.lettering.labels(axis.tokens.texts, axis.start)
+            labels = space.fonts.labels(axis.tokens.texts, axis.start)
             widest = space.widest(labels, size)
             turned = not upright and widest > pitch
             room = widest if upright else _label_room(widest, size, turned)
             drawn.append(Side(n, pitch, room, labels, frozenset(axis.tokens.special)))
         else:
-            ruler = decide_ruler(axis.pooled(n), pitch, space.lettering, upright=upright)
+            ruler = decide_ruler(axis.pooled(n), pitch, space.fonts, upright=upright)
             drawn.append(Side(n, pitch, ruler.depth, ruler=ruler))
     down, across = drawn
     columns = space.columns

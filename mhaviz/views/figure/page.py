@@ -9,8 +9,8 @@ from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Drawn, Heads, Page
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.views.figure.curves import CurvesPart
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import HeadsPart, PanelsPart, choose_scales, written_texts
-from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.parts import Part, decide_parts
 from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
@@ -25,7 +25,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.labels import quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 _TITLE = 0.34  # inches
 _UNDER = 0.05  # inches between the last words and the foot
@@ -34,16 +34,16 @@ _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # inches for words, where there are no pictures, or small ones
 
 
-def draw_page(page: Page, look: Look | None = None) -> Sheet:
+def draw_page(page: Page, style: Style | None = None) -> Sheet:
     """Draw a page, of which at most one block is curves.
 
     Raises:
         ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
     """
-    look = look or Look()
-    lettering, asked = Lettering.covering(_texts(page)), look.dpi
-    plan = _plan(page, lettering, look)
-    while look.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
+    style = style or Style()
+    fonts, asked = Fonts.covering(_texts(page)), style.dpi
+    plan = _plan(page, fonts, style)
+    while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
             raise ArgumentError(
@@ -51,14 +51,14 @@ def draw_page(page: Page, look: Look | None = None) -> Sheet:
                 f"{max(len(m.heads) for m in maps)} heads; choose fewer sentences, layers or heads, or save them as "
                 f"data"
             )
-        look = replace(look, dpi=allowed)
-        plan = _plan(page, lettering, look)
-    sheet = Sheet(plan.width, plan.height, look.dpi, lettering)
-    if look.dpi < asked:
-        sheet.notices.append(fewer_pixels_notice(look.dpi, asked))
+        style = replace(style, dpi=allowed)
+        plan = _plan(page, fonts, style)
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
+    if style.dpi < asked:
+        sheet.notices.append(fewer_pixels_notice(style.dpi, asked))
     if page.title:
         sheet.title(MARGIN + 0.1, page.title)
-    heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], look))
+    heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], style))
     for part, x, y, room in plan.places:
         (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
     sheet.foot(page.footnote, plan.remark)
@@ -90,24 +90,24 @@ class _Plan:
     height: float
 
 
-def _plan(page: Page, lettering: Lettering, look: Look) -> _Plan:
-    """Lay the page out for the look's pixels an inch."""
-    parts, beside = decide_parts(page, lettering, look)
-    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, look))
+def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
+    """Lay the page out for the style's pixels an inch."""
+    parts, beside = decide_parts(page, fonts, style)
+    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [page.title, *(part.block.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
     across = max(part.width for part in parts)
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
-        *(min(title_width(title, lettering), widest_title) for title in titles if title),
+        *(min(title_width(title, fonts), widest_title) for title in titles if title),
         *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
         _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,
     )
     places, bottom = _place(parts, beside, MARGIN + (_TITLE if page.title else 0.0), across, width - MARGIN)
     height = bottom + foot_height(width, page.footnote, remark) + MARGIN
-    return _Plan(tuple(places), remark, snap(width, look.dpi), snap(height, look.dpi))
+    return _Plan(tuple(places), remark, snap(width, style.dpi), snap(height, style.dpi))
 
 
 def _place(
@@ -138,9 +138,9 @@ def _place(
     return places, max(y, bottom) + (0.0 if isinstance(parts[-1], (HeadsPart, PanelsPart)) else _UNDER)
 
 
-def _drawn(parts: Sequence[Part], look: Look) -> Drawn:
+def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
-    ends = ("blue", "red") if look.cmap == DIVERGING else None
+    ends = ("blue", "red") if style.cmap == DIVERGING else None
     return Drawn(tuple(part.cells for part in heads), pooled, ends=ends)

@@ -5,12 +5,12 @@ from typing import Protocol
 
 from mhaviz.pages.blocks import Bars, Block, Curves, Heads, Legend, Page, Panels, Table, Text
 from mhaviz.views.figure.curves import decide_curves
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import BarsPart, HeadsPart, PanelsPart, decide_heads, decide_panels, number_length
-from mhaviz.views.figure.lettering import Lettering
 from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, QUIET, SMALL, Sheet, wrap
 from mhaviz.views.figure.table import decide_table
 from mhaviz.views.labels import quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 _AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
 
@@ -66,26 +66,26 @@ class TextPart:
             sheet.write(x, middle, line, self.size, colour=colour, bold=self.block.style == "heading")
 
 
-def decide_parts(page: Page, lettering: Lettering, look: Look) -> tuple[list[Part], list[Part]]:
+def decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], list[Part]]:
     """Measure the blocks that paper has, and those beside its pictures."""
     blocks = [b for b in page.blocks if not isinstance(b, Legend) and getattr(b, "where", "everywhere") != "listed"]
     stacked = [block for block in blocks if isinstance(block, Heads)]
-    length = number_length([m for block in stacked for m in block.maps], look)
+    length = number_length([m for block in stacked for m in block.maps], style)
     explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
 
     def decide(block: Block) -> Part:
         if isinstance(block, Heads):
-            return decide_heads(block, lettering, look, len(stacked), length)
+            return decide_heads(block, fonts, style, len(stacked), length)
         if isinstance(block, Panels):
-            return decide_panels(block, look)
+            return decide_panels(block, style)
         if isinstance(block, Curves):
             return decide_curves(block)
         if isinstance(block, Text):
             return TextPart(block, SMALL if explains else BODY)
         if isinstance(block, Bars):
-            return BarsPart(block, look.cmap, cells_height)
+            return BarsPart(block, style.cmap, cells_height)
         assert not isinstance(block, Legend), "it is left out"
-        return decide_table(block if isinstance(block, Table) else block(quoting(lettering.shown)), lettering)
+        return decide_table(block if isinstance(block, Table) else block(quoting(fonts.shown)), fonts)
 
     cells_height = 0.0
     parts = [decide(block) for block in blocks]

@@ -7,7 +7,7 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.projections import StageText, divergence_text, projections_title, split_text, stage_texts
 from mhaviz.records import Axis, ProjectionComparison
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
 from mhaviz.views.figure.sheet import (
     BODY,
@@ -20,7 +20,6 @@ from mhaviz.views.figure.sheet import (
     snap,
     wrap,
 )
-from mhaviz.views.look import Look
 from mhaviz.views.stages import (
     divergence_panel,
     head_weight_panels,
@@ -30,6 +29,7 @@ from mhaviz.views.stages import (
     weight_panel,
     weight_scale,
 )
+from mhaviz.views.style import Style
 
 _HEADING = 10.0  # font size in points
 _LINE = 0.16  # inches, of body text
@@ -81,38 +81,38 @@ def _room(stages: MosaicLayout) -> float:
     return stages.tile_width + stages.gap - _BESIDE
 
 
-def projections_figure(comparison: ProjectionComparison, look: Look | None = None) -> Sheet:
+def projections_figure(comparison: ProjectionComparison, style: Style | None = None) -> Sheet:
     """The scores and weights of each stage with its formula and its numbers; below, the heads and their divergence."""
-    return redraw_coarser(lambda coarser: _projections_sheet(comparison, coarser), look or Look())
+    return redraw_coarser(lambda coarser: _projections_sheet(comparison, coarser), style or Style())
 
 
-def _projections_sheet(c: ProjectionComparison, look: Look) -> Sheet:
-    lettering = Lettering.covering(c.tokens)
-    parts = _decide(c, lettering, look)
+def _projections_sheet(c: ProjectionComparison, style: Style) -> Sheet:
+    fonts = Fonts.covering(c.tokens)
+    parts = _decide(c, fonts, style)
     across = parts.heads.width + _GAP + parts.divergence.width + _SCALE_WIDTH
     width = 2 * MARGIN + max(parts.right + 0.2 + _SCALE_WIDTH, across)
     remark = _remark(parts)
     foot = foot_height(width, c.source.footnote, remark)
     height = 2 * MARGIN + 0.4 + parts.over + parts.stages.height + parts.under + 0.75 + parts.below + 0.3 + foot
-    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+    sheet = Sheet(snap(width, style.dpi), snap(height, style.dpi), style.dpi, fonts)
     sheet.title(MARGIN + 0.1, projections_title(c))
-    y = _draw_stages(sheet, MARGIN + 0.4, c, parts, weight_scale(c, look))
-    _draw_heads(sheet, y + 0.3, c, parts, weight_scale(c, look))
+    y = _draw_stages(sheet, MARGIN + 0.4, c, parts, weight_scale(c, style))
+    _draw_heads(sheet, y + 0.3, c, parts, weight_scale(c, style))
     sheet.foot(c.source.footnote, remark)
     return sheet
 
 
-def _decide(c: ProjectionComparison, lettering: Lettering, look: Look) -> _Parts:
+def _decide(c: ProjectionComparison, fonts: Fonts, style: Style) -> _Parts:
     panels = [score_panel(stage, score_scale(c)) for stage in c.stages]
     tokens, numbers = Axis.of(c.tokens), Axis.of(str(i) for i in range(len(c.heads)))
-    space = Space(lettering, look.dpi, 4, 4 * _MOST_STAGE)
+    space = Space(fonts, style.dpi, 4, 4 * _MOST_STAGE)
     stages = decide_mosaic(8, tokens, tokens, space, max(panel.text_length for panel in panels))
     stages = stages.spread(max(_PITCH, stages.tile_width + _BESIDE))
-    texts = stage_texts(c, shown_pair(c, lettering.shown))
-    remarks = [wrap(text.remark, _room(stages), BODY, lettering.families) for text in texts]
-    divergence = decide_mosaic(1, numbers, numbers, Space(lettering, look.dpi, width=4.0, height=4.0))
+    texts = stage_texts(c, shown_pair(c, fonts.shown))
+    remarks = [wrap(text.remark, _room(stages), BODY, fonts.families) for text in texts]
+    divergence = decide_mosaic(1, numbers, numbers, Space(fonts, style.dpi, width=4.0, height=4.0))
     beside = stages.tile(3)[0] + _room(stages) - divergence.width - _GAP
-    room = Space(lettering, look.dpi, width=max(beside, _LEAST_HEADS), height=_MOST_HEADS)
+    room = Space(fonts, style.dpi, width=max(beside, _LEAST_HEADS), height=_MOST_HEADS)
     choices = range(1, min(len(c.heads), _MOST_COLUMNS) + 1)
     heads, _ = largest_mosaic(choices, len(c.heads), tokens, tokens, room)
     return _Parts(texts, remarks, stages, heads, divergence)

@@ -12,12 +12,12 @@ from mhaviz.pages.panels import Scale, head_panels
 from mhaviz.pages.scaling import scaling_panels
 from mhaviz.records import AttentionMap, Axis, Report
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale, largest_mosaic
 from mhaviz.views.figure.scaling import TABLE_WIDTH, draw_statistics
 from mhaviz.views.figure.sheet import BODY, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import bare, cut
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 WIDTH, HEIGHT = 8.27, 11.69  # A4
 _HEADS_HEIGHT = 4.1  # inches
@@ -26,12 +26,12 @@ _TOKEN_LINES = 3
 _TITLE, _HEADING = 13.0, 10.0  # font sizes in points
 
 
-def report_figure(report: Report, look: Look | None = None) -> Sheet:
+def report_figure(report: Report, style: Style | None = None) -> Sheet:
     """The page: how the sentence was cut, what each head attends to, the shapes, and what scaling does."""
-    look = look or Look()
+    style = style or Style()
     (attention_map,) = report.attention.maps
-    lettering = Lettering.covering({*attention_map.queries, *attention_map.keys})
-    sheet = Sheet(WIDTH, HEIGHT, look.dpi, lettering)
+    fonts = Fonts.covering({*attention_map.queries, *attention_map.keys})
+    sheet = Sheet(WIDTH, HEIGHT, style.dpi, fonts)
     room = WIDTH - 2 * MARGIN
     layer = "" if report.scaling.layer is None else f"layer {report.scaling.layer}"
     sheet.title(0.38, map_title(attention_map, layer), _TITLE)
@@ -40,9 +40,9 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
         y = _draw_tokens(sheet, MARGIN, y, room, tokens)
 
-    weights = look.weight_scale([attention_map])
+    weights = style.weight_scale([attention_map])
     panels = head_panels(attention_map, weights)
-    layout = _fill(sheet, attention_map, room - 0.75, look.columns)
+    layout = _fill(sheet, attention_map, room - 0.75, style.columns)
     reading = reading_text(report.attention, Drawn(pooled=(layout.pooled,)))
     _heading(sheet, MARGIN, y + 0.16, "What each head attends to", reading)
     y += 0.25
@@ -64,7 +64,7 @@ def report_figure(report: Report, look: Look | None = None) -> Sheet:
     draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, boxes)
 
     left = MARGIN + flow_width + 0.3
-    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(look.cmap))
+    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(style.cmap))
     sheet.foot(report.attention.source.footnote, "boxes: blue computed, yellow a copy, white a view; dashed strided")
     return sheet
 
@@ -79,9 +79,9 @@ def _draw_tokens(sheet: Sheet, x: float, y: float, width: float, tokens: Sequenc
     """Each token in a box with its position, in at most a few lines. Returns the y below them."""
     left, height, line = x, 0.2, 0
     for position, token in enumerate(tokens):
-        shown = cut(sheet.lettering.shown(bare(token)), 24)
+        shown = cut(sheet.fonts.shown(bare(token)), 24)
         number = text_width(str(position), SMALL)
-        box = number + text_width(shown, BODY, sheet.lettering.families) + 0.2
+        box = number + text_width(shown, BODY, sheet.fonts.families) + 0.2
         if left + box > x + width - 0.9 and line == _TOKEN_LINES - 1:
             sheet.write(left + 0.05, y + height / 2, f"… {len(tokens) - position} more", SMALL, colour=QUIET)
             break
@@ -106,7 +106,7 @@ def _fill(sheet: Sheet, m: AttentionMap, width: float, columns: int | None) -> M
     """
     n_tiles = len(m.heads)
     choices = [columns] if columns else range(1, min(n_tiles, _MOST_COLUMNS) + 1)
-    space = Space(sheet.lettering, sheet.dpi, width=width, height=_HEADS_HEIGHT, least_tile=_LEAST_TILE)
+    space = Space(sheet.fonts, sheet.dpi, width=width, height=_HEADS_HEIGHT, least_tile=_LEAST_TILE)
     layout, fits = largest_mosaic(choices, n_tiles, Axis.of(m.queries), Axis.of(m.keys), space)
     if not fits:
         in_columns = f" in {columns} columns" if columns else ""
@@ -128,7 +128,7 @@ def _draw_scaling(
     size = BODY * min(width / TABLE_WIDTH, 1.0)
     table_height = 1.5
     text_length = max(panel.text_length for panel in panels)
-    space = Space(sheet.lettering, sheet.dpi, 2, width - 0.62, height - table_height - 0.2)
+    space = Space(sheet.fonts, sheet.dpi, 2, width - 0.62, height - table_height - 0.2)
     layout = decide_mosaic(4, Axis.of(c.queries), Axis.of(c.keys), space, text_length)
     draw_mosaic(sheet, x, y + 0.12, layout, panels)
     for row, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records import Axis
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import TOKEN_CELLS, bare, cut, round_positions
 
@@ -62,25 +62,25 @@ class Ruler:
     depth: float
 
 
-def decide_ruler(axis: Axis, cell: float, lettering: Lettering, *, upright: bool) -> Ruler:
+def decide_ruler(axis: Axis, cell: float, fonts: Fonts, *, upright: bool) -> Ruler:
     """Choose the positions on one axis of a tile.
 
     Args:
         axis: in the cells of the tile; its first and its last token are shown.
         cell: inches of one.
-        lettering: the fonts for the tokens.
+        fonts: the fonts for the tokens.
         upright: whether it is the axis of the queries.
     """
     length, first, last = cell * len(axis), axis.start, axis.end - 1
     ends = [first] if first == last else [first, last]
-    shown = [cut(lettering.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
+    shown = [cut(fonts.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
     side: Place = "left"
     if not upright:
         side = "under" if sum(wide) + (len(ends) - 1) * _APART <= length else "turned"
     if side == "under":
         room = (length - _APART) / 2 if len(ends) == 2 else length
-        shown = [fit_text(token, max(room, 0), SMALL, lettering.families) for token in shown]
+        shown = [fit_text(token, max(room, 0), SMALL, fonts.families) for token in shown]
     if side != "under" and len(ends) == 2 and length < (4 if side == "left" else 1) * _LINE:
         ends, shown, wide = ends[:1], shown[:1], wide[:1]
     places = position_places(axis.edges, cell, ends)
@@ -93,7 +93,7 @@ def decide_ruler(axis: Axis, cell: float, lettering: Lettering, *, upright: bool
         ticks = [replace(tick, align=align) for tick, align in zip(ticks, aligned, strict=False)]
     if len(ticks) == 2:
         ticks[1:1] = _inside(axis.edges, cell, side, (wide[0], wide[1]))
-    return Ruler(tuple(ticks), side, _depth(ticks, side, lettering))
+    return Ruler(tuple(ticks), side, _depth(ticks, side, fonts))
 
 
 def position_places(edges: NDArray[np.int64], cell: float, positions: Sequence[int]) -> list[float]:
@@ -124,11 +124,11 @@ def _inside(edges: NDArray[np.int64], cell: float, side: Place, wide: tuple[floa
     ]
 
 
-def _depth(ticks: Sequence[Tick], side: Place, lettering: Lettering) -> float:
+def _depth(ticks: Sequence[Tick], side: Place, fonts: Fonts) -> float:
     if side == "under":
         return _TEXT + 2 * _LINE + 0.02
     texts = [f"{t.number} {t.token}" if side == "turned" else text for t in ticks for text in (t.number, t.token)]
-    return _TEXT + max(text_width(text, SMALL, lettering.families) for text in texts) + 0.06
+    return _TEXT + max(text_width(text, SMALL, fonts.families) for text in texts) + 0.06
 
 
 def draw_ruler(sheet: Sheet, ruler: Ruler, x: float, y: float) -> None:

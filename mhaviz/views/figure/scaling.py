@@ -4,7 +4,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.pages.scaling import STATISTICS, scaling_panels, statistics_table
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -16,35 +16,35 @@ from mhaviz.views.figure.sheet import (
     redraw_coarser,
     snap,
 )
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 _NAMES, _NUMBER = 2.05, 0.95  # inches, the columns of the table of numbers
 TABLE_WIDTH, TABLE_HEIGHT = _NAMES + 2 * _NUMBER, 0.19 * (len(STATISTICS) + 1)
 _SCALE_WIDTH = 0.6
 
 
-def scaling_figure(comparison: ScalingComparison, look: Look | None = None) -> Sheet:
-    """The comparison drawn at the look's dpi, or at as many as a picture of allowed size has.
+def scaling_figure(comparison: ScalingComparison, style: Style | None = None) -> Sheet:
+    """The comparison drawn at the style's dpi, or at as many as a picture of allowed size has.
 
     See ``_scaling_sheet``.
     """
-    return redraw_coarser(lambda coarser: _scaling_sheet(comparison, coarser), look or Look())
+    return redraw_coarser(lambda coarser: _scaling_sheet(comparison, coarser), style or Style())
 
 
-def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
+def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     """Scores and their softmax, unscaled beside scaled, with a table of numbers.
 
     One head: scores over weights, the table below, no wider than a page. Several: a row for each.
     """
     c, alone = comparison, len(comparison.heads) == 1
-    lettering = Lettering.covering({*c.queries, *c.keys})
-    scores, weights = Scale.around_zero(c.unscaled.scores), Scale(look.cmap)
+    fonts = Fonts.covering({*c.queries, *c.keys})
+    scores, weights = Scale.around_zero(c.unscaled.scores), Scale(style.cmap)
     panels = [p for i, head in enumerate(c.heads) for p in scaling_panels(c, i, scores, weights, f"head {head}: ")]
     if alone:
         panels = [panels[i] for i in (0, 2, 1, 3)]
     text_length = max(panel.text_length for panel in panels)
     columns = 2 if alone else 4
-    space = Space(lettering, look.dpi, columns, 4.0 * columns)
+    space = Space(fonts, style.dpi, columns, 4.0 * columns)
     layout = decide_mosaic(len(panels), Axis.of(c.queries), Axis.of(c.keys), space, text_length)
     with_bars = layout.width + 0.2 + 2 * _SCALE_WIDTH
     remark = f"rows are queries, columns keys{'; ' if layout.pooled else ''}{layout.pooled}"
@@ -53,7 +53,7 @@ def _scaling_sheet(comparison: ScalingComparison, look: Look) -> Sheet:
     width = 2 * MARGIN + (max(with_bars, TABLE_WIDTH) if alone else with_bars + 0.2 + TABLE_WIDTH)
     height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
     height += TABLE_HEIGHT + 0.2 if alone else 0
-    sheet = Sheet(snap(width, look.dpi), snap(height, look.dpi), look.dpi, lettering)
+    sheet = Sheet(snap(width, style.dpi), snap(height, style.dpi), style.dpi, fonts)
     sheet.title(MARGIN + 0.1, study_title(c))
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)

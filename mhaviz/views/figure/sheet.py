@@ -29,11 +29,11 @@ from rich.cells import cell_len
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
-from mhaviz.views.figure.lettering import DEFAULT_FAMILY, Lettering
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
 from mhaviz.views.labels import cut, harmless, title_text
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 # No dates, and no names of things that change between two runs.
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -69,21 +69,21 @@ class Sheet(Figure):
 
     Attributes:
         page: these axes.
-        lettering: the fonts for text that comes from users.
+        fonts: the fonts for text that comes from users.
         notices: what the reader of the picture should be told, a line each.
         shown_in_cell: the number of the notebook's cell that has shown it last.
     """
 
-    def __init__(self, width: float, height: float, dpi: float, lettering: Lettering | None = None) -> None:
+    def __init__(self, width: float, height: float, dpi: float, fonts: Fonts | None = None) -> None:
         allowed = most_dpi(width, height)
         super().__init__(figsize=(width, height), dpi=min(dpi, allowed), facecolor="white")
         FigureCanvasAgg(self)
         self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         self.page.set_axis_off()
-        self.lettering = lettering or Lettering()
+        self.fonts = fonts or Fonts()
         self._alike: list[tuple[Text, Text]] = []
-        self.notices: list[str] = [self.lettering.notice] if self.lettering.notice else []
+        self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         if dpi > allowed:
             self.notices.append(fewer_pixels_notice(allowed, dpi))
         self.width, self.height = width, height
@@ -105,7 +105,7 @@ class Sheet(Figure):
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes whenever and wherever, whatever matplotlibrc says."""
         # Journals ask for TrueType in a PDF; the fonts that other scripts need are often of another kind.
-        pdf_font = 42 if self.lettering.families == (DEFAULT_FAMILY,) else 3
+        pdf_font = 42 if self.fonts.families == (DEFAULT_FAMILY,) else 3
         with house_style(), warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", message="Glyph ")
             matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font})
@@ -147,14 +147,14 @@ class Sheet(Figure):
         align: Literal["left", "center", "right"] = "left",
         vertical: Literal["top", "center", "bottom", "baseline"] = "center",
         rotation: float = 0.0,
-        lettering: Lettering | None = None,
+        fonts: Fonts | None = None,
     ) -> Text:
         """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
 
-        What could act in it is escaped. What a font lacks is, too, if the text has gone through the lettering.
+        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``.
         """
         text = harmless(text)
-        families, weight = _face(text, (lettering or self.lettering).families, bold)
+        families, weight = _face(text, (fonts or self.fonts).families, bold)
         return self.page.text(
             x,
             y,
@@ -178,8 +178,8 @@ class Sheet(Figure):
 
     def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
         """What the picture is of, in a smaller size or shortened where the sheet is narrow."""
-        shorten = _shortening(title, self.lettering)
-        families, room = self.lettering.families, self.width - 2 * MARGIN
+        shorten = _shortening(title, self.fonts)
+        families, room = self.fonts.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
         if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
             room *= 0.93
@@ -198,11 +198,11 @@ class Sheet(Figure):
 
     def _foot_line(self, text: str, x: float, y: float, align: Literal["left", "right"]) -> None:
         """A line that may quote files of the user's: in fonts that have what it needs, as far as the sheet is wide."""
-        text, lettering = _foot_text(text)
-        if lettering.notice and lettering.notice not in self.notices:
-            self.notices.append(lettering.notice)
-        shown = fit_text(text, self.width - 2 * MARGIN, SMALL, lettering.families)
-        self.write(x, y, shown, SMALL, colour=QUIET, vertical="bottom", align=align, lettering=lettering)
+        text, fonts = _foot_text(text)
+        if fonts.notice and fonts.notice not in self.notices:
+            self.notices.append(fonts.notice)
+        shown = fit_text(text, self.width - 2 * MARGIN, SMALL, fonts.families)
+        self.write(x, y, shown, SMALL, colour=QUIET, vertical="bottom", align=align, fonts=fonts)
 
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
@@ -290,16 +290,16 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     return float(width) / _RULER_DPI
 
 
-def title_width(title: Title | str, lettering: Lettering) -> float:
+def title_width(title: Title | str, fonts: Fonts) -> float:
     """Inches that a title would take if there were room for all of it."""
-    return text_width(_shortening(title, lettering)(_LONGEST_LINE), TITLE, lettering.families, bold=True)
+    return text_width(_shortening(title, fonts)(_LONGEST_LINE), TITLE, fonts.families, bold=True)
 
 
-def _shortening(title: Title | str, lettering: Lettering) -> Callable[[int], str]:
+def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
     """A title in at most so many cells of a terminal."""
     if isinstance(title, str):
         return partial(cut, title)
-    return partial(title_text, title, shown=cache(lettering.shown))  # many lengths are tried, and texts may be long
+    return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried, and texts may be long
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:
@@ -312,12 +312,12 @@ def most_dpi(width: float, height: float) -> int:
     return int(min(MOST_PIXELS / max(width, height), math.sqrt(MOST_AREA / (width * height))))
 
 
-def redraw_coarser(draw: Callable[[Look], Sheet], look: Look) -> Sheet:
-    """What ``draw`` makes at the look's dpi, or at as many as a picture of allowed size has."""
-    sheet = draw(look)
-    while sheet.dpi < look.dpi:  # the cells were laid out for other pixels
-        notices, look = sheet.notices, replace(look, dpi=int(sheet.dpi))
-        sheet = draw(look)
+def redraw_coarser(draw: Callable[[Style], Sheet], style: Style) -> Sheet:
+    """What ``draw`` makes at the style's dpi, or at as many as a picture of allowed size has."""
+    sheet = draw(style)
+    while sheet.dpi < style.dpi:  # the cells were laid out for other pixels
+        notices, style = sheet.notices, replace(style, dpi=int(sheet.dpi))
+        sheet = draw(style)
         sheet.notices = notices
     return sheet
 
@@ -330,16 +330,16 @@ def foot_height(width: float, footnote: str, remark: str) -> float:
 
 def foot_width(text: str) -> float:
     """Inches that a line of the foot asks for: less than all of it where it is very long."""
-    shown, lettering = _foot_text(text)
-    return text_width(shown, SMALL, lettering.families)
+    shown, fonts = _foot_text(text)
+    return text_width(shown, SMALL, fonts.families)
 
 
 @cache
-def _foot_text(text: str) -> tuple[str, Lettering]:
+def _foot_text(text: str) -> tuple[str, Fonts]:
     """A line of the foot as it is shown, and its fonts."""
     text = cut(text, _LONGEST_LINE)
-    lettering = Lettering.covering([text])
-    return (lettering.shown(text) if text else ""), lettering
+    fonts = Fonts.covering([text])
+    return (fonts.shown(text) if text else ""), fonts
 
 
 def _face(text: str, families: tuple[str, ...], bold: bool) -> tuple[tuple[str, ...], Literal["bold", "normal"]]:

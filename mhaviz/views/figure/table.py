@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mhaviz.pages.blocks import Table
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, BODY, DRAWN_WIDER, INK, QUIET, SECOND, SMALL, Sheet, text_width, wrap
 
 _LINE = 0.15  # inches
@@ -75,14 +75,14 @@ class TablePart:
             sheet.write(x, y + number * _LINE, line, SMALL, colour=QUIET)
 
 
-def decide_table(table: Table, lettering: Lettering) -> "TablePart | TableBars":
+def decide_table(table: Table, fonts: Fonts) -> "TablePart | TableBars":
     """Measure a table; one whose values are shares is drawn as bars."""
-    return TableBars(table) if any(column.bar for column in table.columns) else measure_table(table, lettering)
+    return TableBars(table) if any(column.bar for column in table.columns) else measure_table(table, fonts)
 
 
-def measure_table(table: Table, lettering: Lettering, card: bool = False) -> TablePart:
+def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
     """Measure a table; as a card, without its first column, of a single row."""
-    families = lettering.families
+    families = fonts.families
     table, more = table.limited(table.most_drawn)
     rows = [table.headings(), *table.texts()]
     right = tuple(column.align == "right" for column in table.columns)

@@ -26,7 +26,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, Explanation
 from mhaviz.views.labels import quoting, title_text, token_labels
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
@@ -39,14 +39,14 @@ class ExplanationView:
     """Both readings of one query, each as a strip of cells for every key and as a table."""
 
     explanation: Explanation
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         e, width = self.explanation, options.max_width
         abilities = Abilities.of(console, options)
         in_unicode, plain = abilities.unicode, abilities.plain
 
-        look = {"box": box.SIMPLE_HEAD if in_unicode else box.ASCII2, "show_edge": False, "padding": (0, 1)}
+        style = {"box": box.SIMPLE_HEAD if in_unicode else box.ASCII2, "show_edge": False, "padding": (0, 1)}
 
         def labels(width: int) -> list[str]:
             return token_labels(e.keys, width, not in_unicode)
@@ -65,7 +65,7 @@ class ExplanationView:
         yield strips("q", e.query[None], ["q"], query)
         yield strips("q ∘ k", visible_products(e)[keys], [labels(_LABEL)[key] for key in keys], products)
         yield Segment.line()
-        yield from table_lines(scores_table(e, keys, labels, rule_text(e)), console, options, **look)
+        yield from table_lines(scores_table(e, keys, labels, rule_text(e)), console, options, **style)
         if rest := others(e, keys):
             yield Text(rest_text(e, rest))
         yield Text(plain(strongest_text(e, quoting(abilities.shown))))
@@ -76,7 +76,7 @@ class ExplanationView:
         values = Scale.around_zero(contributions)
         yield strips("a v", contributions, [*(labels(_LABEL)[key] for key in largest), plain("Σ a v")], values)
         yield Segment.line()
-        yield from table_lines(contributions_table(e, largest, labels), console, options, **look)
+        yield from table_lines(contributions_table(e, largest, labels), console, options, **style)
         yield Segment.line()
 
         for scale, name in ((query, "q"), (products, "q ∘ k"), (values, "a v")):

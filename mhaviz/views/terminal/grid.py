@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
-from rich.style import Style
+from rich.style import Style as RichStyle
 
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
@@ -47,8 +47,8 @@ ASCII_RAMP = " .:-=+*#%@"
 HIDDEN, ASCII_HIDDEN = "·", "/"
 """What stands in a hidden cell where there is no colour: a blank would be the lowest value."""
 
-DIM = Style(dim=True)
-BOLD = Style(bold=True)
+DIM = RichStyle(dim=True)
+BOLD = RichStyle(bold=True)
 
 
 RowLabel = tuple[list[Segment], range]
@@ -422,15 +422,15 @@ class _Cells:
             is_enough = number and (is_sign or np.isnan(self._values[row, column]))
             return Segment((number if is_enough else self._ramp(row, column) + number).center(width))
         text = Color.from_rgb(0, 0, 0) if self._dark_text[row, column] else Color.from_rgb(255, 255, 255)
-        return Segment(number.center(width), Style.from_color(text, self._colour(row, column)))
+        return Segment(number.center(width), RichStyle.from_color(text, self._colour(row, column)))
 
     def _half_block(self, rows: range, column: int) -> Segment:
         lower = self._colour(rows[1], column) if len(rows) > 1 else None
-        return Segment("▀", Style.from_color(self._colour(rows[0], column), lower))
+        return Segment("▀", RichStyle.from_color(self._colour(rows[0], column), lower))
 
     def _ramp_or_blank(self, row: int, column: int) -> Segment:
         if self._abilities.colour:
-            return Segment(" ", Style.from_color(None, self._colour(row, column)))
+            return Segment(" ", RichStyle.from_color(None, self._colour(row, column)))
         return Segment(self._ramp(row, column))
 
     def _colour(self, row: int, column: int) -> Color:

@@ -12,7 +12,7 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, tile_titles, values_beyond
 from mhaviz.records import AttentionMap
 from mhaviz.views.labels import quoting, title_text
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
@@ -39,13 +39,13 @@ class HeadsView:
         drawn: the panels that have been shown so far, as they were drawn, with their scale; for the legend.
     """
 
-    def __init__(self, blocks: Sequence[Heads], look: Look, console: Console, options: ConsoleOptions) -> None:
-        self._look, self._console, self._options = look, console, options
+    def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
+        self._style, self._console, self._options = style, console, options
         self._abilities = Abilities.of(console, options)
         with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
         self._parts = [part for block in blocks for part in self._of(block, with_values)]
         maps, drawn = [part.map for part in self._parts], [part.grid.drawn for part in self._parts]
-        self._scales = look.scales(maps, drawn) if maps else {}
+        self._scales = style.scales(maps, drawn) if maps else {}
         self.scale, self.drawn = Scale(), list[Panel]()
 
     def _of(self, block: Heads, with_values: bool) -> Iterator[HeadsPart]:
@@ -98,11 +98,11 @@ def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
 
 
 def panels_lines(
-    block: Panels, n_blocks: int, look: Look, console: Console, options: ConsoleOptions
+    block: Panels, n_blocks: int, style: Style, console: Console, options: ConsoleOptions
 ) -> Iterator[RenderableType]:
     """As many small matrices as a screen has room for beside those of the other blocks."""
     abilities = Abilities.of(console, options)
-    panels = sorted((panel.coloured(look.cmap) for panel in block.panels), key=lambda p: p.title != block.first)
+    panels = sorted((panel.coloured(style.cmap) for panel in block.panels), key=lambda p: p.title != block.first)
 
     def grid(most: int) -> HeatGrid:
         return HeatGrid(panels[:most], block.rows, block.columns, with_values=False, numbered=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
+from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.pages.panels import Scale
@@ -35,7 +35,7 @@ class ScaleBar:
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
         for value, (red, green, blue) in zip(values, colours(values, self.scale), strict=True):
             if abilities.colour:
-                bar.append(" ", Style.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
+                bar.append(" ", RichStyle.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
             else:
                 bar.append(ramp_character(value, self.scale, abilities.unicode))
         bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)

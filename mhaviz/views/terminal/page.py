@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.style import Style
+from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
 from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, Text
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.views.labels import harmless, quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_lines
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
 
-_STYLES: dict[str, str | Style] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
+_STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class PageView:
     """Title, blocks and footnote, one below the other."""
 
     page: Page
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page, Abilities.of(console, options)
         if page.title and page.title_where != "drawn":
             yield Line(abilities.plain(page.title), BOLD)
         blocks = _in_order(page)
-        heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.look, console, options)
+        heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.style, console, options)
         for block in blocks:
             if isinstance(block, Curves) or getattr(block, "where", "everywhere") == "drawn":
                 continue
@@ -41,9 +41,9 @@ class PageView:
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
                 n_blocks = sum(isinstance(other, Panels) for other in blocks)
-                yield from panels_lines(block, n_blocks, self.look, console, options)
+                yield from panels_lines(block, n_blocks, self.style, console, options)
             elif isinstance(block, Bars):
-                yield from (ScaleBar(scale.coloured(self.look.cmap), name) for name, scale in block.scales)
+                yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)
                 yield Line()
             elif isinstance(block, Text):
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
@@ -54,7 +54,7 @@ class PageView:
 
     def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """The scale of all heads above, and how to read them."""
-        named = abilities.colour and self.look.cmap == DIVERGING
+        named = abilities.colour and self.style.cmap == DIVERGING
         drawn = Drawn(hidden=abilities.hidden, ends=("blue", "red") if named else None)
         remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
         remark = abilities.plain(harmless(remark))

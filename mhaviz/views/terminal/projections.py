@@ -19,7 +19,6 @@ from mhaviz.pages.projections import (
 )
 from mhaviz.records import Axis, ProjectionComparison
 from mhaviz.views.labels import cut, title_text
-from mhaviz.views.look import Look
 from mhaviz.views.stages import (
     divergence_panel,
     head_weight_panels,
@@ -29,6 +28,7 @@ from mhaviz.views.stages import (
     weight_panel,
     weight_scale,
 )
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 
@@ -41,13 +41,13 @@ class ProjectionsView:
     """The four stages one below the other, the heads side by side, and how unlike they are."""
 
     comparison: ProjectionComparison
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         c = self.comparison
         abilities = Abilities.of(console, options)
         ascii_only, plain = not abilities.unicode, abilities.plain
-        scores, weights, tokens = score_scale(c), weight_scale(c, self.look), Axis.of(c.tokens)
+        scores, weights, tokens = score_scale(c), weight_scale(c, self.style), Axis.of(c.tokens)
 
         room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
 

@@ -7,7 +7,7 @@ from rich.segment import Segment
 
 from mhaviz.pages.maps import attention_page
 from mhaviz.records import Report
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -18,11 +18,11 @@ class ReportView:
     """The heads, the shapes and the scaling, one below the other."""
 
     report: Report
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield PageView(attention_page(self.report.attention), self.look)
+        yield PageView(attention_page(self.report.attention), self.style)
         yield Segment.line()
-        yield TraceView(self.report.trace, self.look, with_footnote=False)
+        yield TraceView(self.report.trace, self.style, with_footnote=False)
         yield Segment.line()
-        yield ScalingView(self.report.scaling, self.look)
+        yield ScalingView(self.report.scaling, self.style)

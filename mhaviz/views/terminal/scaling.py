@@ -11,7 +11,7 @@ from mhaviz.pages.scaling import scaling_panels, statistics_table
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
 from mhaviz.views.labels import title_text
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
@@ -22,13 +22,13 @@ class ScalingView:
     """Each head's scores and weights, unscaled and scaled, and what they are in numbers."""
 
     comparison: ScalingComparison
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         c = self.comparison
         abilities = Abilities.of(console, options)
         ascii_only = not abilities.unicode
-        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.look.cmap)
+        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.style.cmap)
         yield Text(title_text(study_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ")

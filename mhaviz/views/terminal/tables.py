@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
-from rich.style import Style
+from rich.style import Style as RichStyle
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -15,15 +15,15 @@ from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 
 _NARROW_BAR = 6  # cells
-_STYLES: dict[str, str | Style] = {"plain": "", "bold": BOLD, "quiet": DIM}
+_STYLES: dict[str, str | RichStyle] = {"plain": "", "bold": BOLD, "quiet": DIM}
 _TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
-def table_lines(table: Table, console: Console, options: ConsoleOptions, **look: Any) -> Iterator[RenderableType]:
+def table_lines(table: Table, console: Console, options: ConsoleOptions, **style: Any) -> Iterator[RenderableType]:
     """A table with its heading, what is said of rows that it leaves out, and its notes.
 
     Where it is too wide, it is drawn for a narrow place: without extra columns, each row on several lines. What is too
-    wide even so is split into parts, each with the columns that tell the rows apart. ``look``: as in ``draw_grid``.
+    wide even so is split into parts, each with the columns that tell the rows apart. ``style``: as in ``draw_grid``.
     """
     abilities = Abilities.of(console, options)
     table, left_out = table.limited(table.most_listed)
@@ -32,15 +32,15 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **look:
     every = range(len(table.columns))
     narrow = [place for place in every if not table.columns[place].is_extra]
     keys = [place for place in narrow if table.columns[place].is_key]
-    grid, is_short = draw_grid(table, every, abilities, **look), False
+    grid, is_short = draw_grid(table, every, abilities, **style), False
     if not fits(grid, console, options):
-        grid, is_short = draw_grid(table, keys, abilities, short=True, **look), True
+        grid, is_short = draw_grid(table, keys, abilities, short=True, **style), True
         part = keys
         for place in narrow[len(keys) :]:
-            longer = draw_grid(table, [*part, place], abilities, short=True, **look)
+            longer = draw_grid(table, [*part, place], abilities, short=True, **style)
             if part != keys and not fits(longer, console, options):
                 yield grid
-                part, longer = keys, draw_grid(table, [*keys, place], abilities, short=True, **look)
+                part, longer = keys, draw_grid(table, [*keys, place], abilities, short=True, **style)
             part, grid = [*part, place], longer
     yield grid
     for text in filter(None, (left_out, (is_short and table.short_notes) or table.notes)):
@@ -52,9 +52,9 @@ def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
     return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
 
 
-def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short: bool = False, **look: Any) -> Grid:
-    """These columns of a table, whatever room there is; ``look``: other options of rich's tables."""
-    grid = Grid(**(_TIGHT | look))
+def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short: bool = False, **style: Any) -> Grid:
+    """These columns of a table, whatever room there is; ``style``: other options of rich's tables."""
+    grid = Grid(**(_TIGHT | style))
     chosen, headings, texts = [table.columns[i] for i in columns], table.headings(short), table.texts(short)
     for place, column in zip(columns, chosen, strict=True):
         grid.add_column(abilities.plain(headings[place]), justify=column.align, no_wrap=True)

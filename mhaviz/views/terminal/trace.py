@@ -12,7 +12,7 @@ from rich.text import Text
 from mhaviz.pages.trace import costs_text, following_text, memory_text, shape_text, steps_table, visits_table
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.views.labels import quoting
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
 from mhaviz.views.terminal.tables import draw_grid, fits, table_lines
@@ -25,7 +25,7 @@ class TraceView:
     """Every step, with an element that is followed through the reshapes if there is one."""
 
     trace: ShapeTrace
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
     followed: FollowedElement | None = None
     with_footnote: bool = True
 

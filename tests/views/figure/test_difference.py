@@ -12,9 +12,9 @@ from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Attention, Source
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
-AUTO = Look("RdBu_r", vmax=None)
+AUTO = Style("RdBu_r", vmax=None)
 
 
 @pytest.fixture

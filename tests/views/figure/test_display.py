@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from mhaviz import ArgumentError, display_attention
-from mhaviz.views.figure import lettering
+from mhaviz.views.figure import fonts
 
 TOKENS = ["i", "wonder", "what"]
 
@@ -105,7 +105,7 @@ def test_a_query_that_sees_nothing_is_allowed():
 
 
 def test_a_missing_glyph_is_a_warning(monkeypatch):
-    monkeypatch.setattr(lettering, "_installed_fonts", tuple)
+    monkeypatch.setattr(fonts, "_installed_fonts", tuple)
     with pytest.warns(UserWarning, match=r"我 \(U\+6211\)"):
         display_attention(["我", "b", "c"], TOKENS, softmax())
 

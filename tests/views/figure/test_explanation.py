@@ -12,7 +12,7 @@ from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 def explanation(sentence="one two three two", position=2, d_model=16, n_heads=2, **options):
@@ -98,7 +98,7 @@ def test_of_many_keys_the_heaviest():
 @pytest.mark.parametrize("dpi", [20, 150])
 def test_any_size_stays_on_the_sheet(d_key, length, dpi):
     e = explanation(" ".join(f"w{i}" for i in range(length)), 0, d_key, 1)
-    sheet = explanation_figure(e, Look(dpi=dpi))
+    sheet = explanation_figure(e, Style(dpi=dpi))
     renderer = sheet.canvas.get_renderer()
     for text in sheet.page.texts:
         extent = text.get_window_extent(renderer)
@@ -113,7 +113,7 @@ def test_any_size_stays_on_the_sheet(d_key, length, dpi):
 
 
 def test_no_more_pixels_than_programs_open():
-    sheet = explanation_figure(explanation(), Look(dpi=5000))
+    sheet = explanation_figure(explanation(), Style(dpi=5000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert len(sheet.notices) == 1
 

@@ -8,7 +8,7 @@ from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 TRACES = {
     "worked example": traced(RandomLayer(8, 4), WORKED_EXAMPLE),
@@ -78,6 +78,6 @@ def test_a_followed_element_is_written_into_its_boxes():
 
 
 def test_too_many_pixels_are_fewer():
-    sheet = flow_figure(TRACES["worked example"], Look(dpi=10_000))
+    sheet = flow_figure(TRACES["worked example"], Style(dpi=10_000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert "dpi instead of 10000" in sheet.notices[0]

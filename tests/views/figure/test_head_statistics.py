@@ -8,7 +8,7 @@ from shown import head_statistics_figure
 
 from mhaviz.records import STATISTICS, Source
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 KINDS = ("self", "masked", "cross")
 
@@ -93,7 +93,7 @@ def test_layers_by_their_numbers(random_heads):
 @pytest.mark.parametrize("size", [(1, 1), (1, 32), (32, 2), (12, 12), (32, 32)])
 @pytest.mark.parametrize("kinds", [("self",), ("cross",), KINDS])
 def test_any_size_is_clear(random_heads, size, kinds):
-    clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Look(dpi=100)))
+    clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Style(dpi=100)))
 
 
 def test_a_layer_with_fewer_heads(random_heads):
@@ -108,7 +108,7 @@ def test_a_layer_with_fewer_heads(random_heads):
 
 
 def test_no_more_pixels_than_programs_open(random_heads):
-    sheet = head_statistics_figure(random_heads(), Look(dpi=5000))
+    sheet = head_statistics_figure(random_heads(), Style(dpi=5000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert "instead of 5000" in sheet.notices[0]
 

@@ -14,13 +14,13 @@ from matplotlib import image as mpl_image
 from shown import heatmap_figure
 
 from mhaviz.records import Attention, Axis, HeadSummary, Link, MapSummary, Quantity, Sink, Source, Tokens
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
-AUTO = Look(vmax=None)
+AUTO = Style(vmax=None)
 
 
 def edges(start, end, cells):
@@ -56,8 +56,8 @@ def long_map(
     return attention_map
 
 
-def figure(*maps, look=AUTO):
-    return heatmap_figure(Attention(Source("test"), maps), look)
+def figure(*maps, style=AUTO):
+    return heatmap_figure(Attention(Source("test"), maps), style)
 
 
 def tiles(sheet):
@@ -121,7 +121,7 @@ def test_no_text_overlaps_another_or_leaves_the_sheet(name):
 
 @pytest.mark.parametrize("dpi", [100, 300])
 def test_other_resolutions_have_room_as_well(dpi):
-    assert_readable(figure(SHAPES["rectangle"], look=replace(AUTO, dpi=dpi)))
+    assert_readable(figure(SHAPES["rectangle"], style=replace(AUTO, dpi=dpi)))
 
 
 def test_positions_stand_along_the_axes_with_tokens_at_their_ends():
@@ -153,7 +153,7 @@ def test_a_small_window_has_labels_that_count_from_the_beginning_of_the_input():
 
 
 def laid_out(m):
-    return decide_mosaic(len(m.heads), m.rows, m.columns, Space(Lettering(), 150))
+    return decide_mosaic(len(m.heads), m.rows, m.columns, Space(Fonts(), 150))
 
 
 def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
@@ -166,7 +166,7 @@ def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
 
 def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
     seen = []
-    monkeypatch.setattr(Lettering, "shown", lambda self, text: seen.append(text) or text)
+    monkeypatch.setattr(Fonts, "shown", lambda self, text: seen.append(text) or text)
     m = long_map(8, (0, 100_000), (0, 100_000), words=[f"w{i}" for i in range(100_000)], summary=True)
     sheet = figure(m)
     assert "w99999" in texts(sheet)
@@ -194,7 +194,7 @@ def test_eight_heads_are_a_slide_and_no_page_is_a_tower():
 @pytest.mark.parametrize("reduction", ["mass", "max"])
 def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
     m = long_map(4, (0, 8192), (0, 8192), (1024, 1024), reduction=reduction)
-    sheet = figure(m, look=replace(AUTO, columns=4))
+    sheet = figure(m, style=replace(AUTO, columns=4))
     drawn = np.asarray(tiles(sheet)[2].get_array())
     blocks = m.weights[2].reshape(512, 2, 512, 2)
     expected = blocks.sum(axis=3).mean(axis=1) if reduction == "mass" else blocks.max(axis=(1, 3))
@@ -211,7 +211,7 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
 @pytest.mark.parametrize("reduction", ["mass", "max"])
 def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(cmap, kind, reduction):
     m = long_map(3, (0, 3000), (0, 3000), (40, 40), kind, reduction)
-    sheet = figure(m, look=replace(AUTO, cmap=cmap))
+    sheet = figure(m, style=replace(AUTO, cmap=cmap))
     picture = decode(sheet)
     for weights, tile in zip(m.weights, tiles(sheet), strict=True):
         low, high = tile.get_clim()
@@ -340,7 +340,7 @@ def test_hostile_tokens_stand_in_the_table_and_are_read_literally(suffix):
     heads = tuple(
         replace(head, strongest=Link(i, HOSTILE[i], i, HOSTILE[i], 0.5)) for i, head in enumerate(m.summary.heads)
     )
-    sheet = figure(replace(m, summary=replace(m.summary, heads=heads)), look=replace(AUTO, dpi=40))
+    sheet = figure(replace(m, summary=replace(m.summary, heads=heads)), style=replace(AUTO, dpi=40))
     written = texts(sheet)
     assert "0 $x^2$ → 0 $x^2$ (0.5)" in written
     assert r"10 two\x0alines → 10 two\x0alines (0.5)" in written
@@ -358,7 +358,7 @@ def test_hostile_tokens_at_the_ends_stay_within_their_room(token):
 
 def test_every_character_of_the_ends_is_looked_for_in_the_fonts(monkeypatch):
     asked = []
-    monkeypatch.setattr(Lettering, "covering", classmethod(lambda cls, words: asked.extend(words) or cls()))
+    monkeypatch.setattr(Fonts, "covering", classmethod(lambda cls, words: asked.extend(words) or cls()))
     figure(long_map(2, words=["a"] * 300 + ["鯨"] + ["b"] * 4698 + ["海"], summary=True))
     assert "海" in asked
     assert "鯨" not in asked
@@ -377,9 +377,9 @@ def test_a_tiny_part_of_a_map_has_no_numbers_that_are_all_nothing():
 def test_special_tokens_of_upright_labels_are_faint(start, special):
     """They are counted from the first token of a window."""
     names = ("[CLS]", *("it",) * 98, "[SEP]")
-    sheet = Sheet(2, 2, 100, Lettering())
+    sheet = Sheet(2, 2, 100, Fonts())
     axis = Axis(Tokens(names, special), edges(start, start + 100, 2))
-    ruler = decide_ruler(axis, 0.1, sheet.lettering, upright=False)
+    ruler = decide_ruler(axis, 0.1, sheet.fonts, upright=False)
     assert ruler.side == "turned"
     draw_ruler(sheet, ruler, 0.5, 0.5)
     drawn = {text.get_text(): text.get_color() for text in sheet.page.texts if text.get_rotation() == 90}

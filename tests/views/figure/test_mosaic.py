@@ -19,11 +19,11 @@ from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
 from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.colours import colours, needs_dark_text
-from mhaviz.views.figure import lettering as lettering_module
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views.figure import fonts as fonts_module
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 def decode(sheet):
@@ -53,7 +53,7 @@ def tokens(n):
 
 
 def laid_out(n_tiles, n_queries, n_keys):
-    return decide_mosaic(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Lettering(), 150))
+    return decide_mosaic(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Fonts(), 150))
 
 
 @pytest.mark.parametrize("n_tokens", [1, 3, 12, 60, 300])
@@ -87,7 +87,7 @@ def test_many_heads_fill_the_grid():
 
 
 def test_columns_can_be_chosen(random_attention):
-    sheet = heatmap_figure(random_attention(8), Look(columns=2))
+    sheet = heatmap_figure(random_attention(8), Style(columns=2))
     lefts = {round(tile.get_extent()[0], 3) for tile in tiles(sheet)}
     assert len(lefts) == 2
 
@@ -96,7 +96,7 @@ def test_columns_can_be_chosen(random_attention):
 @pytest.mark.parametrize(("q", "k"), [(6, 6), (3, 5), (1, 1), (30, 30)])
 def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention, q, k, cmap):
     attention = random_attention(3, tokens(q), tokens(k), kind="cross")
-    sheet = heatmap_figure(attention, Look(cmap))
+    sheet = heatmap_figure(attention, Style(cmap))
     picture = decode(sheet)
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, 1)
@@ -119,7 +119,7 @@ def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
     attention = random_attention(2, tokens(4))
     weights = attention.maps[0].weights
     high = vmax or weights.max()
-    sheet = heatmap_figure(attention, Look(vmax=vmax))
+    sheet = heatmap_figure(attention, Style(vmax=vmax))
     picture = decode(sheet)
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, pytest.approx(high))
@@ -128,7 +128,7 @@ def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2
     open_end = "≥ " if weights.max() > high else ""
     assert f"{open_end}{high:.3g}" in [text.get_text() for text in sheet.page.texts]
-    assert f"{high:.4g}   rows" in show(heatmap_view(attention, Look(vmax=vmax)))
+    assert f"{high:.4g}   rows" in show(heatmap_view(attention, Style(vmax=vmax)))
 
 
 def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
@@ -216,7 +216,7 @@ def test_every_pooled_map_says_how(random_attention):
     maps = [random_attention(1, tuple(map(str, range(n))), layer=i).maps[0] for i, n in enumerate(lengths)]
 
     def remark(*maps):
-        texts = [text.get_text() for text in heatmap_figure(Attention(Source("s"), maps), Look(dpi=40)).page.texts]
+        texts = [text.get_text() for text in heatmap_figure(Attention(Source("s"), maps), Style(dpi=40)).page.texts]
         return next(text for text in texts if text.startswith("rows are queries"))
 
     alone = [re.search(r"each cell is the strongest of up to (\d+) × \1 weights", remark(m)) for m in maps]
@@ -242,7 +242,7 @@ def test_labels_on_the_outer_edges_only(random_attention):
 
 
 def test_keys_stand_under_the_lowest_tile_of_each_column(random_attention):
-    sheet = heatmap_figure(random_attention(5, ("one", "two")), Look(columns=4))
+    sheet = heatmap_figure(random_attention(5, ("one", "two")), Style(columns=4))
     assert [text.get_text() for text in sheet.page.texts].count("one") == 2 + 4
 
 
@@ -261,7 +261,7 @@ def test_several_sentences_on_one_sheet(random_map):
 
 
 def test_no_side_is_too_long(random_attention):
-    sheet = heatmap_figure(random_attention(16, tokens(60)), Look(dpi=2000))
+    sheet = heatmap_figure(random_attention(16, tokens(60)), Style(dpi=2000))
     assert max(sheet.get_size_inches() * sheet.dpi) <= MOST_PIXELS
     assert any("dpi instead of 2000" in notice for notice in sheet.notices)
 
@@ -295,7 +295,7 @@ def test_any_token_can_be_drawn(names):
 
 
 def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, random_attention):
-    monkeypatch.setattr(lettering_module, "_installed_fonts", tuple)
+    monkeypatch.setattr(fonts_module, "_installed_fonts", tuple)
     sheet = heatmap_figure(random_attention(2, ("我", "cat", "我")))
     texts = [text.get_text() for text in sheet.page.texts]
     assert r"\u6211₀" in texts
@@ -306,13 +306,13 @@ def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, ran
 def test_an_installed_font_that_has_the_glyph_is_used(monkeypatch):
     from matplotlib.font_manager import findfont
 
-    monkeypatch.setattr(lettering_module, "_has_glyph", lambda font, c: font.fname.endswith("STIXGeneral.ttf"))
+    monkeypatch.setattr(fonts_module, "_has_glyph", lambda font, c: font.fname.endswith("STIXGeneral.ttf"))
     stix = findfont("STIXGeneral")
-    monkeypatch.setattr(lettering_module, "_installed_fonts", lambda: (("STIXGeneral", stix),))
-    lettering = Lettering.covering(["Ж"])
-    assert lettering.families == ("DejaVu Sans", "STIXGeneral")
-    assert lettering.notice is None
-    assert lettering.shown("Ж") == "Ж"
+    monkeypatch.setattr(fonts_module, "_installed_fonts", lambda: (("STIXGeneral", stix),))
+    fonts = Fonts.covering(["Ж"])
+    assert fonts.families == ("DejaVu Sans", "STIXGeneral")
+    assert fonts.notice is None
+    assert fonts.shown("Ж") == "Ж"
 
 
 @pytest.mark.parametrize("token", ["@\u0a4b", "\u1a55", "我\u0a4b"])
@@ -324,7 +324,7 @@ def test_characters_that_no_font_can_join_are_a_notice_at_most(random_attention,
 
 
 def test_the_font_of_last_resort_does_not_count():
-    assert not [family for family, _ in lettering_module._installed_fonts() if "resort" in family.lower()]
+    assert not [family for family, _ in fonts_module._installed_fonts() if "resort" in family.lower()]
 
 
 def test_a_notebook_gets_a_png(random_attention):
@@ -349,14 +349,14 @@ def test_the_first_row_of_a_masked_map_ends_no_scale(random_attention):
     attention = random_attention(queries=("a", "b", "c"), kind="masked")
     weights = np.array([[[1, 0, 0], [0.6, 0.4, 0], [0.3, 0.3, 0.4]]] * 2, np.float32)
     attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
-    assert Look(vmax=None).weight_scale(attention.maps).high == pytest.approx(0.6)
+    assert Style(vmax=None).weight_scale(attention.maps).high == pytest.approx(0.6)
 
 
 def test_a_title_shrinks_before_it_is_cut(random_attention):
     attention = random_attention(
         queries=("one", "two", "three", "four"), keys=("one", "two", "three", "four"), kind="masked"
     )
-    texts = [text.get_text() for text in heatmap_figure(attention, Look(columns=1)).page.texts]
+    texts = [text.get_text() for text in heatmap_figure(attention, Style(columns=1)).page.texts]
     assert "masked self-attention: one two three four" in texts
 
 

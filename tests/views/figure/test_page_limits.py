@@ -16,11 +16,11 @@ from shown import heatmap_figure
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import Attention, Source
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views import look as look_module
-from mhaviz.views.figure.lettering import Lettering
+from mhaviz.views import style as style_module
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS, Sheet
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 def layers_of(layers, heads, tokens, size=None, kind="self"):
@@ -42,7 +42,7 @@ def layers_of(layers, heads, tokens, size=None, kind="self"):
 def laid_out(attention, columns=None, dpi=150):
     """As ``heatmap_figure`` lays out the tiles of all layers."""
     m, n_tiles = attention.maps[0], sum(len(m.heads) for m in attention.maps)
-    return decide_mosaic(n_tiles, m.rows, m.columns, Space(Lettering(), dpi, columns))
+    return decide_mosaic(n_tiles, m.rows, m.columns, Space(Fonts(), dpi, columns))
 
 
 @pytest.mark.parametrize(("tiles", "columns"), [(1, None), (12, None), (72, 12), (384, 16), (1024, 32), (1024, None)])
@@ -83,7 +83,7 @@ def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
     assert sheet.notices == [
         "drawn at 288 dpi instead of 600: a picture has at most 16,384 pixels a side and 50 million in all"
     ]
-    drawn = heatmap_figure(layers_of(2, 12, 200), Look(dpi=900))
+    drawn = heatmap_figure(layers_of(2, 12, 200), Style(dpi=900))
     assert drawn.width * drawn.height * drawn.dpi**2 <= MOST_AREA
     assert "instead of 900" in drawn.notices[0]
 
@@ -106,11 +106,11 @@ def test_the_darkest_weight_of_very_many_is_that_of_a_sorted_copy(monkeypatch, k
     attention = layers_of(2, 3, 200, kind=kind)
     spread = np.random.default_rng(1).lognormal(-9, 4, (3, 200, 200)).astype(np.float32)
     maps = [replace(m, weights=np.minimum(spread, 1) * (m.weights > 0)) for m in attention.maps]
-    sorted_all = Look(log=True).weight_scale(maps)
-    monkeypatch.setattr(look_module, "_SORTED_UP_TO", 0)
-    assert Look(log=True).weight_scale(maps).low == pytest.approx(sorted_all.low, rel=0.01)
+    sorted_all = Style(log=True).weight_scale(maps)
+    monkeypatch.setattr(style_module, "_SORTED_UP_TO", 0)
+    assert Style(log=True).weight_scale(maps).low == pytest.approx(sorted_all.low, rel=0.01)
     nothing = [replace(m, weights=np.zeros_like(m.weights)) for m in maps]
-    assert Look(log=True).weight_scale(nothing).high == 1
+    assert Style(log=True).weight_scale(nothing).high == 1
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])

@@ -13,7 +13,7 @@ from shown import heatmap_figure
 from mhaviz import display_attention
 from mhaviz.records import Attention, Source
 from mhaviz.views.figure import sheet as module
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 WORDS = ["the", "quick", "antidisestablishmentarianism", "i", "WWWW", "ljq", "é", "漢字", "مرحبا", "$x$", "ab", "Ag"]
 
@@ -34,12 +34,12 @@ def saved(sheet):
     return Image.open(stream)
 
 
-def as_matplotlib_does(drawn, look):
+def as_matplotlib_does(drawn, style):
     """The same figure, every text and every pixel of a cell drawn by matplotlib."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "Cells", AxesImage)
         patch.setattr(module.Sheet, "alike", lambda *_: None)
-        return np.asarray(saved(heatmap_figure(drawn, look)), int)
+        return np.asarray(saved(heatmap_figure(drawn, style)), int)
 
 
 SIZES = [(1, 1, 1, "self"), (3, 4, 3, "self"), (8, 5, 1, "masked"), (20, 3, 4, "self"), (60, 4, 1, "masked")]
@@ -50,9 +50,9 @@ SIZES = [(1, 1, 1, "self"), (3, 4, 3, "self"), (8, 5, 1, "masked"), (20, 3, 4, "
     *((*size, dpi) for size in SIZES for dpi in (40, 150)), *((*size, dpi) for size in SIZES[:3] for dpi in (100, 233)),
 ])  # fmt: skip
 def test_the_same_to_the_eye(length, n_heads, layers, kind, dpi):
-    drawn, look = attention(length, n_heads, layers, kind), Look(dpi=dpi)
-    ours = np.asarray(saved(heatmap_figure(drawn, look)), int)
-    assert np.abs(ours - as_matplotlib_does(drawn, look)).max() <= 8  # of 255
+    drawn, style = attention(length, n_heads, layers, kind), Style(dpi=dpi)
+    ours = np.asarray(saved(heatmap_figure(drawn, style)), int)
+    assert np.abs(ours - as_matplotlib_does(drawn, style)).max() <= 8  # of 255
 
 
 def test_labels_that_repeat_are_copied_and_seen():
@@ -67,7 +67,7 @@ def test_labels_that_repeat_are_copied_and_seen():
 
 
 def test_pngs_have_no_alpha_and_know_their_size():
-    picture = saved(heatmap_figure(attention(3, 2, 1), Look(dpi=100)))
+    picture = saved(heatmap_figure(attention(3, 2, 1), Style(dpi=100)))
     assert picture.mode == "RGB"
     assert picture.info["dpi"] == pytest.approx((100, 100), abs=0.1)
 

@@ -10,7 +10,7 @@ from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.figure.projections import projections_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 
 
 def comparison(sentence="one two three", n_heads=2, exclude_self=False):
@@ -33,7 +33,7 @@ def test_scores_and_weights_of_each_stage_on_one_scale_each():
 
 def test_heads_and_their_divergence():
     c = comparison(n_heads=4)
-    sheet = projections_figure(c, Look(vmax=None))
+    sheet = projections_figure(c, Style(vmax=None))
     for i, image in enumerate(images(sheet, "head ")):
         assert np.array_equal(image.get_array(), c.heads[i])
     (divergence,) = images(sheet, "divergence of heads")
@@ -89,7 +89,7 @@ def test_left_out_is_grey():
 @pytest.mark.parametrize("exclude_self", [False, True])
 def test_any_size_stays_on_the_sheet(length, n_heads, exclude_self):
     c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, exclude_self)
-    sheet = projections_figure(c, Look(dpi=72))
+    sheet = projections_figure(c, Style(dpi=72))
     inside(sheet)
     assert bool(images(sheet, "divergence of")) == (n_heads > 1)
     if length == 300:
@@ -97,7 +97,7 @@ def test_any_size_stays_on_the_sheet(length, n_heads, exclude_self):
 
 
 def test_no_more_pixels_than_programs_open():
-    sheet = projections_figure(comparison(), Look(dpi=3000))
+    sheet = projections_figure(comparison(), Style(dpi=3000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     (notice,) = sheet.notices
     assert "instead of 3000" in notice

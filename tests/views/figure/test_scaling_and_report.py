@@ -18,8 +18,8 @@ from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import HEIGHT, WIDTH, report_figure
 from mhaviz.views.figure.scaling import scaling_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.look import Look
 from mhaviz.views.showing import figure_of
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.report import ReportView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -164,7 +164,7 @@ def test_a_picture_with_fewer_pixels_keeps_its_spikes():
     numbers = ScoreStatistics(1, 0, 1, 1, 1, 0, 0)
     scaling = Scaling(weights, weights, (numbers,) * 8)
     c = ScalingComparison(Source("test"), names, names, tuple(range(8)), 64, scaling, scaling, "self", "/ √64")
-    sheet = scaling_figure(c, Look(dpi=900))
+    sheet = scaling_figure(c, Style(dpi=900))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     for image in images(sheet):
         left, right, _, _ = image.get_extent()
@@ -183,8 +183,8 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     attention = Attention(c.source, (remade(m, queries=tuple(tokens), keys=tuple(tokens)),))
     followed = follow_element(trace, (0, 0, 5))
     report = Report(attention, trace, c)
-    look = Look(dpi=40)
-    for sheet in (flow_figure(trace, look, followed), scaling_figure(c, look), report_figure(report, look)):
+    style = Style(dpi=40)
+    for sheet in (flow_figure(trace, style, followed), scaling_figure(c, style), report_figure(report, style)):
         sheet.save(io.BytesIO(), "png")
     for view in (TraceView(trace, followed=followed), ScalingView(c), ReportView(report)):
         for encoding in ("utf-8", "ascii"):

@@ -16,14 +16,14 @@ from shown import heatmap_view
 
 from mhaviz.pages.panels import Scale
 from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import Abilities, long_layout
 from mhaviz.views.terminal.legend import ScaleBar
 
 COLOUR, ASCII = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=False)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HALF_BLOCK = re.compile(r"\x1b\[38;2;(\d+);(\d+);(\d+)(?:;48;2;(\d+);(\d+);(\d+))?m▀")
-AUTO = Look(vmax=None)
+AUTO = Style(vmax=None)
 LENGTH, CELLS = 600, 200  # three tokens a cell, so that cells of cells are cells of whole tokens
 
 
@@ -70,8 +70,8 @@ def uniform_map(n_heads=1, length=20_000, cells=512, start=0, **more):
     return made_map(tokens, tokens, values, cells=Cells(edges, edges), **more)
 
 
-def view(*maps, look=AUTO):
-    return heatmap_view(Attention(Source("made by a test"), maps), look)
+def view(*maps, style=AUTO):
+    return heatmap_view(Attention(Source("made by a test"), maps), style)
 
 
 def words(shown):
@@ -100,7 +100,7 @@ def drawn(shown):
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_half_blocks_are_cells_of_the_whole_matrix(show, width, kind, reduction):
     weights = weights_of(LENGTH, kind=kind)
-    shown = show(view(long_map(weights, reduction, kind=kind), look=replace(AUTO, vmax=0.5)), width, "truecolor")
+    shown = show(view(long_map(weights, reduction, kind=kind), style=replace(AUTO, vmax=0.5)), width, "truecolor")
     colours = drawn(shown)
     rows, columns = colours.shape[:2]
     query_edges, key_edges = (3 * equal_edges(n) for n in (rows, columns))

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.look import Look
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.projections import ProjectionsView
 
 
@@ -82,7 +82,7 @@ def test_nothing_to_divide_is_a_dash(show):
 def test_any_size(show, length, n_heads):
     c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads)
     for width in (40, 160):
-        shown = plain(show(ProjectionsView(c, Look(vmax=None)), width, "truecolor"))
+        shown = plain(show(ProjectionsView(c, Style(vmax=None)), width, "truecolor"))
         assert widest(shown) <= width
         assert f"head {n_heads - 1}" in shown
 

@@ -16,8 +16,8 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Report, Source
-from mhaviz.views.look import Look
 from mhaviz.views.showing import view_of
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.report import ReportView
 from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
@@ -127,7 +127,7 @@ def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
     """Without colour; up to 16 tokens have numbers."""
     tokens = tuple(f"{i}" for i in range(n))
     m = made_map(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
-    view = heatmap_view(Attention(Source("s"), (m,)), Look(log=False))
+    view = heatmap_view(Attention(Source("s"), (m,)), Style(log=False))
     cells, legend = show(view, 140, encoding=encoding).split(f"; {mark}: later keys, hidden")
     assert cells.count(mark) == n * (n - 1) // 2
     assert "grey" not in cells + legend
@@ -183,14 +183,14 @@ def test_many_heads_are_shown_without_numbers(show):
 
 def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch):
     """The colours of many weights go by all of them."""
-    monkeypatch.setattr("mhaviz.views.look._SORTED_UP_TO", 2**16)
-    monkeypatch.setattr("mhaviz.views.look._AT_ONCE", 2**16)
+    monkeypatch.setattr("mhaviz.views.style._SORTED_UP_TO", 2**16)
+    monkeypatch.setattr("mhaviz.views.style._AT_ONCE", 2**16)
     weights = np.full((1, 1500, 1500), 1 / 1500, np.float32)
     positions = tuple(map(str, range(1500)))
     attention = Attention(Source("s"), (made_map(positions, positions, weights),))
     tracemalloc.start()
     try:
-        show(heatmap_view(attention, Look(vmax=None)), 80)
+        show(heatmap_view(attention, Style(vmax=None)), 80)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

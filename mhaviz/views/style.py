@@ -28,7 +28,7 @@ _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look 
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """What a user may choose; dpi and columns are for figures.
 
     Attributes:

@@ -18,7 +18,7 @@ _VARIATION_SELECTORS = range(
 
 
 @dataclass(frozen=True)
-class Lettering:
+class Fonts:
     """The fonts for one figure.
 
     Attributes:
@@ -30,7 +30,7 @@ class Lettering:
     missing: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
-    def covering(cls, texts: Iterable[str]) -> "Lettering":
+    def covering(cls, texts: Iterable[str]) -> "Fonts":
         """Find installed fonts for all characters of these texts, as far as there are any."""
         characters = {c for text in texts for c in visible(text) if not c.isascii()}
         wanted = {c for c in characters if not _has_glyph(_default_font(), c)}
@@ -72,11 +72,11 @@ class Lettering:
 
 
 @lru_cache(maxsize=4)
-def _labels(lettering: Lettering, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
-    """See ``Lettering.labels``: a layout asks for the same again for every number of columns that it tries."""
+def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
+    """See ``Fonts.labels``: a layout asks for the same again for every number of columns that it tries."""
     suffixes = position_suffixes(tokens, start=start)
     return tuple(
-        cut(lettering.shown(bare(token)), LABEL_CELLS - len(suffix)) + suffix
+        cut(fonts.shown(bare(token)), LABEL_CELLS - len(suffix)) + suffix
         for token, suffix in zip(tokens, suffixes, strict=True)
     )
 
