@@ -92,7 +92,7 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
     least that.
     """
-    if not m.quantity.has_row_sums:
+    if not m.quantity.rows_are_shares:
         return _Rows()
     has_rest = not m.is_whole or m.sink
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])

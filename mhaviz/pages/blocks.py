@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import AttentionMap, Cells, Tokens
-from mhaviz.records import Axis as TokenAxis
+from mhaviz.records import AttentionMap, Axis, Cells, Tokens
 
 NOTHING = "–"
 """What stands where there is no number."""
@@ -23,12 +22,14 @@ class Title:
     """What a picture is of, and the texts that its tokens make; a medium shortens them to its width.
 
     Attributes:
-        head: "self-attention, layer 3".
+        head: "source-target attention, layer 3".
         texts: what each is called, and its tokens; a text that is called nothing is both queries and keys.
+        short: a head for narrow places: "cross, layer 3".
     """
 
     head: str
-    texts: tuple[tuple[str, Tokens], ...] = ()
+    texts: tuple[tuple[str, Tokens], ...]
+    short: str
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """One side of a plot.
 
     Attributes:
@@ -160,8 +161,8 @@ class Plot:
 
     title: str
     series: tuple[Series, ...]
-    x: Axis
-    y: Axis
+    x: PlotAxis
+    y: PlotAxis
     marks: tuple[tuple[float, float, str], ...] = ()
 
 
@@ -198,24 +199,27 @@ class Heads:
     Attributes:
         title: of all layers together.
         maps: they differ in their layer alone; what their masks hide may differ.
-        map_titles: of each layer, for media that have no room for several rows of heads.
         tiles: what stands over each head, layer by layer.
         across: heads that belong side by side; None: as it fits.
         cell_text: what a cell of a picture is, if it is not a number between one query and one key.
         says_cell: whether that stands under this picture, and not with what else is said of all.
         own_scale: whether a medium that has one scale for all pictures shows that of this one beside it.
         table: what each head does, as it is written with a medium's quotes.
+        place: of the first map in the record.
+        by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
+            shown together everywhere.
     """
 
     title: Title
     maps: tuple[AttentionMap, ...]
-    map_titles: tuple[Title, ...]
     tiles: tuple[str, ...]
     across: int | None
     cell_text: Callable[[Cells], str]
     says_cell: bool = False
     own_scale: bool = False
     table: Callable[[Quote], Table] | None = None
+    place: int = 0
+    by_layer: tuple["Heads", ...] = ()
 
     @property
     def first(self) -> AttentionMap:
@@ -231,15 +235,17 @@ class Panels:
         first: the title of the one that stands first where there is no room for all.
         across: how many stand side by side; None: as it fits.
         caption: how to read them, where it is not the page's remark.
+        more: what is said of so many that are left out for want of room.
     """
 
     title: str
     panels: tuple[Panel, ...]
-    rows: TokenAxis
-    columns: TokenAxis
+    rows: Axis
+    columns: Axis
     first: str
     across: int | None = None
     caption: str = ""
+    more: Callable[[int], str] = str
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mhaviz.pages.blocks import NOTHING, Axis, Column, Curves, Page, Plot, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.records import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
@@ -67,7 +67,7 @@ def _operations(c: Complexity) -> Plot:
         *_parts(c, (c.flops("projections"), c.flops("attention"), c.flops())),
     )
     marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]
-    return Plot("operations, predicted", series, _tokens(c), Axis(log=10, unit=readable_count), _marked(marks))
+    return Plot("operations, predicted", series, _tokens(c), PlotAxis(log=10, unit=readable_count), _marked(marks))
 
 
 def _times(c: Complexity) -> Plot:
@@ -81,7 +81,9 @@ def _times(c: Complexity) -> Plot:
     ]
     crossing = [] if c.equal_times is None or c.equal_seconds is None else [(c.equal_times, c.equal_seconds)]
     series = (*ideal, *_parts(c, measured))
-    return Plot("time of one run, measured", series, _tokens(c), Axis(log=10, unit=readable_seconds), _marked(crossing))
+    return Plot(
+        "time of one run, measured", series, _tokens(c), PlotAxis(log=10, unit=readable_seconds), _marked(crossing)
+    )
 
 
 def _sizes(c: Complexity) -> Plot:
@@ -97,11 +99,11 @@ def _sizes(c: Complexity) -> Plot:
         Series("Q, K, V, H, O", c.lengths, c.feature_bytes, _PROJECTIONS, _PROJECTIONS),
         Series("weights of all heads", xs, ys, _ATTENTION, _ATTENTION),
     )
-    return Plot("memory, predicted", series, _tokens(c), Axis(log=2, unit=readable_bytes), _marked(known))
+    return Plot("memory, predicted", series, _tokens(c), PlotAxis(log=2, unit=readable_bytes), _marked(known))
 
 
-def _tokens(c: Complexity) -> Axis:
-    return Axis("N, tokens", log=2, ticks=c.lengths)
+def _tokens(c: Complexity) -> PlotAxis:
+    return PlotAxis("N, tokens", log=2, ticks=c.lengths)
 
 
 def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:

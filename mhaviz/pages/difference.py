@@ -26,16 +26,16 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
     layers = len({m.layer for m in changes}) > 1
     blocks: tuple[Block, ...] = (
         Text((_HEADING,), "intro"),
-        *(_heads(m, layers) for m in changes[:most]),
+        *(_heads(place, m, layers) for place, m in enumerate(changes[:most])),
         Legend("over"),
     )
     return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (partial(ranking_table, d),))
 
 
-def _heads(m: AttentionMap, with_layer: bool) -> Heads:
+def _heads(place: int, m: AttentionMap, with_layer: bool) -> Heads:
     with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
-    return Heads(title, (m,), (title,), tile_titles(m), None, partial(cell_text, m), says_cell=True)
+    return Heads(title, (m,), tile_titles(m), None, partial(cell_text, m), says_cell=True, place=place)
 
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
@@ -137,7 +137,7 @@ def _notes(d: Difference) -> str:
         parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
     if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
-    if any(not m.change.quantity.has_row_sums for m in d.maps):
+    if any(not m.change.quantity.rows_are_shares for m in d.maps):
         parts.append("largest weights of cells are no distribution: they have no divergence")
     if any(head.flaw for head in d.ranking):
         parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")

@@ -118,7 +118,7 @@ def _panels(kind: HeadAverages, scales: dict[str, Scale], order: Order, n_kinds:
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.entropy.mean.shape[1])))
     across = None if n_kinds == 1 else min(_ACROSS, len(panels))
-    return Panels(title(kind), panels, rows, columns, order.column, across, caption)
+    return Panels(title(kind), panels, rows, columns, order.column, across, caption, "-o heads.png has {} more".format)
 
 
 def _scales(statistics: HeadStatistics) -> dict[str, Scale]:

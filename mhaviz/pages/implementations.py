@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mhaviz.pages.blocks import NOTHING, Axis, Column, Curves, Key, Page, Plot, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.records import ImplementationComparison
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
@@ -15,8 +15,8 @@ def implementations_page(c: ImplementationComparison) -> Page:
     ways = c.implementations
     keys = tuple(Key(way.name, i, _remark(c, i)) for i, way in enumerate(ways))
     plots = (
-        _plot(c, "time of one run", "seconds", Axis(log=10, unit=readable_seconds)),
-        _plot(c, "peak memory above the weights and the input", "peak_bytes", Axis(log=2, unit=readable_bytes)),
+        _plot(c, "time of one run", "seconds", PlotAxis(log=10, unit=readable_seconds)),
+        _plot(c, "peak memory above the weights and the input", "peak_bytes", PlotAxis(log=2, unit=readable_bytes)),
     )
     skipped = (skipped_text(way.name, c.lengths, way.timings) for way in ways)
     code = (f"{way.name}: {way.code}" + ("" if way.gives_weights else "; gives no weights") for way in ways)
@@ -30,7 +30,7 @@ def implementations_page(c: ImplementationComparison) -> Page:
     return Page("the same attention, five ways", blocks, c.source.footnote)
 
 
-def _plot(c: ImplementationComparison, title: str, what: str, y: Axis) -> Plot:
+def _plot(c: ImplementationComparison, title: str, what: str, y: PlotAxis) -> Plot:
     series = tuple(
         Series(
             way.name,
@@ -42,7 +42,7 @@ def _plot(c: ImplementationComparison, title: str, what: str, y: Axis) -> Plot:
         )
         for i, way in enumerate(c.implementations)
     )
-    return Plot(title, series, Axis("N, tokens", log=2, ticks=c.lengths), y)
+    return Plot(title, series, PlotAxis("N, tokens", log=2, ticks=c.lengths), y)
 
 
 def _numbers(c: ImplementationComparison) -> Table:

@@ -1,6 +1,8 @@
 """Maps of weights as a page: their heads, what each head does, and how to read them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from mhaviz.pages.blocks import Heads, Legend, Page
@@ -21,28 +23,26 @@ def attention_page(attention: Attention) -> Page:
 
 
 def scale_group(m: AttentionMap) -> str:
-    """Maps of one group share a scale: the ranges of weights, of means, of largest weights and of rollouts differ."""
+    """A name for all maps that share a scale: weights, means, largest weights and rollouts each have their range."""
     if m.quantity.is_signed:
         return "change"
     return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
 
 
-def by_attention(maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, ...]]:
-    """Maps that differ in their layer alone together, in the order of the first of each."""
-    groups: list[list[AttentionMap]] = []
-    for m in maps:
-        group = next((group for group in groups if _differ_in_layer_alone(m, group[-1])), None)
+def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
+    """Maps that differ in their layer alone together, each by its place, in the order of the first of each."""
+    groups: list[dict[int, AttentionMap]] = []
+    alike: dict[object, list[dict[int, AttentionMap]]] = defaultdict(list)
+    for place, m in enumerate(maps):
+        sides = (part for axis in (m.rows, m.columns) for part in (axis.tokens.texts, axis.edges.tobytes()))
+        of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, *sides)]
+        group = next((group for group in of_kind if m.layer != next(reversed(group.values())).layer), None)
         if group is None:
-            groups.append([m])
-        else:
-            group.append(m)
-    return [tuple(group) for group in groups]
-
-
-def _differ_in_layer_alone(m: AttentionMap, other: AttentionMap) -> bool:
-    if m.layer == other.layer or (m.sentence, m.kind, m.heads) != (other.sentence, other.kind, other.heads):
-        return False
-    return m.quantity == other.quantity and m.rows.is_same(other.rows) and m.columns.is_same(other.columns)
+            group = {}
+            groups.append(group)
+            of_kind.append(group)
+        group[place] = m
+    return groups
 
 
 def _tells_layer(attention: Attention) -> bool:
@@ -51,18 +51,23 @@ def _tells_layer(attention: Attention) -> bool:
     return len({m.layer for m in attention.maps}) > 1 or (isinstance(n_layers, int) and n_layers > 1)
 
 
-def _heads(maps: tuple[AttentionMap, ...], with_layer: bool, own_scale: bool) -> Heads:
-    first, alone = maps[0], len(maps) == 1
-    with_layer = with_layer and not first.quantity.through_layers  # which stands over each tile
-    titles = tuple(map_title(m, layers_text([m.layer]) if with_layer else "") for m in maps)
-    title = titles[0] if alone else map_title(first, layers_text([m.layer for m in maps]))
-    tiles = [tile for m in maps for tile in tile_titles(m)]
-    across = None
-    if not alone and not first.quantity.through_layers:
-        tiles = [f"layer {m.layer} · {tile}" for m in maps for tile in tile_titles(m)]
-        across = len(first.heads)
-    table = None
-    if alone and first.summary is not None:
-        table = partial(summary_table, first.heads, first.summary)
-    cell = partial(cells_text, name=first.quantity.name)
-    return Heads(title, maps, titles, tuple(tiles), across, cell, own_scale=own_scale, table=table)
+def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> Heads:
+    """One map, or several layers of an attention."""
+    by_layer = tuple(_layer(place, m, with_layer, own_scale) for place, m in maps.items())
+    if len(maps) == 1:
+        return by_layer[0]
+    first = by_layer[0]
+    title = map_title(first.first, layers_text([m.layer for m in maps.values()]))
+    together = replace(first, title=title, maps=tuple(maps.values()), table=None)
+    if first.first.quantity.through_layers:  # single matrices, which stand side by side
+        return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
+    tiles = tuple(f"layer {one.first.layer} · {tile}" for one in by_layer for tile in one.tiles)
+    return replace(together, tiles=tiles, across=len(first.first.heads), by_layer=by_layer)
+
+
+def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> Heads:
+    with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
+    title = map_title(m, layers_text([m.layer]) if with_layer else "")
+    cell = partial(cells_text, name=m.quantity.name)
+    table = None if m.summary is None else partial(summary_table, m.heads, m.summary)
+    return Heads(title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mhaviz.pages.blocks import Axis, Column, Curves, Key, Page, Plot, Series, Table, Text
+from mhaviz.pages.blocks import Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
@@ -69,8 +69,8 @@ def sweep_page(sweep: ScalingSweep) -> Page:
         if not number:  # that is what theory is about
             series = [Series("", sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
         label = "d_key" if number >= len(STATISTICS) // 2 else ""  # of the lower row
-        y = Axis(limits=(0, None)) if number else Axis(log=2)
-        plots.append(Plot(statistic.name, tuple(series), Axis(label, log=2, ticks=d_keys), y))
+        y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
+        plots.append(Plot(statistic.name, tuple(series), PlotAxis(label, log=2, ticks=d_keys), y))
 
     draws = f"{sweep.draws} draws"
     length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mhaviz.pages.blocks import Axis, Column, Curves, Page, Plot, Series, Table, Text
+from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.records import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
@@ -21,9 +21,9 @@ def training_page(training: Training) -> Page:
     steps = tuple(float(point.step) for point in training.points)
     losses = tuple(point.loss for point in training.points)
     scores = tuple(point.score for point in training.points)
-    x = Axis("step", limits=(0, training.steps))
-    shares = Axis(limits=(0, 1))
-    loss_axis = Axis(log=10) if min(losses, default=0) > 0 else shares
+    x = PlotAxis("step", limits=(0, training.steps))
+    shares = PlotAxis(limits=(0, 1))
+    loss_axis = PlotAxis(log=10) if min(losses, default=0) > 0 else shares
     plots = (
         Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
         Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),

@@ -27,10 +27,10 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
 
     ``about``: which layer, or which part; ``prefix``: what the numbers are, if they are no weights.
     """
-    head = f"{prefix}{KINDS[kind]}{about}"
+    head, short = f"{prefix}{KINDS[kind]}{about}", f"{prefix}{kind}{about}"
     if kind != "cross" and queries.texts == keys.texts:
-        return Title(head, (("", queries),))
-    return Title(head, (("queries", queries), ("keys", keys)))
+        return Title(head, (("", queries),), short)
+    return Title(head, (("queries", queries), ("keys", keys)), short)
 
 
 def study_title(record: Explanation | ScalingComparison) -> Title:

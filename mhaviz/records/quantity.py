@@ -39,9 +39,14 @@ class Quantity:
         return "change" if self.is_signed else self.name
 
     @property
-    def has_row_sums(self) -> bool:
-        """Whether each row of all keys sums to 1: the largest numbers of cells do not."""
+    def rows_are_shares(self) -> bool:
+        """Whether rows are shares of 1, or changes of shares: the largest numbers of cells are not."""
         return self.is_distribution and self.reduction == "mass"
+
+    @property
+    def has_row_sums(self) -> bool:
+        """Whether each row of all keys sums to 1."""
+        return self.rows_are_shares and not self.is_signed
 
 
 WEIGHT = Quantity()

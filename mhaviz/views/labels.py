@@ -94,6 +94,9 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
+_LEAST_TEXT = 8  # cells of a text in a title
+
+
 def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Callable[[str], str] = visible) -> str:
     """ "self-attention: i wonder what …" in at most ``width`` cells; ``shown`` makes a text fit to be shown.
 
@@ -101,7 +104,10 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     """
     ellipsis = "..." if ascii_only else "…"
     names = [f"{name}: " if name else "" for name, _ in title.texts]
-    head = f"{title.head}; " if any(names) else f"{title.head}: "
+    head = title.head + ("; " if any(names) else ": ")
+    if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
+        names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
+        head = title.short + head[-2:]
     texts = [title_words(tokens.texts, tokens.special, shown) for _, tokens in title.texts]
     if ascii_only:
         texts = [list(map(in_ascii, words)) for words in texts]
@@ -109,7 +115,7 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     shortened = list(map(" ".join, texts))
     shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # a long text takes what it leaves
     for done, i in enumerate(shortest_first):
-        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), 8), ellipsis)
+        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), _LEAST_TEXT), ellipsis)
         room -= cell_len(shortened[i])
     return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width, ellipsis)
 

@@ -38,7 +38,7 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
         if type(record) in PAGES:
             from mhaviz.views.figure.page import draw_page
 
-            return draw_page(page_of(record, **details), style)
+            return draw_page(page_of(record, **details), style or fitted_style(record))
         draw: Callable[..., Sheet] = _find(record, 0)
         return draw(record, style or Style(), **details)
 
@@ -48,7 +48,7 @@ def view_of(record: object, style: Style | None = None, **details: Any) -> "Rend
     if type(record) in PAGES:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(page_of(record, **details), style or Style())
+        return PageView(page_of(record, **details), style or fitted_style(record))
     view: Callable[..., RenderableType] = _find(record, 1)
     return view(record, style or Style(), **details)
 
@@ -70,8 +70,8 @@ def plot(record: object, **style: Any) -> "Figure":
         from mhaviz.views.figure.sheet import house_style
 
         with house_style():
-            return axes_figure(record, Style(**style))
-    return figure_of(record, Style(**style))
+            return axes_figure(record, fitted_style(record, **style))
+    return figure_of(record, fitted_style(record, **style))
 
 
 def save(record: object, paths: Sequence[Path], **style: Any) -> None:
@@ -81,14 +81,14 @@ def save(record: object, paths: Sequence[Path], **style: Any) -> None:
 
     record = _drawn(record)
     check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)
-    chosen = _fitted(record, style)
+    chosen = fitted_style(record, **style)
     save_all(paths, record, lambda: figure_of(record, chosen))
 
 
 def png_of(record: object) -> bytes:
     """The record's page as PNG."""
     record = _drawn(record)
-    return figure_of(record, _fitted(record, {}))._repr_png_()
+    return figure_of(record, fitted_style(record))._repr_png_()
 
 
 def _drawn(record: object) -> object:
@@ -96,7 +96,7 @@ def _drawn(record: object) -> object:
     return record.to_attention() if hasattr(record, "to_attention") else record
 
 
-def _fitted(record: object, style: dict[str, Any]) -> Style:
+def fitted_style(record: object, **style: Any) -> Style:
     """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more."""
     from mhaviz.records import Attention, Difference
 

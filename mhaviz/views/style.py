@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
-from mhaviz.pages.panels import BONE, Scale
+from mhaviz.pages.panels import BONE, DIVERGING, Scale
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import check_colormap
 
@@ -60,6 +60,11 @@ class Style:
                 raise ArgumentError(f"`{name}`: expected at least {least}, got {number}")
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
             raise ArgumentError(f"`vmax`: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
+
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        """What the colours of the lowest and the highest number are called, if anybody could call them so."""
+        return ("blue", "red") if self.cmap == DIVERGING else None
 
     def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
         """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
@@ -141,7 +146,7 @@ def _darkest(maps: Sequence[AttentionMap]) -> float:
     heads = (weights for m in maps for weights in _positive(m))
     if sum(m.weights.size for m in maps) <= _SORTED_UP_TO:
         weights = np.concatenate(list(heads))
-        return float(np.quantile(weights, _DARKEST)) if weights.size else 0.0
+        return float(np.quantile(weights, _DARKEST, overwrite_input=True)) if weights.size else 0.0
     # Numbers above 0 are ordered as their bits are; the upper half of them tells numbers apart that differ by 1 %.
     counts = np.zeros(2**15, np.int64)
     for weights in heads:

@@ -28,7 +28,7 @@ from measure import in_fresh_process, peak_memory, time_functions
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
-from mhaviz.pages.blocks import Axis, Curves, Page, Plot, Series
+from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series
 from mhaviz.records.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
@@ -109,14 +109,14 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
     lengths = tuple(length for length in milliseconds["map"] if is_drawn(length))
     plots = []
     for title, measured, factor, y in (
-        ("time of one run", milliseconds, 1e-3, Axis(log=10, unit=readable_seconds)),
-        ("peak memory above the inputs", peaks, 2**20, Axis(log=2, unit=readable_bytes)),
+        ("time of one run", milliseconds, 1e-3, PlotAxis(log=10, unit=readable_seconds)),
+        ("peak memory above the inputs", peaks, 2**20, PlotAxis(log=2, unit=readable_bytes)),
     ):
         series = []
         for i, (way, name) in enumerate(zip(WAYS, NAMES, strict=False)):
             drawn = tuple(length for length in measured[way] if is_drawn(length))
             series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
-        plots.append(Plot(title, tuple(series), Axis("N, tokens", log=2, ticks=lengths), y))
+        plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=lengths), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
     page = Page("all the attention of a long input", (Curves(tuple(plots), 2, (2.9, 2.7)),), footnote)
     save_all([path], None, lambda: draw_page(page))

@@ -47,3 +47,8 @@ def test_files_hold_what_it_is(squares):
 def test_data_frames_tell_quantities_apart(squares, random_map):
     frame = replace(squares, maps=(*squares.maps, random_map(2))).to_dataframe()
     assert set(frame["quantity"]) == {"squared", "weight"}
+
+
+def test_axes_say_what_it_is(squares):
+    figure = squares.plot()
+    assert "squared weight" in [axes.get_ylabel() for axes in figure.axes]

@@ -12,6 +12,7 @@ from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.difference import cell_text, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import Attention, Source
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 AUTO = Style("RdBu_r", vmax=None)
@@ -97,3 +98,12 @@ def test_what_is_grey_and_which_layer_it_is(show, random_map):
         title = f"masked self-attention, layer {layer}: a b c"
         assert title in drawn
         assert title in shown
+
+
+def test_every_way_to_show_changes_has_zero_in_the_middle(random_map):
+    before, after = (Attention(Source("s"), (random_map(2, seed=seed),)) for seed in (0, 1))
+    difference = compare(before, after)
+    for figure in (difference.plot(), figure_of(difference)):
+        image = figure.page.images[0]
+        assert image.cmap.name == "RdBu_r"
+        assert image.norm.vmin == -image.norm.vmax

@@ -11,7 +11,7 @@ from shown import heatmap_figure, heatmap_view
 
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.maps import attention_page, by_attention
-from mhaviz.records import Attention, Source
+from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Sink, Source
 from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 
@@ -40,7 +40,31 @@ def test_layers_of_one_attention_are_one_picture(layers):
     assert heads.across == 2
     assert heads.tiles[:3] == ("layer 0 · head 0", "layer 0 · head 1", "layer 1 · head 0")
     assert heads.title.head == "self-attention, layers 0 to 2"
-    assert [title.head for title in heads.map_titles] == [f"self-attention, layer {i}" for i in range(3)]
+    assert [one.title.head for one in heads.by_layer] == [f"self-attention, layer {i}" for i in range(3)]
+
+
+def test_the_terminal_keeps_the_order_of_the_record(layers, show):
+    """Encoder–decoders have masked and cross attention in each layer."""
+    maps = [m for pair in zip(layers(0, 1, kind="masked"), layers(0, 1, kind="cross"), strict=True) for m in pair]
+    shown = show(heatmap_view(Attention(Source("test"), tuple(maps))), 100)
+    titles = re.findall(r"^(masked|source-target).*?layer (\d)", shown, re.MULTILINE)
+    assert titles == [("masked", "0"), ("source-target", "0"), ("masked", "1"), ("source-target", "1")]
+
+
+def test_titles_of_two_texts_name_their_layer_at_any_width(layers, show):
+    attention = Attention(Source("test"), layers(0, 1, kind="cross"))
+    for width in range(40, 120, 5):
+        titles = [line for line in show(heatmap_view(attention), width).splitlines() if "layer" in line]
+        assert len(titles) == 2
+        assert ["layer 0" in titles[0], "layer 1" in titles[1]] == [True, True], width
+
+
+def test_each_layer_has_its_summary_in_the_terminal(layers, show):
+    link = Link(0, "the", 1, "cat", 0.5)
+    head = HeadSummary(1.0, 2.0, (Sink(0, "the", 1.0),), 0.3, link, link)
+    summary = MapSummary((head, head), 3, 32, 0.1)
+    maps = tuple(replace(m, summary=summary) for m in layers(0, 1))
+    assert show(heatmap_view(Attention(Source("test"), maps)), 120).count("mean entropy") == 2
 
 
 def test_layers_that_are_not_neighbours_are_listed(layers):
@@ -69,7 +93,7 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
         assert len(by_attention([first, other])) == 2
     encoder, cross = layers(0, 1), layers(0, 1, kind="cross")
     mixed = [encoder[0], cross[0], encoder[1], cross[1]]
-    assert [maps[0].kind for maps in by_attention(mixed)] == ["self", "cross"]
+    assert [next(iter(maps.values())).kind for maps in by_attention(mixed)] == ["self", "cross"]
 
 
 def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
@@ -167,7 +191,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
 
 def test_a_rollout_is_never_one_picture_with_weights(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS, layer=1)
-    assert [maps[0].quantity.through_layers for maps in by_attention([one, weights])] == [True, False]
+    assert [next(iter(maps.values())).quantity.through_layers for maps in by_attention([one, weights])] == [True, False]
 
 
 def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):

@@ -9,7 +9,7 @@ import pytest
 from drawn import texts
 from rich.cells import cell_len
 
-from mhaviz.pages.blocks import Axis, Column, Plot, Series, Table
+from mhaviz.pages.blocks import Column, Plot, PlotAxis, Series, Table
 from mhaviz.records import (
     Complexity,
     CostTerm,
@@ -191,7 +191,7 @@ def inside(sheet):
 def test_labels_of_the_axes_do_not_touch():
     sheet = Sheet(5, 4, 100)
     lengths = (1, 2, 1000, 1001, 1002, 5000, 10**6)
-    plot = Plot("t", (Series("a", lengths, lengths),), Axis(log=2, ticks=lengths), Axis(log=10, unit=str))
+    plot = Plot("t", (Series("a", lengths, lengths),), PlotAxis(log=2, ticks=lengths), PlotAxis(log=10, unit=str))
     draw_plot(sheet, (1, 1, 3, 2), plot)
     renderer = sheet.canvas.get_renderer()
     extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]

@@ -66,7 +66,7 @@ def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
     for head in difference.ranking:
         if head.flaw:
             yield f"{_flaw_text(head, sides)}; expected rows that sum to 1"
-        elif head.divergence is None and not head.map.quantity.has_row_sums:
+        elif head.divergence is None and not head.map.quantity.rows_are_shares:
             yield f"{head.map.name} has no divergence; compare maps by mass, whose rows sum to 1"
         elif head.divergence is None:
             zeros = "as all its rows are zeros in both; expected some weight"

@@ -10,6 +10,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.maps import scale_group
+from mhaviz.pages.panels import tile_titles
 from mhaviz.records import Attention
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.style import Style
@@ -21,8 +23,8 @@ _INCHES = 2.4  # of a head
 def axes_figure(attention: Attention, style: Style) -> Figure:
     """Every head of every map on Axes of its own, which has its numbers, labels and title as any Axes has.
 
-    ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. One scale
-    for all, with one bar.
+    ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. Maps of one
+    quantity share a scale, with a bar.
     """
     n_heads = sum(len(m.heads) for m in attention.maps)
     columns = style.columns or min(n_heads, 4)
@@ -31,7 +33,11 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
     draw_heads(attention, style, axes)
-    figure.colorbar(axes[0].images[0], ax=axes, label="weight", shrink=0.6)
+    of_head = [m for m in attention.maps for _ in m.heads]
+    for group in dict.fromkeys(map(scale_group, of_head)):
+        alike = [one for one, m in zip(axes, of_head, strict=True) if scale_group(m) == group]
+        name = next(m.quantity.drawn_name for m in of_head if scale_group(m) == group)
+        figure.colorbar(alike[0].images[0], ax=alike, label=name, shrink=0.6)
     return figure
 
 
@@ -41,16 +47,19 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
     Raises:
         ArgumentError: there are not as many Axes as heads.
     """
-    heads = [(m, head, weights) for m in attention.maps for head, weights in zip(m.heads, m.weights, strict=True)]
+    heads = [
+        (m, tile, weights) for m in attention.maps for tile, weights in zip(tile_titles(m), m.weights, strict=True)
+    ]
     if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
     fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
-    scale = style.weight_scale(attention.maps)
-    for one, (m, head, weights) in zip(axes, heads, strict=True):
+    scales = style.scales(attention.maps, attention.maps)
+    for one, (m, tile, weights) in zip(axes, heads, strict=True):
+        scale = scales[scale_group(m)]
         norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
         one.imshow(weights, cmap=scale.colormap, norm=norm, interpolation="nearest")
-        one.set_title(f"{m.name}, head {head}" if len(attention.maps) > 1 else f"head {head}", fontsize=9)
+        one.set_title(f"{m.name}, {tile}" if len(attention.maps) > 1 else tile, fontsize=9)
         for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
             if size == len(tokens) <= _LABELLED:
                 axis.set_ticks(range(size), fonts.labels(tokens), **font)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from mhaviz.pages.blocks import Axis, Curves, Plot, Series
+from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
 from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, POINTS, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import every
 
@@ -120,7 +120,7 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) 
         _finish(axes, plot)
 
 
-def _points(series: Series, y: Axis) -> list[tuple[float, float]]:
+def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
     """Those that are there, and that the axis can show."""
     points = zip(series.xs, series.ys, strict=True)
     return [(x, value) for x, value in points if value is not None and not (y.log and value <= 0)]
@@ -212,7 +212,7 @@ def _label_x(axes: Axes, place: _Place, ticks: Sequence[float]) -> None:
     axes.xaxis.minorticks_off()
 
 
-def _label_y(axes: Axes, limits: tuple[float, float], axis: Axis) -> None:
+def _label_y(axes: Axes, limits: tuple[float, float], axis: PlotAxis) -> None:
     base, unit = axis.log or 10, axis.unit or "{:g}".format
     first, last = (math.log(limit, base) for limit in limits)
     powers = range(math.ceil(first), math.floor(last) + 1)

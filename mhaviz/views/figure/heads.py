@@ -22,7 +22,6 @@ from mhaviz.views.figure.mosaic import (
     draw_scale_beside,
 )
 from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, text_width
-from mhaviz.views.figure.sheet import TITLE as TITLE_SIZE
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.labels import quoting, title_places
 from mhaviz.views.style import Style
@@ -42,19 +41,17 @@ class HeadsPart:
     Attributes:
         table: beside a single head, or under several.
         text: what a cell is, if that stands under the mosaic.
+        drawn: the maps in the cells of the picture, and their scale, as ``choose_scales`` finds them.
     """
 
     block: Heads
     layout: MosaicLayout
     table: TablePart | None
     text: str
+    drawn: tuple[AttentionMap, ...] = ()
     scale: Scale = field(default_factory=Scale)
 
     before, after = 0.0, 0.3
-
-    def drawn(self) -> tuple[AttentionMap, ...]:
-        """The maps in the cells of the picture; one of all tokens is pooled when it is drawn."""
-        return tuple(m if m.is_whole else pool_map(m, *self.layout.cells) for m in self.block.maps)
 
     @property
     def cells(self) -> Cells:
@@ -92,7 +89,7 @@ class HeadsPart:
         sheet.title(y + 0.1, block.title)
         y += TITLE
         tiles, panels = iter(block.tiles), []
-        for m in self.drawn():
+        for m in self.drawn:
             panels += head_panels(m, scale, [next(tiles) for _ in m.heads], layout.cells)
         draw_mosaic(sheet, x, y, layout, panels)
         first = block.first
@@ -129,11 +126,16 @@ def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_le
 
 
 def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:
-    """The same, each with the scale that it shares with others of its kind."""
-    drawn = [part.drawn() for part in parts]
-    maps = [m for part in parts for m in part.block.maps]
-    scales = style.scales(maps, [m for several in drawn for m in several])
-    return [replace(part, scale=scales[scale_group(part.block.first)]) for part in parts]
+    """The same, each with the maps as they are drawn, and the scale that it shares with others of its kind.
+
+    A map of all tokens is pooled when it is drawn, head by head.
+    """
+    drawn = [tuple(m if m.is_whole else pool_map(m, *p.layout.cells) for m in p.block.maps) for p in parts]
+    scales = style.scales([m for part in parts for m in part.block.maps], [m for several in drawn for m in several])
+    return [
+        replace(part, drawn=maps, scale=scales[scale_group(part.block.first)])
+        for part, maps in zip(parts, drawn, strict=True)
+    ]
 
 
 def number_length(maps: list[AttentionMap], style: Style) -> int:
@@ -168,8 +170,8 @@ class PanelsPart:
 
     @property
     def width(self) -> float:
-        """In inches, where the title has room too."""
-        return max(self.layout.width, text_width(self.block.title, TITLE_SIZE, bold=True))
+        """In inches, without the title."""
+        return self.layout.width
 
     @property
     def top(self) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Drawn, Heads, Page
-from mhaviz.pages.panels import DIVERGING
 from mhaviz.views.figure.curves import CurvesPart
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import HeadsPart, PanelsPart, choose_scales, written_texts
@@ -93,11 +92,14 @@ class _Plan:
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     """Lay the page out for the style's pixels an inch."""
     parts, beside = decide_parts(page, fonts, style)
+    if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
+        parts, beside = parts + beside, []
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [page.title, *(part.block.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
-    across = max(part.width for part in parts)
+    later = [part for part in parts if isinstance(part, PanelsPart)][1:]  # the first title stands above what is beside
+    across = max(*(part.width for part in parts), *(title_width(part.block.title, fonts) for part in later), 0.0)
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
         *(min(title_width(title, fonts), widest_title) for title in titles if title),
@@ -142,5 +144,4 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
-    ends = ("blue", "red") if style.cmap == DIVERGING else None
-    return Drawn(tuple(part.cells for part in heads), pooled, ends=ends)
+    return Drawn(tuple(part.cells for part in heads), pooled, ends=style.ends)

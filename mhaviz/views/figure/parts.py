@@ -73,7 +73,7 @@ def decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], li
     length = number_length([m for block in stacked for m in block.maps], style)
     explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
 
-    def decide(block: Block) -> Part:
+    def decide(block: Block, cells_height: float = 0.0) -> Part:
         if isinstance(block, Heads):
             return decide_heads(block, fonts, style, len(stacked), length)
         if isinstance(block, Panels):
@@ -87,10 +87,9 @@ def decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], li
         assert not isinstance(block, Legend), "it is left out"
         return decide_table(block if isinstance(block, Table) else block(quoting(fonts.shown)), fonts)
 
-    cells_height = 0.0
-    parts = [decide(block) for block in blocks]
+    parts, cells_height = [decide(block) for block in blocks], 0.0
     pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
     if pictures:  # from the first row of cells to the last
         below = pictures[-1].after + pictures[-1].layout.keys.room
         cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
-    return parts, [decide(block) for block in page.beside]
+    return parts, [decide(block, cells_height) for block in page.beside]

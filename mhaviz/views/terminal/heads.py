@@ -1,15 +1,15 @@
 """Heads, and other small matrices, in the terminal: a grid of cells for each, as many side by side as there is room."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from mhaviz.pages.blocks import Heads, Panels, Title
+from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
-from mhaviz.pages.panels import Panel, Scale, tile_titles, values_beyond
+from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records import AttentionMap
 from mhaviz.views.labels import quoting, title_text
 from mhaviz.views.style import Style
@@ -22,71 +22,55 @@ _LEAST_TITLE = 78  # characters that a title with positions may always have, in 
 _GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
 
 
-@dataclass(frozen=True)
-class HeadsPart:
-    """The heads of one layer, or the rollouts of several, as the screen has room for them."""
-
-    block: Heads
-    title: Title
-    map: AttentionMap
-    grid: MapGrid
-
-
 class HeadsView:
-    """All heads of a page, with the scales that they share.
+    """All heads of a page, a layer at a time where several rows of heads would be too many, on the scales they share.
 
     Attributes:
-        drawn: the panels that have been shown so far, as they were drawn, with their scale; for the legend.
+        scale: of the heads that have been shown last, for the legend.
     """
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
-        self._style, self._console, self._options = style, console, options
-        self._abilities = Abilities.of(console, options)
+        self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
+        self._blocks = sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place)
         with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
-        self._parts = [part for block in blocks for part in self._of(block, with_values)]
-        maps, drawn = [part.map for part in self._parts], [part.grid.drawn for part in self._parts]
-        self._scales = style.scales(maps, drawn) if maps else {}
-        self.scale, self.drawn = Scale(), list[Panel]()
+        maps = [_stacked(block.maps) for block in self._blocks]
+        self._grids = [self._grid(block, m, with_values) for block, m in zip(self._blocks, maps, strict=True)]
+        self._scales = style.scales(maps, [grid.drawn for grid in self._grids]) if maps else {}
+        self._shown: list[Panel] = []
+        self.scale = Scale()
 
-    def _of(self, block: Heads, with_values: bool) -> Iterator[HeadsPart]:
-        """A grid for each layer; rollouts are single matrices, and stand side by side."""
-        if block.first.quantity.through_layers:
-            groups = [(block.title, _stacked(block.maps), block.tiles)]
-        else:
-            groups = [(title, m, tile_titles(m)) for title, m in zip(block.map_titles, block.maps, strict=True)]
-        for title, m, tiles in groups:
-            if block.own_scale or block.says_cell:
-                grid = MapGrid.on_screen(m, self._console, self._options, tiles)
-            else:
-                grid = MapGrid(m, titles=tiles, with_values=with_values)
-            yield HeadsPart(block, title, m, grid)
+    def _grid(self, block: Heads, m: AttentionMap, with_values: bool) -> MapGrid:
+        if block.own_scale or block.says_cell:
+            return MapGrid.on_screen(m, self._console, self._options, block.tiles)
+        return MapGrid(m, titles=block.tiles, with_values=with_values)
 
-    def lines(self, block: Heads) -> Iterator[RenderableType]:
-        """What is shown of one of the blocks."""
+    def lines(self) -> Iterator[RenderableType]:
+        """What is shown of all heads, in the order of the record."""
         width, abilities = self._options.max_width, self._abilities
-        for part in (part for part in self._parts if part.block is block):
-            self.scale = scale = self._scales[scale_group(part.map)]
-            heat = part.grid.coloured(scale)
+        for block, grid in zip(self._blocks, self._grids, strict=True):
+            self.scale = scale = self._scales[scale_group(block.first)]
+            heat = grid.coloured(scale)
             panels = heat.drawn(width, abilities)
-            whole = part.map.is_whole
-            title = title_text(part.title, width if whole else max(width, _LEAST_TITLE), not abilities.unicode)
+            whole = block.first.is_whole
+            title = title_text(block.title, width if whole else max(width, _LEAST_TITLE), not abilities.unicode)
             yield Text(title, BOLD, no_wrap=whole)
             yield heat
-            cell = abilities.plain(block.cell_text(part.grid.drawn.cells))
+            cell = abilities.plain(block.cell_text(grid.drawn.cells))
             if block.own_scale:
-                beyond = values_beyond(panels, scale, with_below=scale.log or not part.grid.drawn.is_whole)
+                beyond = values_beyond(panels, scale, with_below=scale.log or not grid.drawn.is_whole)
                 yield ScaleBar(scale, cell, beyond)
-            elif block.says_cell and cell:
-                yield Text(cell, DIM)
+            else:
+                self._shown += panels
+                if block.says_cell and cell:
+                    yield Text(cell, DIM)
             if block.table is not None:
                 yield from table_lines(block.table(quoting(abilities.shown)), self._console, self._options)
-            self.drawn += panels
             yield Text()
 
     @property
     def beyond(self) -> tuple[bool, bool]:
         """Whether numbers that have been shown lie below the scale, and above it."""
-        return values_beyond(self.drawn, self.scale, with_below=self.scale.log or self.scale.signed)
+        return values_beyond(self._shown, self.scale, with_below=self.scale.log or self.scale.signed)
 
 
 def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
@@ -112,6 +96,6 @@ def panels_lines(
     shown = layout.per_line * max(_GRID_LINES // (lines * n_blocks), 1)
     yield Text(abilities.plain(block.title), BOLD)
     yield grid(shown)
-    more = f"; -o heads.png has {len(panels) - shown} more" if len(panels) > shown else ""
-    yield Text(block.caption + more, DIM)
+    more = [block.more(len(panels) - shown)] if len(panels) > shown else []
+    yield Text("; ".join([block.caption, *more]), DIM)
     yield Text()

@@ -8,7 +8,6 @@ from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
 from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, Text
-from mhaviz.pages.panels import DIVERGING
 from mhaviz.views.labels import harmless, quoting
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -32,11 +31,14 @@ class PageView:
             yield Line(abilities.plain(page.title), BOLD)
         blocks = _in_order(page)
         heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.style, console, options)
+        heads_shown = False
         for block in blocks:
             if isinstance(block, Curves) or getattr(block, "where", "everywhere") == "drawn":
                 continue
             if isinstance(block, Heads):
-                yield from heads.lines(block)
+                if not heads_shown:
+                    yield from heads.lines()
+                heads_shown = True
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
@@ -54,8 +56,7 @@ class PageView:
 
     def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """The scale of all heads above, and how to read them."""
-        named = abilities.colour and self.style.cmap == DIVERGING
-        drawn = Drawn(hidden=abilities.hidden, ends=("blue", "red") if named else None)
+        drawn = Drawn(hidden=abilities.hidden, ends=self.style.ends if abilities.colour else None)
         remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
         remark = abilities.plain(harmless(remark))
         if legend.scale == "before":
