@@ -144,9 +144,13 @@ def _darkest(maps: Sequence[AttentionMap]) -> float:
     Of very many it is read from a histogram, a head at a time: sorting needs a copy of all of them.
     """
     heads = (weights for m in maps for weights in _positive(m))
-    if sum(m.weights.size for m in maps) <= _SORTED_UP_TO:
-        weights = np.concatenate(list(heads))
-        return float(np.quantile(weights, _DARKEST, overwrite_input=True)) if weights.size else 0.0
+    n_weights = sum(m.weights.size for m in maps)
+    if n_weights <= _SORTED_UP_TO:
+        found, end = np.empty(n_weights, np.float32), 0
+        for weights in heads:  # joining them would take another copy
+            found[end : end + len(weights)] = weights
+            end += len(weights)
+        return float(np.quantile(found[:end], _DARKEST, overwrite_input=True)) if end else 0.0
     # Numbers above 0 are ordered as their bits are; the upper half of them tells numbers apart that differ by 1 %.
     counts = np.zeros(2**15, np.int64)
     for weights in heads:
