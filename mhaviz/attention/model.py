@@ -138,10 +138,12 @@ class Model(ABC):
 
     Attributes:
         layers, kind: the attentions that are looked at; None: all.
+        can_write: whether it may go on writing a text, if it has been loaded for that.
     """
 
     layers: tuple[int, ...] | None = None
     kind: Kind | None = None
+    can_write: bool = False
 
     @property
     @abstractmethod
@@ -204,6 +206,14 @@ class Model(ABC):
 
     def require_captured(self) -> None:  # noqa: B027 (``SiteCall.captured`` says it of every model)
         """Raise MhavizError of a model that shows its weights alone: before it runs, if that is known so early."""
+
+    def require_outputs(self) -> torch.dtype:
+        """The type of the outputs that it shows beside its weights. Raises MhavizError of a model that shows none."""
+        raise ArgumentError("`verify` goes with a model of transformers; name one by `model`")
+
+    def writing(self: _M, n_tokens: int) -> _M:
+        """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
+        raise ArgumentError("`generate` goes with a model of transformers; name one by `model`")
 
     def one_site(self, inputs: Inputs) -> Site:
         """The one attention that is looked at. Raises ArgumentError if there are several."""

@@ -1,7 +1,7 @@
 """A checkpoint of transformers as a ``Model``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -40,6 +40,8 @@ class PretrainedModel(CorpusModel):
     loaded: Loaded
     found: tuple[Site, ...]
     generate: int = 0
+
+    can_write = True
 
     def __post_init__(self) -> None:
         if self.generate < 0:
@@ -197,6 +199,16 @@ class PretrainedModel(CorpusModel):
                 f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
                 f"keys: only heatmap and heads can draw it"
             )
+
+    def require_outputs(self) -> torch.dtype:
+        """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
+        if not self.loaded.captured:
+            raise MhavizError(f"{self.loaded.type} shows its weights alone, and no values: leave out `verify`")
+        return self.loaded.model.dtype
+
+    def writing(self, n_tokens: int) -> "PretrainedModel":
+        """The same model with ``generate``. Raises ArgumentError as the class does."""
+        return replace(self, generate=n_tokens)
 
     @cached_property
     def _kinds(self) -> tuple[Kind, ...]:
