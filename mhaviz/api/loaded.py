@@ -13,7 +13,7 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.long_inputs import LongInputs, announce
 from mhaviz.attention.model import CorpusModel, Inputs, Model
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
@@ -65,7 +65,7 @@ def load(
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
         return LoadedModel(lambda writes: model_in_memory(model, tokenizer, writes), writes)
     if tokenizer is not None:
-        raise ArgumentError("`tokenizer` goes with a model that is in memory; a folder brings its own")
+        raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
     return LoadedModel(lambda writes: load_model(str(model), device, writes, on_notice, **options), writes)
 
 
@@ -147,7 +147,9 @@ class LoadedModel:
         """
         long = LongInputs(pool, size, window, memory, summary)
         if hide_special and verify:
-            raise ArgumentError("`verify` compares with all tokens; leave out `hide_special`")
+            raise ArgumentError(
+                f"{parameter('verify')} compares with all tokens; leave out {parameter('hide_special')}"
+            )
         model = self._chosen(layer, kind, generate)
         heads = require_numbers("head", head, range(model.n_heads), "the layer")
         inputs = model.encode(_listed(texts), target)
@@ -249,7 +251,9 @@ class LoadedModel:
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of a layer with random weights: nothing is computed."""
         if not isinstance(self._whole, RandomLayer):
-            raise ArgumentError("sizes alone are traced of a layer with random weights; leave out `model`")
+            raise ArgumentError(
+                f"sizes alone are traced of a layer with random weights; leave out {parameter('model')}"
+            )
         return self._whole.trace_sizes(batch_size, seq_length)
 
     def head_statistics(
@@ -275,7 +279,7 @@ class LoadedModel:
         """
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
-            raise ArgumentError("statistics of heads are of a model of transformers; name one by `model`")
+            raise ArgumentError(f"statistics of heads are of a model of transformers; name one by {parameter('model')}")
         sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in texts)
         study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
         for batch in batches:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.files.arrays import read_named_arrays
 from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray, require_room
@@ -104,10 +104,10 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     if within:
         raise ArgumentError(
             f"{path} holds {len(within)} attentions{f' within {asked[:-1]:.80}' if asked else ''}; choose one with "
-            f"`prefix`: {_summed_up(within)}"
+            f"{parameter('prefix')}: {_summed_up(within)}"
         )
     there = _summed_up(prefixes) or "one without a prefix"
-    raise ArgumentError(f"`prefix`: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
+    raise ArgumentError(f"{parameter('prefix')}: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
 
 
 def _in_order(name: str) -> list[tuple[str, int]]:

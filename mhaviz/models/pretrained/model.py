@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
@@ -45,10 +45,10 @@ class PretrainedModel(CorpusModel):
 
     def __post_init__(self) -> None:
         if self.generate < 0:
-            raise ArgumentError(f"`generate`: expected a number of tokens from 0 on, got {self.generate}")
+            raise ArgumentError(f"{parameter('generate')}: expected a number of tokens from 0 on, got {self.generate}")
         if self.generate and self._kinds == ("self",):
             raise ArgumentError(
-                f"`generate`: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+                f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )
 
     @property
@@ -203,7 +203,9 @@ class PretrainedModel(CorpusModel):
     def require_outputs(self) -> torch.dtype:
         """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
         if not self.loaded.captured:
-            raise MhavizError(f"{self.loaded.type} shows its weights alone, and no values: leave out `verify`")
+            raise MhavizError(
+                f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
+            )
         return self.loaded.model.dtype
 
     def writing(self, n_tokens: int) -> "PretrainedModel":
@@ -249,7 +251,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
     name = str(model.name_or_path) or type(model).__name__
     if writes and not model.can_generate():
-        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out `generate`")
+        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
     if captured:
         model.set_attn_implementation(SDPA if model._supports_sdpa else EAGER)
