@@ -3,11 +3,14 @@
 What a message quotes, of a user or of another library, is cut: an error is one line that can be read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 _QUOTED, _REASON = 60, 160
 """The most characters of a value, and of somebody else's error, in a message."""
+
+_name_parameter: ContextVar[Callable[[str], str]] = ContextVar("name_parameter", default="`{}`".format)
 
 
 class MhavizError(Exception):
@@ -20,6 +23,21 @@ class ArgumentError(MhavizError, ValueError):
 
 class StoppedError(MhavizError):
     """The user has stopped the work; the message says what there is of it."""
+
+
+def parameter(name: str) -> str:
+    """A parameter in a message: in backticks, or as the option that it is on the command line."""
+    return _name_parameter.get()(name)
+
+
+@contextmanager
+def parameters_named(by: Callable[[str], str]) -> Iterator[None]:
+    """Name the parameters in messages so, while they are made: a finished message also quotes what a user wrote."""
+    token = _name_parameter.set(by)
+    try:
+        yield
+    finally:
+        _name_parameter.reset(token)
 
 
 def quoted(value: object) -> str:

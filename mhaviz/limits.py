@@ -1,6 +1,6 @@
 """Limits that several parts keep to. Nothing in here needs a library, so that help can name them at once."""
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 
 MAX_TOKENS = 2**18
 """Longer inputs take longer than most people would wait; they can be had by asking for them."""
@@ -15,9 +15,10 @@ LEAST_DPI = 20
 def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
     """Raise ArgumentError if these are more than ``max_tokens``; ``whole``: whether all of them have been counted."""
     if max_tokens < 1:
-        raise ArgumentError(f"`max_tokens`: expected at least 1, got {max_tokens}")
+        raise ArgumentError(f"{parameter('max_tokens')}: expected at least 1, got {max_tokens}")
     if length > max_tokens:
         got = f"{length:,}" if whole else "more"
         raise ArgumentError(
-            f"`max_tokens`: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, or raise the limit"
+            f"{parameter('max_tokens')}: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, "
+            f"or raise the limit"
         )

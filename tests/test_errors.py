@@ -1,10 +1,26 @@
 """What becomes of other people's values and errors in a message."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
+import typer.main
 
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, quoted, reason
+import mhaviz
+from mhaviz.cli.app import app
+from mhaviz.cli.shared.console import option_name
+from mhaviz.errors import (
+    ArgumentError,
+    MhavizError,
+    as_one_line,
+    counted,
+    parameter,
+    parameters_named,
+    quoted,
+    reason,
+)
+from mhaviz.models.load import OPTIONS
 
 
 class Panic(BaseException):
@@ -79,3 +95,25 @@ def test_what_is_known_stays_what_it_is(raised):
     with pytest.raises(type(raised)) as caught, as_one_line("the file"):
         raise raised
     assert caught.value is raised
+
+
+def test_a_parameter_is_named_as_its_reader_knows_it():
+    assert parameter("d_model") == "`d_model`"
+    with parameters_named(option_name):
+        assert (parameter("d_model"), parameter("causal")) == ("--d-model", "--mask")
+    assert parameter("d_model") == "`d_model`"
+
+
+def test_messages_name_options_that_there_are():
+    """Of what a model in memory takes there is none on the command line."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path(mhaviz.__file__).parent.rglob("*.py"))
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    named = {
+        call.args[0].value
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "parameter" and isinstance(call.args[0], ast.Constant)
+    }
+    program = typer.main.get_command(app)
+    options = {option for command in program.commands.values() for one in command.params for option in one.opts}
+    assert len(named) > 15
+    assert {option_name(name) for name in {*named, *OPTIONS} - {"tokenizer"}} <= options

@@ -38,6 +38,13 @@ def loaded_after(code):
             "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
             {"transformers"},
         ),
+        (
+            "from mhaviz.cli import main\n"
+            "for model in ('random', 'translation'):\n"
+            "    for asked in (['--generate', '3'], ['--verify']):\n"
+            "        assert main(['heatmap', 'the cat', '-q', '--model', model, *asked]) == 2",
+            {"transformers"},
+        ),
         ("import mhaviz; mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
         (
             "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.records import (
     ROUNDING,
     Attention,
@@ -43,7 +43,8 @@ def compare(before: Attention, after: Attention) -> Difference:
     if not common:
         raise MhavizError(
             f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
-            f"compare maps of the same sentence, layer and kind, or two layers: `layer` 0 `layer` 1"
+            f"compare maps of the same sentence, layer and kind, or two layers: {parameter('layer')} 0 "
+            f"{parameter('layer')} 1"
         )
     return Difference(
         source=_source(before.source, after.source),
@@ -174,7 +175,8 @@ def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
             )
     if before.heads != after.heads:
         raise MhavizError(
-            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with `head`"
+            f"{name}: expected the same heads, got {_heads(before)} and {_heads(after)}; choose some with "
+            f"{parameter('head')}"
         )
     for side, several, old, new in sides:
         if len(old) != len(new):

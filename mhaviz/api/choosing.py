@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, counted
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.tokens import tokenize
 from mhaviz.units import parse_whole
 from mhaviz.views.labels import bare, cut, visible
@@ -26,7 +26,9 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
     numbers = (wanted,) if isinstance(wanted, int) else tuple(dict.fromkeys(wanted))
     for number in numbers:
         if number not in there:
-            raise ArgumentError(f"`{what}`: there is no {what} {number}; {owner} has {listed_numbers(what, there)}")
+            raise ArgumentError(
+                f"{parameter(what)}: there is no {what} {number}; {owner} has {listed_numbers(what, there)}"
+            )
     return numbers
 
 
@@ -56,7 +58,7 @@ def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool 
     if isinstance(text, int):
         return _position(text, tokens)
     if text is None:
-        raise ArgumentError(f"`token`: expected a word of {of} or its position; it has {_listed(tokens)}")
+        raise ArgumentError(f"{parameter('token')}: expected a word of {of} or its position; it has {_listed(tokens)}")
     found = [i for i, token in enumerate(tokens) if token == text]
     wanted = tokenize(text)
     if not found and not text.startswith("#") and len(wanted) == 1:
@@ -66,20 +68,23 @@ def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool 
     if found:
         positions = ", ".join(f"#{i}" for i in found)
         raise ArgumentError(
-            f"`token`: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its positions, {positions}"
+            f"{parameter('token')}: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its "
+            f"positions, {positions}"
         )
     if match := re.fullmatch(r"#?([0-9]+)", text.strip()):
         return _position(parse_whole(match[1]), tokens)
     if len(wanted) > 1:
-        raise ArgumentError(f"`token`: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
+        raise ArgumentError(f"{parameter('token')}: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
     near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []
     shown = f"try {', '.join(map(_short, sorted(near)))}" if near else f"it has {_listed(tokens)}"
-    raise ArgumentError(f"`token`: “{_short(text)}” is not in {of}; {shown}")
+    raise ArgumentError(f"{parameter('token')}: “{_short(text)}” is not in {of}; {shown}")
 
 
 def _position(position: int, tokens: Sequence[str]) -> int:
     if not 0 <= position < len(tokens):
-        raise ArgumentError(f"`token`: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}")
+        raise ArgumentError(
+            f"{parameter('token')}: expected a position from 0 to {len(tokens) - 1}, got {counted(position)}"
+        )
     return position
 
 

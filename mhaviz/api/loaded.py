@@ -13,7 +13,7 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.long_inputs import LongInputs, announce
 from mhaviz.attention.model import CorpusModel, Inputs, Model
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
@@ -21,6 +21,7 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _ON_A_PAGE = 4096
@@ -64,7 +65,7 @@ def load(
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
         return LoadedModel(lambda writes: model_in_memory(model, tokenizer, writes), writes)
     if tokenizer is not None:
-        raise ArgumentError("`tokenizer` goes with a model that is in memory; a folder brings its own")
+        raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
     return LoadedModel(lambda writes: load_model(str(model), device, writes, on_notice, **options), writes)
 
 
@@ -146,7 +147,9 @@ class LoadedModel:
         """
         long = LongInputs(pool, size, window, memory, summary)
         if hide_special and verify:
-            raise ArgumentError("`verify` compares with all tokens; leave out `hide_special`")
+            raise ArgumentError(
+                f"{parameter('verify')} compares with all tokens; leave out {parameter('hide_special')}"
+            )
         model = self._chosen(layer, kind, generate)
         heads = require_numbers("head", head, range(model.n_heads), "the layer")
         inputs = model.encode(_listed(texts), target)
@@ -155,6 +158,7 @@ class LoadedModel:
         n_maps = len(inputs.texts) * len(sites)
         if rollout:
             return rollout_of(model, inputs)
+        dtype = model.require_outputs() if verify else None
         check(n_maps)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
         if pooling is None:
@@ -162,7 +166,7 @@ class LoadedModel:
         else:
             announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device, on_notice)
             attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress)
-        return _verified(attention, model, inputs, heads, on_notice) if verify else attention
+        return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 
     def explain(
         self,
@@ -247,7 +251,9 @@ class LoadedModel:
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of a layer with random weights: nothing is computed."""
         if not isinstance(self._whole, RandomLayer):
-            raise ArgumentError("sizes alone are traced of a layer with random weights; leave out `model`")
+            raise ArgumentError(
+                f"sizes alone are traced of a layer with random weights; leave out {parameter('model')}"
+            )
         return self._whole.trace_sizes(batch_size, seq_length)
 
     def head_statistics(
@@ -273,7 +279,7 @@ class LoadedModel:
         """
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
-            raise ArgumentError("statistics of heads are of a model of transformers; name one by `model`")
+            raise ArgumentError(f"statistics of heads are of a model of transformers; name one by {parameter('model')}")
         sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in texts)
         study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
         for batch in batches:
@@ -288,17 +294,9 @@ class LoadedModel:
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""
-        whole = self._whole
-        if generate:
-            from mhaviz.models.pretrained.model import PretrainedModel  # and with it transformers, in some seconds
-
-            if not isinstance(whole, PretrainedModel):
-                raise ArgumentError("`generate` goes with a model of transformers; name one by `model`")
-            if not self._writes:
-                self._writes, whole = True, self._make(True)
-                self._whole = whole
-            assert isinstance(whole, PretrainedModel)
-            whole = replace(whole, generate=generate)
+        if generate and self._whole.can_write and not self._writes:
+            self._whole, self._writes = self._make(True), True
+        whole = self._whole.writing(generate) if generate else self._whole
         if layer is None and kind is None:
             return whole
         layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model")
@@ -319,17 +317,16 @@ def _listed(texts: str | Sequence[str]) -> Sequence[str]:
 
 
 def _verified(
-    attention: Attention, model: Model, inputs: Inputs, heads: Sequence[int], on_notice: Notice | None
+    attention: Attention,
+    model: Model,
+    inputs: Inputs,
+    heads: Sequence[int],
+    dtype: "torch.dtype",
+    on_notice: Notice | None,
 ) -> Attention:
     """The same, with how far its outputs are from those of the model among its source's details."""
-    from mhaviz.models.pretrained.model import PretrainedModel
-
-    if not isinstance(model, PretrainedModel):
-        raise ArgumentError("`verify` goes with a model of transformers; name one by `model`")
-    if not model.loaded.captured:
-        raise MhavizError(f"{model.loaded.type} shows its weights alone, and no values: leave out `verify`")
     deviations = verification.verify(model, inputs, heads)
-    worst = verification.require_alike(deviations, model.loaded.model.dtype)
+    worst = verification.require_alike(deviations, dtype)
     if on_notice is not None:
         on_notice(
             f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to "

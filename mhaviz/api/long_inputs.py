@@ -17,7 +17,7 @@ from mhaviz.analyses.pooled_maps import (
     seconds_needed,
 )
 from mhaviz.devices import free_memory, require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.records import Cells
@@ -47,7 +47,7 @@ class LongInputs:
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
-            raise ArgumentError(f"`size`: expected at least 1 cell, got {self.size}")
+            raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
 
     def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device) -> Pooling | None:
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
@@ -70,9 +70,9 @@ class LongInputs:
             if self.size is not None and longest > size:
                 heads = n_maps * n_heads
                 raise MhavizError(
-                    f"`size` {size} needs {readable_bytes(a_cell * size**2)} for {heads} head{'s' * (heads != 1)}, "
-                    f"where {readable_bytes(allowed)} may be used: `size` {fitting} would fit; or take fewer heads, or "
-                    f"more `memory`"
+                    f"{parameter('size')} {size} needs {readable_bytes(a_cell * size**2)} for {heads} "
+                    f"head{'s' * (heads != 1)}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
+                    f"{fitting} would fit; or take fewer heads, or more {parameter('memory')}"
                 )
             cells = fitting
         elif longest <= size and not asked:

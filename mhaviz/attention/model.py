@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.soundness import require_numbers
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 
 _M = TypeVar("_M", bound="Model")
@@ -112,7 +112,7 @@ class SiteCall:
         if not (rows and columns):
             raise ArgumentError(
                 f"expected tokens of the text as queries and keys, got special ones alone ({self.site.kind} "
-                f"attention); leave out `hide_special`"
+                f"attention); leave out {parameter('hide_special')}"
             )
         gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
         return replace(
@@ -138,10 +138,12 @@ class Model(ABC):
 
     Attributes:
         layers, kind: the attentions that are looked at; None: all.
+        can_write: whether it may go on writing a text, if it has been loaded for that.
     """
 
     layers: tuple[int, ...] | None = None
     kind: Kind | None = None
+    can_write: bool = False
 
     @property
     @abstractmethod
@@ -205,12 +207,28 @@ class Model(ABC):
     def require_captured(self) -> None:  # noqa: B027 (``SiteCall.captured`` says it of every model)
         """Raise MhavizError of a model that shows its weights alone: before it runs, if that is known so early."""
 
+    def require_outputs(self) -> torch.dtype:
+        """The type of the outputs that it shows beside its weights. Raises MhavizError of a model that shows none."""
+        raise ArgumentError(
+            f"{parameter('verify')} goes with a model of transformers; name one by {parameter('model')}"
+        )
+
+    def writing(self: _M, n_tokens: int) -> _M:
+        """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
+        raise ArgumentError(
+            f"{parameter('generate')} goes with a model of transformers; name one by {parameter('model')}"
+        )
+
     def one_site(self, inputs: Inputs) -> Site:
         """The one attention that is looked at. Raises ArgumentError if there are several."""
         sites = self.sites(inputs)
         if len(sites) > 1:
             layers, kinds = sorted({site.layer for site in sites}), list(dict.fromkeys(site.kind for site in sites))
-            by = f"`layer`, from {layers[0]} to {layers[-1]}" if len(layers) > 1 else f"`kind`, of {', '.join(kinds)}"
+            by = (
+                f"{parameter('layer')}, from {layers[0]} to {layers[-1]}"
+                if len(layers) > 1
+                else f"{parameter('kind')}, of {', '.join(kinds)}"
+            )
             raise ArgumentError(f"this looks into one attention, and the model has several; choose by {by}")
         return sites[0]
 
@@ -226,7 +244,7 @@ class Model(ABC):
         kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
         if kind is not None and kind not in kinds:
             raise ArgumentError(
-                f"`kind`: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
+                f"{parameter('kind')}: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
             )
         return chosen
 

@@ -23,9 +23,9 @@ from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
 from mhaviz.cli.commands.train import train
-from mhaviz.cli.shared.console import OPTIONS, option_name, say
+from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, parameters_named
 from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
@@ -57,7 +57,6 @@ def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
             one.replace(annotation=annotations[one.name], kind=one.KEYWORD_ONLY)
             for one in options.get(name, {name: parameter}).values()
         ]
-    OPTIONS.update({parameter.name: option_name(parameter.name) for parameter in parameters})
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
@@ -120,6 +119,7 @@ def mhaviz(
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
+@parameters_named(option_name)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; errors become one line on standard error."""
     try:

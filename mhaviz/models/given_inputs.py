@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.files.arrays import read_named_arrays
 from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray
@@ -71,14 +71,14 @@ def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> 
     there = listed(sorted(tensors)) or "none"
     if name is not None:
         if name not in tensors:
-            raise ArgumentError(f"`input_name`: there is no tensor {name:.60} in {path}; it has {there}")
+            raise ArgumentError(f"{parameter('input_name')}: there is no tensor {name:.60} in {path}; it has {there}")
         return name
     if "input" in tensors:
         return "input"
     if not tensors:
         raise MhavizError(f"{path} holds no tensor")
     if len(tensors) > 1:
-        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with `input_name`: {there}")
+        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with {parameter('input_name')}: {there}")
     return next(iter(tensors))
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.errors import ArgumentError, MhavizError, shortened
+from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
 from mhaviz.training import TRANSLATION
 
 if TYPE_CHECKING:
@@ -119,13 +119,15 @@ def _load_parameters(
     from mhaviz.models.saved_layer import SavedLayer
 
     if input is not None and seed is not None:
-        raise ArgumentError("`input` takes the place of random embeddings; leave out `seed`")
+        raise ArgumentError(f"{parameter('input')} takes the place of random embeddings; leave out {parameter('seed')}")
     if input_name is not None and input is None:
-        raise ArgumentError("`input_name` chooses among the tensors of a file; add `input`")
+        raise ArgumentError(f"{parameter('input_name')} chooses among the tensors of a file; add {parameter('input')}")
     saved = read_attention(Path(request.name), prefix)
     inputs = None if input is None else read_inputs(Path(input), input_name)
     if n_heads is None:
-        request.on_notice(f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see `n_heads`")
+        request.on_notice(
+            f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see {parameter('n_heads')}"
+        )
     heads = _USUAL_HEADS if n_heads is None else n_heads
     return SavedLayer(saved, heads, seed or 0, request.device, causal, inputs, assumed=n_heads is None)
 
@@ -244,8 +246,8 @@ def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> Non
     others = [key for key in given if key not in kind.options]
     if not others:
         return
-    listed = ", ".join(f"`{key}`" for key in others)
+    listed = ", ".join(parameter(key) for key in others)
     if name == RANDOM:  # which is what the user has when no model is named
         takers = [other.called for other in KINDS if others[0] in other.options]
-        raise ArgumentError(f"{listed} goes with {' or '.join(takers)}; name one by `model`")
+        raise ArgumentError(f"{listed} goes with {' or '.join(takers)}; name one by {parameter('model')}")
     raise ArgumentError(f"{name} is {kind.called}, which brings its own sizes, weights and masks; leave out {listed}")

@@ -1,7 +1,7 @@
 """Finds the parameters of one attention in a file of a model's parameters, and puts them into mhaviz's own layer."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.files.arrays import read_named_arrays
 from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray, require_room
@@ -84,7 +84,7 @@ def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
     tensors = read_named_arrays(path)
     chosen = _choose(path, tensors, prefix)
     there = {name.removeprefix(chosen): tensor for name, tensor in tensors.items() if name.startswith(chosen)}
-    return SavedAttention(path, chosen.removesuffix("."), _converted(there, f"{path}: {chosen}"))
+    return SavedAttention(path, chosen.removesuffix("."), _converted(there, path, chosen))
 
 
 def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
@@ -104,10 +104,10 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     if within:
         raise ArgumentError(
             f"{path} holds {len(within)} attentions{f' within {asked[:-1]:.80}' if asked else ''}; choose one with "
-            f"`prefix`: {_summed_up(within)}"
+            f"{parameter('prefix')}: {_summed_up(within)}"
         )
     there = _summed_up(prefixes) or "one without a prefix"
-    raise ArgumentError(f"`prefix`: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
+    raise ArgumentError(f"{parameter('prefix')}: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
 
 
 def _in_order(name: str) -> list[tuple[str, int]]:
@@ -138,8 +138,9 @@ def _summed_up(prefixes: Iterable[str]) -> str:
     return listed(shown)
 
 
-def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]:
+def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict[str, Tensor]:
     """The parameters by mhaviz's names: copies, as parameters that share memory would be counted as one."""
+    where, attention = f"{path}: {prefix}", f"{path}: {prefix.removesuffix('.')}" if prefix else str(path)
     for unheard in ("bias_k", "bias_v"):
         if unheard in there:
             raise MhavizError(
@@ -158,8 +159,9 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
     else:
         sides = (stem,) if stem in _OF_ALL else next(names for names in _OF_SIDES if names[0] == stem)
         weights, biases = tuple(f"{side}.weight" for side in sides), tuple(f"{side}.bias" for side in sides)
-        outward = _outward(there, where)
-        _require_own_keys([there[name].shape for name in weights[1:] if name in there], d, stem, where)
+        outward = _outward(there, attention)
+        if stem != "Wq":
+            _require_own_keys({name: there[name].shape for name in weights[1:] if name in there}, d, where)
     require_room(there[name] for name in (*weights, f"{outward}.weight") if name in there)
 
     is_turned = stem in _OF_ALL and shape == (d, 3 * d)
@@ -170,7 +172,8 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
         of_sides = tuple(_read(there, where, {weights[0]: (d, d)} | dict.fromkeys(weights[1:], (d, _ANY))).values())
     of_biases = list(_read(there, where, dict.fromkeys(biases, (3 * d if len(biases) == 1 else d,)), True).values())
     if of_biases and len(of_biases) < len(biases):
-        raise MhavizError(f"{where}: expected a bias of all of {', '.join(sides)}, or of none")
+        named = ", ".join(name.removesuffix(".bias") for name in biases)
+        raise MhavizError(f"{attention}: expected a bias of all of {named}, or of none")
     if len(biases) == 1:
         of_biases = [part for whole in of_biases for part in whole.chunk(3)]
     out = _read(there, where, {f"{outward}.weight": (d, d)})[f"{outward}.weight"]
@@ -182,24 +185,25 @@ def _converted(there: Mapping[str, SavedArray], where: str) -> dict[str, Tensor]
     return found
 
 
-def _outward(there: Mapping[str, SavedArray], where: str) -> str:
+def _outward(there: Mapping[str, SavedArray], attention: str) -> str:
     """What the projection of the joined heads is called."""
     for name in _OUTWARD:
         if f"{name}.weight" in there:
             return name
     raise MhavizError(
-        f"{where}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
+        f"{attention}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
         f"{listed(sorted(there))}; rename it, or give the model's folder"
     )
 
 
-def _require_own_keys(shapes: Sequence[tuple[int, ...]], d: int, stem: str, where: str) -> None:
-    """Raise MhavizError if heads share their keys: of keys and values there are fewer features than of queries."""
-    if any(rows[:1] != (d,) for rows in shapes if d and stem != "Wq"):
-        raise MhavizError(
-            f"{where}: expected as many features of keys and values as of queries, {d}, got {shapes[0][0]}, as of "
-            f"heads that share their keys; give the model's folder"
-        )
+def _require_own_keys(shapes: Mapping[str, tuple[int, ...]], d: int, where: str) -> None:
+    """Raise MhavizError if heads share their keys: of keys and values there are other features than of queries."""
+    for name, shape in shapes.items():
+        if d and len(shape) == 2 and shape[0] != d:
+            raise MhavizError(
+                f"{where}{name}: expected as many features of keys and values as of queries, {d}, got {shape[0]}, as "
+                f"of heads that share their keys; give the model's folder"
+            )
 
 
 def _read(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed
 from mhaviz.models.given_inputs import GivenInputs, labelled_inputs
@@ -53,7 +53,7 @@ class SavedLayer(SingleLayer):
             d_model, k_dim, v_dim = self.saved.features
             raise MhavizError(
                 f"{self.saved.path}: these weights take queries of {d_model} features, keys of {k_dim} and values of "
-                f"{v_dim}, which sentences do not have; use `input` with query, key and value"
+                f"{v_dim}, which sentences do not have; use {parameter('input')} with query, key and value"
             )
 
     @property

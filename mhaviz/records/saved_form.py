@@ -13,10 +13,26 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import QUANTITIES, WEIGHT, Reduction
+from mhaviz.records.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.tokens import Kind, Tokens
+
+_OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", "special_queries", "special_keys")
+_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "summary")
+_OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
+FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_NUMBERS))
+"""What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
+
+
+def require_own_keys(quantities: Sequence[Quantity]) -> None:
+    """Fail an assertion if what a quantity is called in files stands for something else there."""
+    keys = [quantity.key for quantity in quantities]
+    assert not FIELDS & set(keys), f"expected keys of quantities that are no fields of a map, got {keys}"
+    assert len(keys) == len(set(keys)), f"expected quantities with keys of their own, got {keys}"
+
+
+require_own_keys(QUANTITIES)
 
 
 def describe_source(source: Source) -> dict[str, Any]:

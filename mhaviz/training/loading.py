@@ -22,6 +22,9 @@ from mhaviz.training.checkpoint import AVERAGES, FORMAT, TASK, Checkpoint, Miles
 
 _T = TypeVar("_T")
 
+_LANGUAGE = "language"
+"""The task of earlier versions that is no more."""
+
 
 def load_checkpoint(name: str) -> Checkpoint:
     """Read a checkpoint: a file, or one of those that come with mhaviz. The model is in eval mode, on the CPU.
@@ -83,6 +86,11 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
             f"{path} is a checkpoint of format {about['checkpoint']!s:.20}, written by mhaviz "
             f"{about.get('mhaviz')!s:.20}; this is mhaviz {__version__}, which reads format {FORMAT}: use the other or "
             f"train again"
+        )
+    if about.get("task") == _LANGUAGE:
+        raise MhavizError(
+            f"{path} is a language model of an earlier mhaviz; this is mhaviz {__version__}, which reads translators: "
+            f"train one with mhaviz train"
         )
     return about
 

@@ -15,7 +15,7 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from mhaviz.devices import cpu_threads, require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint, Milestone
@@ -175,7 +175,7 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
     if checkpoint.step >= checkpoint.plan.steps:
         raise ArgumentError(
             f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "
-            f"{checkpoint.plan.steps:,}; ask for more with `steps`"
+            f"{checkpoint.plan.steps:,}; ask for more with {parameter('steps')}"
         )
 
 

@@ -66,9 +66,14 @@ def test_parameters_under_common_names(layer, tmp_path, form):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"k_proj.weight": torch.zeros(8, D_MODEL)}, "as of heads that share their keys; give the model's folder"),
-        ({"o_proj.weight": None}, "expected the projection of the joined heads, as Wo, out_proj, .*rename it"),
-        ({"q_proj.bias": None}, "expected a bias of all of q_proj, k_proj, v_proj, or of none"),
+        (
+            {"k_proj.weight": torch.zeros(8, D_MODEL)},
+            r"w\.pt: k_proj\.weight: expected as many .* queries, 16, got 8, as of heads that share their keys; give",
+        ),
+        ({"v_proj.weight": torch.zeros(8, D_MODEL)}, r"w\.pt: v_proj\.weight: expected as many .* 16, got 8, as of"),
+        ({"k_proj.weight": torch.tensor(1.0)}, r"w\.pt: k_proj\.weight: expected \(16, any\), got \(\)"),
+        ({"o_proj.weight": None}, r"w\.pt: expected the projection of the joined heads, as Wo, out_proj, .*rename it"),
+        ({"q_proj.bias": None}, r"w\.pt: expected a bias of all of q_proj, k_proj, v_proj, or of none"),
         ({"q_proj.weight": None}, "no parameters of an attention by a name that is known .*: rename them, or give"),
     ],
 )
@@ -76,6 +81,13 @@ def test_parameters_that_cannot_be_taken(layer, tmp_path, changed, message):
     named = renamed(layer)["llama"] | changed
     torch.save({name: tensor for name, tensor in named.items() if tensor is not None}, tmp_path / "w.pt")
     with pytest.raises(MhavizError, match=message):
+        mhaviz.load(tmp_path / "w.pt")
+
+
+def test_an_attention_with_a_prefix_is_named_by_it(layer, tmp_path):
+    named = {f"attn.{name}": tensor for name, tensor in renamed(layer)["llama"].items() if name != "q_proj.bias"}
+    torch.save(named, tmp_path / "w.pt")
+    with pytest.raises(MhavizError, match=r"w\.pt: attn: expected a bias of all"):
         mhaviz.load(tmp_path / "w.pt")
 
 

@@ -254,6 +254,14 @@ def test_what_is_read_is_not_written_over(mhaviz, tmp_path, monkeypatch, command
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name", ["`head`", "`file`", "`before`: a"])
+def test_a_text_that_looks_like_a_parameter_stays_what_it_is(mhaviz, name):
+    assert mhaviz("heatmap", "--file", name).err == f"mhaviz: cannot read {name}: No such file or directory\n"
+    result = mhaviz("heatmap", "a", "--cmap", name)
+    assert result.err.startswith(f"mhaviz: --cmap: expected a matplotlib colormap, got '{name}'; try ")
+    assert mhaviz("explain", "a b", "--token", "`token`").err.startswith("mhaviz: --token: “`token`” is not in")
+
+
 def test_an_error_does_not_let_the_text_act(mhaviz):
     result = mhaviz("heatmap", "--file", "no\x1b[31m\nfile\udcff")
     assert result.err == "mhaviz: cannot read no\\x1b[31m\\x0afile\\udcff: No such file or directory\n"

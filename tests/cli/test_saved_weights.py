@@ -117,6 +117,13 @@ def test_options_of_a_file_need_weights(mhaviz, folder, command):
         assert f"{option} goes with a file of parameters; name one by --model" in result.err
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_input_without_sentence_needs_weights(mhaviz, folder, command):
+    result = mhaviz(command, "--input", "x.safetensors", *COMMANDS[command])
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "mhaviz: --input goes with a file of parameters; name one by --model\n"
+
+
 @pytest.mark.parametrize("command", ["compare-scaling", "explain", "report"])
 def test_commands_that_take_one_sentence(mhaviz, folder, command):
     result = mhaviz(command, "--input", "many.safetensors", *WEIGHTS, *COMMANDS[command])

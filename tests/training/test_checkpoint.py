@@ -244,3 +244,10 @@ def test_a_model_of_another_task_is_not_understood(saved):
     rewritten(saved, lambda about, _: about.update(task="painting"))
     with pytest.raises(MhavizError, match="task: expected translation, got 'painting'"):
         load_checkpoint(str(saved))
+
+
+def test_a_language_model_of_an_earlier_version_is_said_to_be_one(saved):
+    rewritten(saved, lambda about, _: about.update(task="language"))
+    message = r"is a language model of an earlier mhaviz; .* which reads translators: train one with mhaviz train$"
+    with pytest.raises(MhavizError, match=message):
+        load_checkpoint(str(saved))

@@ -43,7 +43,7 @@ def explain(
     """
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("explain", model.takes_any_text, required=model.input is None)
-    if model.is_random:  # the tokens, and so a mistake, are known before anything heavy is loaded
+    if model.is_random and sentences:  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 
     style = looks.style

@@ -1,6 +1,5 @@
 """Output to the terminal: views on standard output, messages and progress on standard error."""
 
-import re
 import shutil
 import sys
 import threading
@@ -17,21 +16,14 @@ if TYPE_CHECKING:
 _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what anybody reads
 _PATIENCE = 2.0  # seconds; what is done by then needs no word
 
-OPTIONS = {"causal": "--mask", "texts": "SENTENCE"}
-"""What the parameters of Python are called on the command line; the program adds the options of all its commands."""
-
 
 def option_name(name: str) -> str:
-    """ "d_model" → "--d-model"."""
-    return f"--{name.replace('_', '-')}"
+    """What a parameter of Python is called on the command line: "d_model" → "--d-model"."""
+    return "--mask" if name == "causal" else f"--{name.replace('_', '-')}"
 
 
 def say(line: str) -> None:
-    """Print a notice or an error, which may name files and quote what is in them, or what an option was given.
-
-    Messages of Python, which have the names of parameters in backticks, name options instead.
-    """
-    line = re.sub(r"`(\w+)`", lambda match: OPTIONS.get(match[1], match[0]), line)
+    """Print a notice or an error, which may name files and quote what is in them, or what an option was given."""
     words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
     print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
 

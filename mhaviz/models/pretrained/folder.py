@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted, shortened
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PICKLED_ADAPTER = "adapter_model.bin"
@@ -38,7 +38,9 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         is_folder = False
     if is_folder:
         if revision is not None:
-            raise ArgumentError(f"`revision` is of a model on the hub, and {name} is a folder; leave it out")
+            raise ArgumentError(
+                f"{parameter('revision')} is of a model on the hub, and {name} is a folder; leave it out"
+            )
         check_folder(Path(name), name)
         return Path(name)
     if Path(name).is_file():

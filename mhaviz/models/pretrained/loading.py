@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
 from mhaviz.records import Kind
 
@@ -135,7 +135,7 @@ def load_pretrained(
         MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
     """
     if dtype not in DTYPES:
-        raise ArgumentError(f"`dtype`: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
+        raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
@@ -263,7 +263,9 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
     auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
     if type(config) not in auto._model_mapping:
         if writes:
-            raise ArgumentError(f"{name}, {with_article(config.model_type)}, writes no text; leave out `generate`")
+            raise ArgumentError(
+                f"{name}, {with_article(config.model_type)}, writes no text; leave out {parameter('generate')}"
+            )
         auto = AutoModel
     if type(config) not in auto._model_mapping:
         raise MhavizError(
@@ -308,5 +310,5 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writ
         )
     if writes and missing:
         raise ArgumentError(
-            f"`generate`: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
+            f"{parameter('generate')}: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
         )

@@ -1,7 +1,7 @@
 """A checkpoint of transformers as a ``Model``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
@@ -41,12 +41,14 @@ class PretrainedModel(CorpusModel):
     found: tuple[Site, ...]
     generate: int = 0
 
+    can_write = True
+
     def __post_init__(self) -> None:
         if self.generate < 0:
-            raise ArgumentError(f"`generate`: expected a number of tokens from 0 on, got {self.generate}")
+            raise ArgumentError(f"{parameter('generate')}: expected a number of tokens from 0 on, got {self.generate}")
         if self.generate and self._kinds == ("self",):
             raise ArgumentError(
-                f"`generate`: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+                f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )
 
     @property
@@ -198,6 +200,18 @@ class PretrainedModel(CorpusModel):
                 f"keys: only heatmap and heads can draw it"
             )
 
+    def require_outputs(self) -> torch.dtype:
+        """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
+        if not self.loaded.captured:
+            raise MhavizError(
+                f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
+            )
+        return self.loaded.model.dtype
+
+    def writing(self, n_tokens: int) -> "PretrainedModel":
+        """The same model with ``generate``. Raises ArgumentError as the class does."""
+        return replace(self, generate=n_tokens)
+
     @cached_property
     def _kinds(self) -> tuple[Kind, ...]:
         return tuple(dict.fromkeys(site.kind for site in self.all_sites))
@@ -237,7 +251,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
     name = str(model.name_or_path) or type(model).__name__
     if writes and not model.can_generate():
-        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out `generate`")
+        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
     if captured:
         model.set_attn_implementation(SDPA if model._supports_sdpa else EAGER)

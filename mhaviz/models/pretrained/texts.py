@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import (
@@ -56,7 +56,7 @@ class Texts:
         require_one_target(sentences, target)
         if target is not None and not self.loaded.has_encoder:
             raise ArgumentError(
-                f"`target` is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
+                f"{parameter('target')} is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
         return [self._text(sentence, target) for sentence in sentences]
 
@@ -143,7 +143,9 @@ class Texts:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
         if not model.can_generate():
-            raise ArgumentError(f"{self.loaded.name} writes no text; give what its decoder should make by `target`")
+            raise ArgumentError(
+                f"{self.loaded.name} writes no text; give what its decoder should make by {parameter('target')}"
+            )
         ids, mask, _ = self.batch([Text(reading) for reading in readings])
         with torch.no_grad(), self.loaded.running():
             eos = model.generation_config.eos_token_id

@@ -57,7 +57,7 @@ def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short:
     grid = Grid(**(_TIGHT | style))
     chosen, headings, texts = [table.columns[i] for i in columns], table.headings(short), table.texts(short)
     for place, column in zip(columns, chosen, strict=True):
-        grid.add_column(abilities.plain(headings[place]), justify=column.align, no_wrap=True)
+        grid.add_column(Text(abilities.plain(headings[place])), justify=column.align, no_wrap=True)
     for number, (row, words) in enumerate(zip(table.rows, texts, strict=True)):
         begins = not number or row[0] != table.rows[number - 1][0]
         if table.is_grouped and number and begins:
