@@ -27,9 +27,12 @@ def pytest_addoption(parser):
     parser.addoption("--refresh-goldens", action="store_true", help="write what is shown now into tests/goldens")
 
 
-def pytest_collection_modifyitems(items):
-    """The README's training takes longest by far: were it begun late, other processes would wait for it in the end."""
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Neighbours to one worker: what the tests of a file have in common is then made once."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 def pytest_collection_finish():

@@ -115,7 +115,7 @@ TILES = st.tuples(st.integers(1, 45), st.integers(1, 45)).filter(lambda tile: ti
     st.booleans(),
     st.sampled_from([0, 0, 10**6]),
 )
-@settings(max_examples=500)
+@settings(max_examples=350)
 def test_every_shape_mask_group_and_edge(
     monkeypatch, problem, tile, whole_rows, reduce, entropy, received, local, at_once
 ):
@@ -358,9 +358,15 @@ def test_a_short_map_keeps_to_the_memory_that_it_may_take():
     assert not short_map.is_short(call, 3 * 4 * 2 * 100 * 100 - 1)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 512])
-@pytest.mark.parametrize(("length", "causal"), [(3000, False), (4608, True), (8300, False)])
-def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, rows, length, causal):
+@pytest.mark.parametrize(
+    ("queries", "length", "causal", "rows"),
+    [
+        *((1500, 3000, False, rows) for rows in (1, 512)),
+        *((1000, 4608, True, rows) for rows in (7, 512)),
+        *((600, 8300, False, rows) for rows in (1, 7)),
+    ],
+)
+def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, queries, length, causal, rows):
     monkeypatch.setattr(devices, "threads_that_run", lambda: None)
     query, key = draw(n_heads=1, q_length=length, d_key=64)
     options = {"rows": rows, "columns": length // 9, "received": True, "reduce": "both", "entropy": True}
@@ -369,7 +375,7 @@ def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, 
     try:
         for threads in (1, 2, 2, 3):
             torch.set_num_threads(threads)
-            found.append(attention_map(query[:, :, -2048:], key, causal=causal, **options))
+            found.append(attention_map(query[:, :, -queries:], key, causal=causal, **options))
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -381,7 +387,7 @@ def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, 
 @pytest.mark.parametrize("queries", [1, 3, 300])
 def test_the_same_bits_beside_other_programs(monkeypatch, queries):
     monkeypatch.setattr(short_map, "_WORTH_A_LOOK", 0)
-    query, key = draw(n_heads=4, q_length=300, k_length=20_000, d_key=128)
+    query, key = draw(n_heads=2, q_length=300, k_length=20_000, d_key=128)
     before = torch.get_num_threads()
     found = []
     try:

@@ -45,14 +45,14 @@ def test_the_token_is_of_the_target(mhaviz):
 
 
 def test_files(mhaviz, tmp_path):
-    for folder in ("one", "two"):
+    for folder, suffixes in (("one", ("png", "svg", "pdf", "json")), ("two", ("png", "svg", "json"))):
         (tmp_path / folder).mkdir()
-        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
+        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in suffixes]
         outputs = [part for name in names for part in ("-o", name)]
-        assert mhaviz("explain", "one two", "--token", "one", *SMALL, *outputs, "-q").status == 0
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
-    assert len(list((tmp_path / "two").iterdir())) == 4
+        assert mhaviz("explain", "one two", "--token", "one", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
+    for path in (tmp_path / "two").iterdir():
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
+    assert len(list((tmp_path / "one").iterdir())) == 4
 
 
 OPTIONS = (
@@ -64,7 +64,7 @@ OPTIONS = (
 def test_every_option_changes_the_picture(mhaviz, tmp_path):
     for i, option in enumerate(OPTIONS):
         path = tmp_path / f"{i}.png"
-        words = ["explain", "a b c", "--token", "b", *SMALL, *option.split(), "-q", "-o", str(path)]
+        words = ["explain", "a b c", "--token", "b", *SMALL, "--dpi", "40", *option.split(), "-q", "-o", str(path)]
         assert mhaviz(*words).status == 0
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
 

@@ -15,12 +15,18 @@ from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.data import safetensors_bytes
 
+SAVED = []
+"""A checkpoint's file, from which each test has its own."""
+
 
 @pytest.fixture
 def saved(train, corpus, tmp_path):
-    checkpoint = train(corpus)
-    checkpoint.save(tmp_path / "c.safetensors")
-    return tmp_path / "c.safetensors"
+    path = tmp_path / "c.safetensors"
+    if not SAVED:
+        train(corpus).save(path)
+        SAVED.append(path.read_bytes())
+    path.write_bytes(SAVED[0])
+    return path
 
 
 def rewritten(path, change):

@@ -2,15 +2,23 @@ import pytest
 
 from mhaviz.training.grammar import _AFTER_THE_NOUN, _FEMININE, _MASCULINE, _VERBS, translation_corpus
 
-CORPUS, LARGE = translation_corpus(), translation_corpus(1, 20_000, 1)
+
+@pytest.fixture(scope="module")
+def corpus():
+    return translation_corpus()
 
 
-def test_what_is_held_out_is_never_trained_on():
+@pytest.fixture(scope="module")
+def large():
+    return translation_corpus(1, 20_000, 1)
+
+
+def test_what_is_held_out_is_never_trained_on(corpus):
     for side in ("source", "target"):
-        training, held_out = ({getattr(p, side) for p in part} for part in (CORPUS.training, CORPUS.held_out))
+        training, held_out = ({getattr(p, side) for p in part} for part in (corpus.training, corpus.held_out))
         assert not training & held_out
-    assert len({pair.source for pair in CORPUS.pairs}) == len(CORPUS.pairs) == 8000
-    assert len(CORPUS.held_out) == 500
+    assert len({pair.source for pair in corpus.pairs}) == len(corpus.pairs) == 8000
+    assert len(corpus.held_out) == 500
 
 
 def test_a_seed_writes_the_same_corpus():
@@ -33,26 +41,26 @@ def test_a_seed_writes_the_same_corpus():
         ("do not want", "ne veulent pas"),
     ],
 )
-def test_phrases_whose_translation_anybody_can_check(english, french):
-    found = [pair for pair in LARGE.pairs if f" {english} " in f" {' '.join(pair.source)} "]
+def test_phrases_whose_translation_anybody_can_check(large, english, french):
+    found = [pair for pair in large.pairs if f" {english} " in f" {' '.join(pair.source)} "]
     assert found
     assert all(f" {french} " in f" {' '.join(pair.target)} " for pair in found)
 
 
-def test_verbs_agree_with_their_subject():
-    for pair in CORPUS.held_out:
+def test_verbs_agree_with_their_subject(corpus):
+    for pair in corpus.held_out:
         words = " ".join(pair.target)
         plural = pair.target[0] in ("les", "mes", "tes", "ces", "des")
         assert any(f" {form[plural]} " in words for form in (verb.french for verb in _VERBS)), words
 
 
-def test_every_target_word_has_one_source_word():
-    for pair in CORPUS.pairs:
+def test_every_target_word_has_one_source_word(corpus):
+    for pair in corpus.pairs:
         assert [target for _, target in pair.alignment] == list(range(len(pair.target)))
         assert all(0 <= source < len(pair.source) for source, _ in pair.alignment)
 
 
-def test_alignment_links_translations():
+def test_alignment_links_translations(corpus):
     dictionary = {
         form: word.english
         for words in (_MASCULINE, _FEMININE, _AFTER_THE_NOUN)
@@ -60,7 +68,7 @@ def test_alignment_links_translations():
         for form in word.french
     }
     negated = 0
-    for pair in CORPUS.held_out:
+    for pair in corpus.held_out:
         for i, j in pair.alignment:
             if pair.target[j] in dictionary:
                 assert pair.source[i] in dictionary[pair.target[j]]
@@ -70,8 +78,8 @@ def test_alignment_links_translations():
     assert negated > 100
 
 
-def test_adjectives_stand_where_they_belong():
-    for pair in CORPUS.held_out:
+def test_adjectives_stand_where_they_belong(corpus):
+    for pair in corpus.held_out:
         for adjective in _AFTER_THE_NOUN:
             for form in adjective.french:
                 if form in pair.target:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
@@ -110,6 +110,7 @@ def test_a_missing_glyph_is_a_warning(monkeypatch):
         display_attention(["我", "b", "c"], TOKENS, softmax())
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 5), st.integers(0, 100))
 def test_any_shape(n_heads, q_length, k_length, seed):
     weights = softmax(n_heads, q_length, k_length, seed)

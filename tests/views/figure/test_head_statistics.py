@@ -91,7 +91,7 @@ def test_layers_by_their_numbers(random_heads):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 32), (32, 2), (12, 12), (32, 32)])
-@pytest.mark.parametrize("kinds", [("self",), ("cross",), KINDS])
+@pytest.mark.parametrize("kinds", [("cross",), KINDS])
 def test_any_size_is_clear(random_heads, size, kinds):
     clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Style(dpi=100)))
 

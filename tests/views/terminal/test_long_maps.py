@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import matplotlib
@@ -95,12 +96,17 @@ def drawn(shown):
     return np.array(rows)
 
 
+@cache
+def drawn_map(kind, reduction):
+    return long_map(weights_of(LENGTH, kind=kind), reduction, kind=kind)
+
+
 @pytest.mark.parametrize("reduction", ["mass", "max"])
 @pytest.mark.parametrize("kind", ["self", "masked"])
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_half_blocks_are_cells_of_the_whole_matrix(show, width, kind, reduction):
     weights = weights_of(LENGTH, kind=kind)
-    shown = show(view(long_map(weights, reduction, kind=kind), style=replace(AUTO, vmax=0.5)), width, "truecolor")
+    shown = show(view(drawn_map(kind, reduction), style=replace(AUTO, vmax=0.5)), width, "truecolor")
     colours = drawn(shown)
     rows, columns = colours.shape[:2]
     query_edges, key_edges = (3 * equal_edges(n) for n in (rows, columns))
