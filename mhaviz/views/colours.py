@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.panels import BONE, Scale
 
 
@@ -32,7 +32,7 @@ def check_colormap(name: str) -> None:
 
     if name not in matplotlib.colormaps:
         near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [BONE, "viridis", "magma"]
-        raise ArgumentError(f"`cmap`: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
+        raise ArgumentError(f"{parameter('cmap')}: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 
 def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:

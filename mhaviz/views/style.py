@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import BONE, DIVERGING, Scale
@@ -57,9 +57,11 @@ class Style:
             check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
-                raise ArgumentError(f"`{name}`: expected at least {least}, got {number}")
+                raise ArgumentError(f"{parameter(name)}: expected at least {least}, got {number}")
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
-            raise ArgumentError(f"`vmax`: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}")
+            raise ArgumentError(
+                f"{parameter('vmax')}: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}"
+            )
 
     @property
     def ends(self) -> tuple[str, str] | None:

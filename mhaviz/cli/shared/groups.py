@@ -219,10 +219,7 @@ class DpiOption:
             largest = None if vmax.strip().lower() == "auto" else float(vmax)
         except ValueError:
             raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-        try:
-            return Style(self.cmap, self.dpi, self.columns, largest, log=log)
-        except ArgumentError as error:  # views know no options; they name the parameter first
-            raise ArgumentError(re.sub(r"^`(\w+)`", lambda name: option_name(name[1]), str(error))) from None
+        return Style(self.cmap, self.dpi, self.columns, largest, log=log)
 
 
 @dataclass(frozen=True)
