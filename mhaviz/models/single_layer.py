@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
@@ -21,7 +22,7 @@ from mhaviz.layer.steps import Step, untraced
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, sentence_inputs
 from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
-from mhaviz.records import ProjectionInputs, ShapeTrace, Site, Source, Tokens
+from mhaviz.records import Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
 
 WORKED_EXAMPLE = (
     "I wonder what will come next!",
@@ -30,6 +31,7 @@ WORKED_EXAMPLE = (
 )
 """The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
 
+_S = TypeVar("_S", bound="SingleLayer")
 _FLOAT32 = 4  # bytes
 _ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
 
@@ -78,9 +80,18 @@ class SingleLayer(Model):
         """Its one attention, to the sentence itself."""
         return (Site("masked" if self.causal else "self", 0, self.n_heads, self.d_model // self.n_heads),)
 
+    def select(self: _S, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> _S:
+        """See ``Model.select``; whether its attention is between two texts is known when it gets them."""
+        chosen = super().select(layers, None if kind == "cross" else kind)
+        object.__setattr__(chosen, "kind", kind)
+        return chosen
+
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
-        """Its one attention."""
+        """Its one attention. Raises ArgumentError if another kind was asked for than that of these texts."""
         kind = inputs.kind if isinstance(inputs, LayerInputs) else self.all_sites[0].kind
+        if inputs is not None and self.kind not in (None, kind):
+            why = "as there is a target" if kind == "cross" else "as there is no target"
+            raise ArgumentError(f"{parameter('kind')}: expected {kind}, {why}, got {self.kind}")
         return (Site(kind, 0, self.n_heads, self.d_model // self.n_heads),)
 
     def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:

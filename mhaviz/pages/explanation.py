@@ -24,6 +24,11 @@ def heading(e: Explanation, quote: Quote) -> str:
     return f"head {e.head}, query “{quote(e.token, _QUOTED)}” at position {e.position}"
 
 
+def rows_remark(e: Explanation) -> str:
+    """What the query is named after, where that is not the word that the decoder reads; else nothing."""
+    return e.source.remark if e.kind == "cross" else ""
+
+
 def scores_heading(e: Explanation) -> str:
     """Over the scores."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"

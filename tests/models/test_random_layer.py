@@ -207,3 +207,14 @@ def test_the_weights_of_a_target_are_those_of_the_textbook_layer():
 def test_an_input_that_does_not_fit():
     with pytest.raises(MhavizError, match="the input needs about"):
         attend(RandomLayer(2**24, 1, device_name="cpu"), ["a"])
+
+
+def test_the_kind_of_its_attention_follows_from_the_texts():
+    model = RandomLayer(8, 2)
+    pair, alone = model.encode(["a b"], "c d"), model.encode(["a b"])
+    assert [site.kind for site in model.select(kind="cross").sites(pair)] == ["cross"]
+    assert [site.kind for site in model.select(kind="self").sites(alone)] == ["self"]
+    with pytest.raises(ArgumentError, match="`kind`: expected cross, as there is a target, got self"):
+        model.select(kind="self").sites(pair)
+    with pytest.raises(ArgumentError, match="`kind`: expected self, as there is no target, got cross"):
+        model.select(kind="cross").sites(alone)

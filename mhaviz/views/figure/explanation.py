@@ -16,6 +16,7 @@ from mhaviz.pages.explanation import (
     others,
     output_heading,
     rest_text,
+    rows_remark,
     scores_heading,
     strongest_text,
     visible_products,
@@ -118,6 +119,7 @@ class _Drawing:
         e, layout = self._e, self._layout
         pooled = pooled_text(1, e.d_key, 1, layout.cells)
         remark = f"{pooled} features" if pooled else "columns are features, counted from 0; rows are keys"
+        remark = "; ".join(filter(None, [remark, rows_remark(e)]))
         width = layout.end + 0.3 + 2 * _SCALE_WIDTH + MARGIN
         room = width - layout.strip - MARGIN
         self._remarks = wrap(strongest_text(e, quoting(self._fonts.shown)), room, BODY, self._fonts.families)

@@ -17,6 +17,7 @@ from mhaviz.pages.explanation import (
     others,
     output_heading,
     rest_text,
+    rows_remark,
     scores_heading,
     scores_table,
     strongest_text,
@@ -25,9 +26,9 @@ from mhaviz.pages.explanation import (
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, Explanation
-from mhaviz.views.labels import quoting, title_text, token_labels
+from mhaviz.views.labels import harmless, quoting, title_text, token_labels
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
 
@@ -58,6 +59,8 @@ class ExplanationView:
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         yield Text(title_text(study_title(e), width, not in_unicode), BOLD, no_wrap=True)
         yield Text(plain(heading(e, quoting(abilities.shown))), BOLD)
+        if remark := rows_remark(e):
+            yield Text(plain(harmless(remark)), DIM)
         yield Segment.line()
 
         yield Text(plain(scores_heading(e)), BOLD)
