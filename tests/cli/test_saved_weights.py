@@ -87,7 +87,7 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
     ("arguments", "status", "message"),
     [
         (["a", "--d-model", "16"], 2, "parameters, which brings its own sizes, weights and masks; leave out --d-model"),
-        (["a", "--kind", "cross"], 2, "--kind: expected a kind of attention that the model has, self, got cross"),
+        (["a", "--kind", "cross"], 2, "--kind: expected self, as there is no target, got cross"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
         (["a", "--input-name", "x"], 2, "add --input"),
         (["a", "--prefix", "layers.7"], 2, "there is no attention layers.7 in w.safetensors; it has layers.{0..1}."),

@@ -303,7 +303,7 @@ def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
         (("compare-scaling", "--model", "translation"), 2, "no sentence"),
         (("heatmap", "a cat", "--model", "translation", "--n-heads", "2"), 2, "leave out --n-heads"),
         (("heatmap", "a cat", "--model", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed, --mask"),
-        (("heatmap", "a cat", "--kind", "cross"), 2, "a kind of attention that the model has, self, got cross"),
+        (("heatmap", "a cat", "--kind", "cross"), 2, "expected self, as there is no target, got cross"),
         (("heatmap", "a cat", "--model", "nothing.safetensors"), 1, "cannot read nothing.safetensors: No such file"),
         (("heatmap", "a cat", "--model", "translation", "--head", "4"), 2, "there is no head 4"),
         (("heatmap", "an elephant", "--model", "translation"), 2, '"an"'),
