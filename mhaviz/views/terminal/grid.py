@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -402,8 +403,14 @@ class _Cells:
     def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
         self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
         self._values = panel.pooled(layout.rows, layout.columns).values
-        self._colours = colours(self._values, panel.scale)
-        self._dark_text = needs_dark_text(self._colours)
+        if abilities.colour:
+            rgb = colours(self._values, panel.scale)
+            self._colours = [[tuple(cell) for cell in row] for row in rgb.tolist()]
+            self._dark_text = needs_dark_text(rgb)
+            # One object a pair of colours: rich then makes the codes of each once. It makes them for one terminal.
+            self._style = cache(_coloured)
+        else:
+            self._ramp = ramp_characters(self._values, panel.scale, abilities.unicode).tolist()
 
     def line(self, rows: range) -> list[Segment]:
         """One line of the terminal: one row of cells, or two."""
@@ -420,33 +427,30 @@ class _Cells:
         if not self._abilities.colour:
             is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
             is_enough = number and (is_sign or np.isnan(self._values[row, column]))
-            return Segment((number if is_enough else self._ramp(row, column) + number).center(width))
-        text = Color.from_rgb(0, 0, 0) if self._dark_text[row, column] else Color.from_rgb(255, 255, 255)
-        return Segment(number.center(width), RichStyle.from_color(text, self._colour(row, column)))
+            return Segment((number if is_enough else self._ramp[row][column] + number).center(width))
+        text = (0, 0, 0) if self._dark_text[row, column] else (255, 255, 255)
+        return Segment(number.center(width), self._style(text, self._colours[row][column]))
 
     def _half_block(self, rows: range, column: int) -> Segment:
-        lower = self._colour(rows[1], column) if len(rows) > 1 else None
-        return Segment("▀", RichStyle.from_color(self._colour(rows[0], column), lower))
+        lower = self._colours[rows[1]][column] if len(rows) > 1 else None
+        return Segment("▀", self._style(self._colours[rows[0]][column], lower))
 
     def _ramp_or_blank(self, row: int, column: int) -> Segment:
         if self._abilities.colour:
-            return Segment(" ", RichStyle.from_color(None, self._colour(row, column)))
-        return Segment(self._ramp(row, column))
-
-    def _colour(self, row: int, column: int) -> Color:
-        return Color.from_rgb(*(int(channel) for channel in self._colours[row, column]))
-
-    def _ramp(self, row: int, column: int) -> str:
-        return ramp_character(self._values[row, column], self._scale, self._abilities.unicode)
+            return Segment(" ", self._style(None, self._colours[row][column]))
+        return Segment(self._ramp[row][column])
 
 
-def ramp_character(value: float, scale: Scale, in_unicode: bool) -> str:
-    """The character that stands for a value where there is no colour: the fuller, the larger; for NaN another."""
-    if np.isnan(value):
-        return _hidden_mark(in_unicode)
-    ramp = RAMP if in_unicode else ASCII_RAMP
-    share = float(scale.shares(np.array(value, np.float32)))
-    return ramp[min(max(int(share * len(ramp)), 0), len(ramp) - 1)]
+def _coloured(text: tuple[int, int, int] | None, ground: tuple[int, int, int] | None) -> RichStyle:
+    return RichStyle.from_color(*(Color.from_rgb(*rgb) if rgb else None for rgb in (text, ground)))
+
+
+def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool) -> NDArray[np.str_]:
+    """The character that stands for each value where there is no colour: the fuller, the larger; for NaN another."""
+    ramp = np.array(list(RAMP if in_unicode else ASCII_RAMP))
+    shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
+    places = np.clip((shares * len(ramp)).astype(int), 0, len(ramp) - 1)
+    return np.where(np.isnan(values), _hidden_mark(in_unicode), ramp[places])
 
 
 def _hidden_mark(in_unicode: bool) -> str:

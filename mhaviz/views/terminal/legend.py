@@ -11,7 +11,7 @@ from rich.text import Text
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import colours
 from mhaviz.views.labels import in_ascii, visible
-from mhaviz.views.terminal.grid import DIM, Abilities, ramp_character
+from mhaviz.views.terminal.grid import DIM, Abilities, ramp_characters
 
 _STEPS = 16
 
@@ -33,11 +33,11 @@ class ScaleBar:
         digits = 2 if self.scale.log else 4
         below, above = (abilities.plain(mark) if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
-        for value, (red, green, blue) in zip(values, colours(values, self.scale), strict=True):
-            if abilities.colour:
-                bar.append(" ", RichStyle.from_color(None, Color.from_rgb(int(red), int(green), int(blue))))
-            else:
-                bar.append(ramp_character(value, self.scale, abilities.unicode))
+        if abilities.colour:
+            for red, green, blue in colours(values, self.scale).tolist():
+                bar.append(" ", RichStyle.from_color(None, Color.from_rgb(red, green, blue)))
+        else:
+            bar.append("".join(ramp_characters(values, self.scale, abilities.unicode)))
         bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
         if self.remark:
             bar.append("   " + self.remark, DIM)

@@ -11,7 +11,7 @@ from rich.text import Text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis, Tokens
 from mhaviz.views.colours import colours
-from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_character
+from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_characters
 
 COLOUR, PLAIN = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=True)
 ASCII = Abilities(colour=False, unicode=False)
@@ -170,10 +170,10 @@ def test_sixteen_colours_are_no_scale(show):
 
 def test_the_ramp_rises():
     for in_unicode in (True, False):
-        ramp = [ramp_character(value / 20, Scale(), in_unicode) for value in range(21)]
+        *ramp, hidden = ramp_characters(np.array([*np.linspace(0, 1, 21), np.nan]), Scale(), in_unicode)
         assert ramp[0] == " "
         assert ramp[-1] in "█@"
-        assert ramp_character(np.nan, Scale(), in_unicode) not in ramp, "what is hidden is not the lowest value"
+        assert hidden not in ramp, "what is hidden is not the lowest value"
         assert len(set(ramp)) >= 9
 
 
