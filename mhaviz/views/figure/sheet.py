@@ -154,15 +154,12 @@ class Sheet(Figure):
         What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``.
         """
         text = harmless(text)
-        families, weight = _face(text, (fonts or self.fonts).families, bold)
         return self.page.text(
             x,
             y,
             text,
-            size=size,
+            fontproperties=_face(text, (fonts or self.fonts).families, size, bold),
             color=colour,
-            weight=weight,
-            family=list(families),
             ha=align,
             va=vertical,
             rotation=rotation,
@@ -282,11 +279,9 @@ def _outline(text: str, size: float) -> Any:
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
     """Width of a line of text, in inches, as ``Sheet.write`` puts it."""
     text = harmless(text)
-    families, weight = _face(text, families, bold)
-    properties = FontProperties(family=list(families), size=size, weight=weight)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
-        width, _, _ = _ruler().get_text_width_height_descent(text, properties, ismath=False)
+        width, _, _ = _ruler().get_text_width_height_descent(text, _face(text, families, size, bold), ismath=False)
     return float(width) / _RULER_DPI
 
 
@@ -342,10 +337,19 @@ def _foot_text(text: str) -> tuple[str, Fonts]:
     return (fonts.shown(text) if text else ""), fonts
 
 
-def _face(text: str, families: tuple[str, ...], bold: bool) -> tuple[tuple[str, ...], Literal["bold", "normal"]]:
-    """The families and the weight for a text: most fonts of other scripts have no bold face."""
+def _face(text: str, families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
+    """The font for a text: most fonts of other scripts have no bold face."""
     families = (DEFAULT_FAMILY,) if text.isascii() else families
-    return families, "bold" if bold and families == (DEFAULT_FAMILY,) else "normal"
+    return _font(families, size, bold and families == (DEFAULT_FAMILY,))
+
+
+@cache
+def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
+    """Made once: matplotlib looks every part of a font up in its settings, which takes longer than a text."""
+    weight = "bold" if bold else "normal"
+    return FontProperties(
+        family=list(families), style="normal", variant="normal", weight=weight, stretch="normal", size=size
+    )
 
 
 _RULER_DPI = 288  # fine enough that rounding to pixels does not count
