@@ -115,7 +115,7 @@ TILES = st.tuples(st.integers(1, 45), st.integers(1, 45)).filter(lambda tile: ti
     st.booleans(),
     st.sampled_from([0, 0, 10**6]),
 )
-@settings(max_examples=350)
+@settings(max_examples=250)
 def test_every_shape_mask_group_and_edge(
     monkeypatch, problem, tile, whole_rows, reduce, entropy, received, local, at_once
 ):

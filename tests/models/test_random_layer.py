@@ -145,7 +145,7 @@ from mhaviz.analyses.scaling import compare_scaling
 
 needs = []
 weights.require_memory = lambda needed, device, what: needs.append(needed)
-sentence = " ".join(f"w{i}" for i in range(1200))
+sentence = " ".join(f"w{i}" for i in range(800))
 for causal in (False, True):
     layer = RandomLayer(64, 8, device_name="cpu", causal=causal)
     compare_scaling(layer, layer.encode(["warm up"]), [0])

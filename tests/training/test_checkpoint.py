@@ -4,7 +4,7 @@ import struct
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -80,6 +80,7 @@ def test_thechecksum_is_sha256_of_everything(saved):
     assert hashlib.sha256(content).hexdigest() == checksum
 
 
+@settings(max_examples=25)  # each loads a model, or two
 @given(st.data())
 def test_an_altered_byte_is_noticed(saved, data):
     """Wherever it is. In the header it may also lead to a file that says the same in other characters."""

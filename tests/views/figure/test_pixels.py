@@ -47,7 +47,7 @@ SIZES = [(1, 1, 1, "self"), (3, 3, 2, "self"), (8, 5, 1, "masked"), (20, 2, 2, "
 
 # Large pages are slow at many dots: these have the coarsest, and those that pictures have where none are asked for.
 @pytest.mark.parametrize(("length", "n_heads", "layers", "kind", "dpi"), [
-    *((*size, dpi) for size in SIZES for dpi in (40, 150)), *((*size, 233) for size in SIZES[:3]),
+    *((*size, dpi) for size in SIZES[:3] for dpi in (40, 233)), *((*size, 150) for size in SIZES[3:]),
 ])  # fmt: skip
 def test_the_same_to_the_eye(length, n_heads, layers, kind, dpi):
     drawn, style = attention(length, n_heads, layers, kind), Style(dpi=dpi)
@@ -72,7 +72,7 @@ def test_pngs_have_no_alpha_and_know_their_size():
     assert picture.info["dpi"] == pytest.approx((100, 100), abs=0.1)
 
 
-@pytest.mark.parametrize("options", [{}, {"bbox_inches": "tight"}, {"dpi": 77}, {"dpi": 200}])
+@pytest.mark.parametrize("options", [{"bbox_inches": "tight"}, {"dpi": 77}])
 def test_a_figure_that_somebody_else_saves_has_all_its_labels(options):
     words = [f"word{i}" for i in range(14)]
     weights = np.full((8, 14, 14), 1 / 14, np.float32)

@@ -87,9 +87,8 @@ def test_nothing_to_see(show):
     assert "Every key is hidden" in show(ExplanationView(blind), 80)
 
 
-@pytest.mark.parametrize("d_key", [1, 3, 512])
-@pytest.mark.parametrize("length", [1, 16, 17, 300])
-def test_any_size(show, d_key, length):
+@pytest.mark.parametrize(("length", "d_key"), [(1, 1), (1, 512), (16, 3), (17, 1), (17, 512), (300, 3), (300, 512)])
+def test_any_size(show, length, d_key):
     e = explanation(" ".join(f"w{i}" for i in range(length)), 0, 1, d_model=d_key)
     for width in (40, 160):
         shown = plain(show(ExplanationView(e), width, "truecolor"))

@@ -50,10 +50,10 @@ def test_one_table_at_160_and_at_80(show, random_heads):
     assert "0.94 ± 0.11" not in show(head_statistics_view(random_heads()), 80)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (12, 12), (32, 32), (2, 100)])
-@pytest.mark.parametrize(
-    ("kinds", "width"), [(("self",), 40), (("self",), 80), (("self",), 160), (KINDS, 40), (KINDS, 160)]
-)
+@pytest.mark.parametrize(("size", "kinds", "width"), [
+    ((1, 1), ("self",), 40), ((1, 1), KINDS, 160), ((12, 12), ("self",), 80), ((12, 12), KINDS, 40),
+    ((32, 32), ("self",), 160), ((32, 32), ("self",), 40), ((2, 100), ("self",), 80), ((2, 100), KINDS, 40),
+])  # fmt: skip
 def test_any_size_fits(show, random_heads, size, kinds, width):
     statistics = random_heads(*size, kinds)
     for colour, encoding in ((None, "ascii"), ("truecolor", "utf-8")):
