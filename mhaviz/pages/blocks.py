@@ -118,6 +118,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class QuotedTable:
+    """A table with tokens in it, made when it is known how a medium shows them."""
+
+    quoted: Callable[[Quote], Table]
+    where: Where = "everywhere"
+
+
+@dataclass(frozen=True)
 class Series:
     """One line of a plot.
 
@@ -190,6 +198,7 @@ class Curves:
     columns: int
     size: tuple[float, float]
     keys: tuple[Key, ...] = ()
+    where: Where = "drawn"
 
 
 @dataclass(frozen=True)
@@ -204,7 +213,7 @@ class Heads:
         cell_text: what a cell of a picture is, if it is not a number between one query and one key.
         says_cell: whether that stands under this picture, and not with what else is said of all.
         own_scale: whether a medium that has one scale for all pictures shows that of this one beside it.
-        table: what each head does, as it is written with a medium's quotes.
+        table: what each head does.
         place: of the first map in the record.
         by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
             shown together everywhere.
@@ -217,9 +226,10 @@ class Heads:
     cell_text: Callable[[Cells], str]
     says_cell: bool = False
     own_scale: bool = False
-    table: Callable[[Quote], Table] | None = None
+    table: QuotedTable | None = None
     place: int = 0
     by_layer: tuple["Heads", ...] = ()
+    where: Where = "everywhere"
 
     @property
     def first(self) -> AttentionMap:
@@ -246,6 +256,7 @@ class Panels:
     across: int | None = None
     caption: str = ""
     more: Callable[[int], str] = str
+    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -253,6 +264,7 @@ class Bars:
     """Scales, by what they are of."""
 
     scales: tuple[tuple[str, Scale], ...]
+    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -263,9 +275,10 @@ class Legend:
     """
 
     scale: Literal["before", "over", "none"]
+    where: Where = "listed"
 
 
-Block = Text | Table | Curves | Heads | Panels | Bars | Legend | Callable[[Quote], Table]
+Block = Text | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import compress
 
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, QuotedTable, Table, Text
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, map_title
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
@@ -29,7 +29,8 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
         *(_heads(place, m, layers) for place, m in enumerate(changes[:most])),
         Legend("over"),
     )
-    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (partial(ranking_table, d),))
+    ranking = QuotedTable(partial(ranking_table, d))
+    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (ranking,))
 
 
 def _heads(place: int, m: AttentionMap, with_layer: bool) -> Heads:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mhaviz.pages.blocks import Heads, Legend, Page
+from mhaviz.pages.blocks import Heads, Legend, Page, QuotedTable
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, map_title, reading_text
 from mhaviz.pages.panels import tile_titles
@@ -69,5 +69,5 @@ def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> He
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
-    table = None if m.summary is None else partial(summary_table, m.heads, m.summary)
+    table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary))
     return Heads(title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place)

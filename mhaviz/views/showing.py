@@ -1,4 +1,7 @@
-"""How each record is shown: its figure and its view in the terminal, loaded when they are needed."""
+"""How each record is shown: by a page of blocks, or by a figure and a view of its own, loaded when they are needed.
+
+A new kind of record is a module in ``mhaviz.pages`` and a row here.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,7 +9,24 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import MhavizError
-from mhaviz.pages.registry import PAGES, page_of
+from mhaviz.pages.blocks import Page
+from mhaviz.pages.complexity import complexity_page
+from mhaviz.pages.difference import difference_page
+from mhaviz.pages.head_statistics import head_statistics_page
+from mhaviz.pages.implementations import implementations_page
+from mhaviz.pages.maps import attention_page
+from mhaviz.pages.scaling import sweep_page
+from mhaviz.pages.training import evaluation_page, training_page
+from mhaviz.records import (
+    Attention,
+    Complexity,
+    Difference,
+    Evaluation,
+    HeadStatistics,
+    ImplementationComparison,
+    ScalingSweep,
+    Training,
+)
 from mhaviz.views.style import Style, ends_at_largest
 
 if TYPE_CHECKING:
@@ -14,6 +34,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mhaviz.views.figure.sheet import Sheet
+
+PAGES: dict[type, Callable[..., Page]] = {
+    Attention: attention_page,
+    Difference: difference_page,
+    HeadStatistics: head_statistics_page,
+    Complexity: complexity_page,
+    Evaluation: evaluation_page,
+    ImplementationComparison: implementations_page,
+    ScalingSweep: sweep_page,
+    Training: training_page,
+}
+"""Records that are shown in blocks alone, which the figure and the terminal lay out."""
 
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
@@ -26,7 +58,6 @@ _DRAWINGS = {
 
 Each teaches by where things stand: features in strips that line up with their sums, boxes with arrows, four stages with
 what each adds beside the one before, scores over weights with their numbers, and a page of A4 that has all of these.
-Every other record has a page of blocks; see ``mhaviz.pages.registry``.
 """
 
 
@@ -38,7 +69,7 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
         if type(record) in PAGES:
             from mhaviz.views.figure.page import draw_page
 
-            return draw_page(page_of(record, **details), style or fitted_style(record))
+            return draw_page(PAGES[type(record)](record, **details), style or fitted_style(record))
         draw: Callable[..., Sheet] = _find(record, 0)
         return draw(record, style or Style(), **details)
 
@@ -48,7 +79,7 @@ def view_of(record: object, style: Style | None = None, **details: Any) -> "Rend
     if type(record) in PAGES:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(page_of(record, **details), style or fitted_style(record))
+        return PageView(PAGES[type(record)](record, **details), style or fitted_style(record))
     view: Callable[..., RenderableType] = _find(record, 1)
     return view(record, style or Style(), **details)
 
@@ -62,8 +93,6 @@ def _find(record: object, way: Literal[0, 1]) -> Any:
 
 def plot(record: object, **style: Any) -> "Figure":
     """The record as a figure: of maps an Axes a head; else the page that is saved."""
-    from mhaviz.records import Attention
-
     record = _drawn(record)
     if isinstance(record, Attention):
         from mhaviz.views.figure.axes import axes_figure
@@ -76,7 +105,6 @@ def plot(record: object, **style: Any) -> "Figure":
 
 def save(record: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
-    from mhaviz.records import Attention
     from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
     record = _drawn(record)
@@ -98,8 +126,6 @@ def _drawn(record: object) -> object:
 
 def fitted_style(record: object, **style: Any) -> Style:
     """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more."""
-    from mhaviz.records import Attention, Difference
-
     if isinstance(record, Difference):
         return Style(**{"cmap": "RdBu_r", "vmax": None} | style)
     if isinstance(record, Attention) and "vmax" not in style and ends_at_largest(record.maps):

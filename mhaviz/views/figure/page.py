@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.blocks import Drawn, Heads, Page
+from mhaviz.pages.blocks import Drawn, Heads, Page, QuotedTable
 from mhaviz.views.figure.curves import CurvesPart
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import HeadsPart, PanelsPart, choose_scales, written_texts
@@ -70,8 +70,8 @@ def _texts(page: Page) -> Iterator[str]:
         if isinstance(block, Heads):
             yield from written_texts(block)
         table = block.table if isinstance(block, Heads) else block
-        if callable(table):
-            made = table(quoting(str))
+        if isinstance(table, QuotedTable):
+            made = table.quoted(quoting(str))
             yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
 
 
@@ -99,7 +99,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [page.title, *(part.block.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
     later = [part for part in parts if isinstance(part, PanelsPart)][1:]  # the first title stands above what is beside
-    across = max(*(part.width for part in parts), *(title_width(part.block.title, fonts) for part in later), 0.0)
+    across = max([0.0, *(part.width for part in parts), *(title_width(part.block.title, fonts) for part in later)])
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
         *(min(title_width(title, fonts), widest_title) for title in titles if title),
@@ -137,7 +137,8 @@ def _place(
             bottom, x, y = end, x + part.free[0], y + part.free[1]
         else:
             y = end
-    return places, max(y, bottom) + (0.0 if isinstance(parts[-1], (HeadsPart, PanelsPart)) else _UNDER)
+    ends_with_pictures = bool(parts) and isinstance(parts[-1], (HeadsPart, PanelsPart))
+    return places, max(y, bottom) + (0.0 if ends_with_pictures else _UNDER)
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:

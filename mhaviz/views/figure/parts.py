@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from mhaviz.pages.blocks import Bars, Block, Curves, Heads, Legend, Page, Panels, Table, Text
+from mhaviz.pages.blocks import Bars, Block, Curves, Heads, Legend, Page, Panels, QuotedTable, Text
 from mhaviz.views.figure.curves import decide_curves
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import BarsPart, HeadsPart, PanelsPart, decide_heads, decide_panels, number_length
@@ -68,7 +68,7 @@ class TextPart:
 
 def decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], list[Part]]:
     """Measure the blocks that paper has, and those beside its pictures."""
-    blocks = [b for b in page.blocks if not isinstance(b, Legend) and getattr(b, "where", "everywhere") != "listed"]
+    blocks = [block for block in page.blocks if block.where != "listed"]
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
     explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
@@ -84,8 +84,8 @@ def decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], li
             return TextPart(block, SMALL if explains else BODY)
         if isinstance(block, Bars):
             return BarsPart(block, style.cmap, cells_height)
-        assert not isinstance(block, Legend), "it is left out"
-        return decide_table(block if isinstance(block, Table) else block(quoting(fonts.shown)), fonts)
+        assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
+        return decide_table(block.quoted(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
 
     parts, cells_height = [decide(block) for block in blocks], 0.0
     pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]

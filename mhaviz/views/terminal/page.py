@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, Text
+from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
 from mhaviz.views.labels import harmless, quoting
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -33,7 +33,7 @@ class PageView:
         heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.style, console, options)
         heads_shown = False
         for block in blocks:
-            if isinstance(block, Curves) or getattr(block, "where", "everywhere") == "drawn":
+            if block.where == "drawn":
                 continue
             if isinstance(block, Heads):
                 if not heads_shown:
@@ -50,7 +50,8 @@ class PageView:
             elif isinstance(block, Text):
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
-                table = block(quoting(abilities.shown)) if callable(block) else block
+                assert not isinstance(block, Curves), "a terminal has no room for them"
+                table = block.quoted(quoting(abilities.shown)) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
         yield footnote(page.footnote, not abilities.unicode)
 

@@ -1,22 +1,20 @@
-"""A page says the same in every medium."""
+"""Every record is shown, and its page says the same in every medium."""
 
 import re
 
 import pytest
 from drawn import texts
 
+from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.errors import MhavizError
-from mhaviz.pages.blocks import Column, Curves, Table, Text
-from mhaviz.pages.registry import PAGES, page_of
+from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, Table
 from mhaviz.records import (
     AlignmentErrors,
     Attention,
     Complexity,
     CostTerm,
-    Difference,
     Evaluation,
-    HeadStatistics,
     Implementation,
     ImplementationComparison,
     LearningPoint,
@@ -26,6 +24,8 @@ from mhaviz.records import (
     Training,
 )
 from mhaviz.views.figure.page import draw_page
+from mhaviz.views.labels import quoting
+from mhaviz.views.showing import PAGES, figure_of, fitted_style
 from mhaviz.views.terminal.page import PageView
 
 SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
@@ -60,30 +60,51 @@ RECORDS = [
 ]
 
 
-def test_every_page_is_tried():
-    with_maps = {Attention, Difference, HeadStatistics}  # of which pictures are tested by what they show
-    assert {type(record) for record in RECORDS} == set(PAGES) - with_maps
-    with pytest.raises(MhavizError, match=r"expected a record that is shown in blocks, one of .*Training, got Source"):
-        page_of(SOURCE)
+@pytest.fixture
+def records(random_map, random_heads):
+    """One of every kind that is shown in blocks."""
+    first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
+    some = [*RECORDS, first, compare(first, second), random_heads()]
+    return {type(record): record for record in some}
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_paper_and_terminal_say_what_the_page_says(show, record):
-    page = page_of(record)
-    drawn = texts(draw_page(page))
-    listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page), 200))
-    assert page.title in drawn
-    assert (page.title in listed) == (page.title_where == "everywhere")
-    assert page.footnote in drawn
-    assert page.footnote in listed
-    for block in page.blocks:
-        if isinstance(block, Curves):
-            continue
-        rows = block.texts() if isinstance(block, Table) else []
-        words = block.lines if isinstance(block, Text) else [text for row in rows for text in row]
-        for text in filter(None, words):
+def test_every_page_is_tried(records):
+    assert set(records) == set(PAGES)
+    with pytest.raises(MhavizError, match="expected a record that can be shown, got Source"):
+        figure_of(SOURCE)
+
+
+@pytest.mark.parametrize("kind", PAGES, ids=lambda kind: kind.__name__)
+def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
+    page, style = PAGES[kind](records[kind]), fitted_style(records[kind])
+    drawn = texts(draw_page(page, style))
+    listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page, style), 240))
+    for text in filter(None, (page.title, page.footnote)):
+        assert text in drawn
+        assert (text in listed) == (text != page.title or page.title_where == "everywhere")
+    for block in (*page.blocks, *page.beside):
+        for text in said(block):
             assert block.where == "drawn" or text in listed
-            assert block.where == "listed" or text in drawn
+            assert block.where == "listed" or text in " ".join(drawn)
+
+
+def said(block):
+    """The words of a block that paper and terminal share."""
+    if isinstance(block, QuotedTable):
+        block = block.quoted(quoting(str))
+    if isinstance(block, Table):
+        return filter(None, (text for row in block.texts() for text in row))
+    if isinstance(block, Heads):
+        return (block.title.head, *block.tiles)
+    if isinstance(block, Panels):
+        return (block.title, *(panel.title for panel in block.panels))
+    if isinstance(block, Bars):
+        return ()  # in the terminal those of weights are known by what stands beside them
+    return () if isinstance(block, (Curves, Legend)) else block.lines
+
+
+def test_a_page_without_blocks_has_its_title_and_footnote():
+    assert texts(draw_page(Page("nothing yet", (), "made by hand"))) == ["nothing yet", "made by hand"]
 
 
 def test_a_narrow_place_does_without_extra_columns(show):
