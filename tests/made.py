@@ -8,7 +8,7 @@ import numpy as np
 from mhaviz.records import ROLLOUT, WEIGHT, AttentionMap, Axis, Tokens
 
 
-class Cells(NamedTuple):
+class Edges(NamedTuple):
     """Where the rows and columns of a map begin, and where the last ones end, and what a cell is."""
 
     query_edges: np.ndarray
@@ -50,7 +50,7 @@ def remade(m, **changes):
         "special_queries": m.rows.tokens.special,
         "special_keys": m.columns.tokens.special,
         "rollout": m.quantity.key == "rollout",
-        "cells": None if m.is_whole else Cells(m.rows.edges, m.columns.edges, **whole),
+        "cells": None if m.is_whole else Edges(m.rows.edges, m.columns.edges, **whole),
     } | changes
     kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink")
     return made_map(**({name: getattr(m, name) for name in kept} | of))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from made import Cells, made_map, remade
+from made import Edges, made_map, remade
 
 from mhaviz.analyses.difference import BOUND, compare
 from mhaviz.errors import MhavizError
@@ -133,7 +133,7 @@ def test_what_goes_to_no_key_is_that_of_its_own_row_in_every_block(monkeypatch, 
 
     rng = np.random.default_rng(0)
     sides = [rng.dirichlet(np.ones(4), size=7) for _ in range(2)]  # the last of the four is what goes to no key
-    more = {"sink": True} if kind == "sink" else {"cells": Cells(np.arange(3, 11), np.arange(5, 9)[:4])}
+    more = {"sink": True} if kind == "sink" else {"cells": Edges(np.arange(3, 11), np.arange(5, 9)[:4])}
     before, after = (
         made_map(tuple("abcdefg"), tuple("xyz"), side[None, :, :3].astype(np.float32), "cross", **more)
         for side in sides
@@ -155,7 +155,7 @@ def test_a_sink_in_one_of_them():
 
 def cells_of(weights, reduction="mass", **more):
     """Two rows of 1 and 3 queries, two columns of 2 keys each."""
-    cells = Cells(np.array([4, 5, 8]), np.array([0, 2, 4]), reduction)
+    cells = Edges(np.array([4, 5, 8]), np.array([0, 2, 4]), reduction)
     return made_map(tuple("abcd"), tuple("wxyz"), np.array(weights, np.float32), cells=cells, **more)
 
 
@@ -178,7 +178,7 @@ def test_pooling_hides_some_of_the_divergence():
     full = [one(rng.dirichlet(np.ones(8), size=(1, 8))) for _ in range(2)]
     edges = np.arange(0, 9, 2)
     pooled = [
-        remade(m, weights=m.weights.reshape(1, 4, 2, 4, 2).sum(4).mean(2), cells=Cells(edges, edges)) for m in full
+        remade(m, weights=m.weights.reshape(1, 4, 2, 4, 2).sum(4).mean(2), cells=Edges(edges, edges)) for m in full
     ]
     divergences = [compare(attention(a), attention(b)).maps[0].divergence[0] for a, b in (full, pooled)]
     assert 0 < divergences[1] < divergences[0]
@@ -240,11 +240,11 @@ def test_what_differs_first_is_said(random_map, change, message):
 def test_lengths_and_cells_that_differ(random_map):
     with pytest.raises(MhavizError, match="expected the same tokens, got 3 and 2 queries"):
         compare(attention(random_map()), attention(random_map(queries=("a", "b"))))
-    moved = remade(cells_of([[[1, 0], [1, 0]]]), cells=Cells(np.array([4, 6, 8]), np.array([0, 2, 4])))
+    moved = remade(cells_of([[[1, 0], [1, 0]]]), cells=Edges(np.array([4, 6, 8]), np.array([0, 2, 4])))
     with pytest.raises(MhavizError, match="query edge 1 is 5 in the first file and 6 in the second; pool both alike"):
         compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(moved))
     narrow = made_map(
-        tuple("abcd"), tuple("wxyz"), np.ones((1, 2, 1), np.float32), cells=Cells(np.array([4, 5, 8]), np.array([0, 4]))
+        tuple("abcd"), tuple("wxyz"), np.ones((1, 2, 1), np.float32), cells=Edges(np.array([4, 5, 8]), np.array([0, 4]))
     )
     with pytest.raises(MhavizError, match="there are 2 and 1 along the keys"):
         compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(narrow))

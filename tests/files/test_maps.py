@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from hostile import HOSTILE
-from made import Cells, made_map, remade
+from made import Edges, made_map, remade
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -65,7 +65,7 @@ def test_everything_comes_back(path, random_map):
 
 
 def test_cells_and_summaries_come_back(path):
-    cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
+    cells = Edges(np.array([10, 11, 14]), np.array([0, 2, 4]))
     head = HeadSummary(
         1.25, 0.1, (Sink(3, "z", 2.5),), None, Link(12, "c", 3, "z", 0.75), Link(10, "a", 0, "\udcff", 0.1)
     )
@@ -309,7 +309,7 @@ def rows_that_sum_to(*sums, cells=None, kind="self"):
     ],
 )
 def test_rows_that_do_not_sum_to_1_are_told(path, sums, cells, notice):
-    cells = cells and Cells(np.array([4, 5, 6]), np.array([7, 8, 9]), cells)
+    cells = cells and Edges(np.array([4, 5, 6]), np.array([7, 8, 9]), cells)
     notices = read_maps(save(Attention(Source("s"), (rows_that_sum_to(*sums, cells=cells),)), path)).notices
     assert len(notices) == (notice is not None)
     if notice:

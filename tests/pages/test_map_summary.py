@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from made import Cells, made_map
+from made import Edges, made_map
 
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.records import HeadSummary, Link, MapSummary, Sink
@@ -10,7 +10,7 @@ from mhaviz.views.labels import quoting, visible
 @pytest.fixture
 def window():
     """Queries 1,000 to 1,003, keys 0 to 3 of a longer input."""
-    cells = Cells(np.array([1000, 1002, 1004]), np.array([0, 2, 4]))
+    cells = Edges(np.array([1000, 1002, 1004]), np.array([0, 2, 4]))
     heads = (
         HeadSummary(
             1.0,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import Cells, made_map
+from made import Edges, made_map
 
 from mhaviz.errors import ArgumentError
 
@@ -42,7 +42,7 @@ def test_what_a_mask_hides(kind, reach, q_length, k_length):
 
 @given(st.data(), st.sampled_from(["self", "masked", "cross"]), reaches, lengths, lengths)
 def test_a_cell_is_hidden_if_all_in_it_is(data, kind, reach, q_length, k_length):
-    cells = Cells(edges(data.draw, q_length), edges(data.draw, k_length))
+    cells = Edges(edges(data.draw, q_length), edges(data.draw, k_length))
     q_edges, k_edges = cells.query_edges.tolist(), cells.key_edges.tolist()
     weights = np.zeros((1, len(q_edges) - 1, len(k_edges) - 1), np.float32)
     hidden = made_map(names(q_length), names(k_length), weights, kind, cells=cells, reach=reach).hidden

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from looking import attend, traced
-from made import Cells, made_map
+from made import Edges, made_map
 from safetensors import safe_open
 from safetensors.numpy import load
 
@@ -123,7 +123,7 @@ def test_what_has_no_json():
 @pytest.fixture
 def pooled_attention():
     """A map of four tokens in two by two cells, by mass and by largest weights, as a window of a longer input."""
-    cells = Cells(np.array([10, 11, 14]), np.array([0, 2, 4]))
+    cells = Edges(np.array([10, 11, 14]), np.array([0, 2, 4]))
     tokens, keys = ("a", "b", "\x1b[1m", "d"), ("w", "x", "y", "z")
     head = HeadSummary(1.0, 1.5, (Sink(3, "z", 2.5),), None, Link(12, "b", 3, "z", 0.75), None)
     mass = made_map(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import Cells, made_map
+from made import Edges, made_map
 from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
@@ -64,7 +64,7 @@ def pooled(reduction, cells=2):
     edges = np.arange(cells + 1) * 3
     tokens = tuple(map(str, range(3 * cells)))
     weights = np.random.default_rng(0).dirichlet(np.ones(cells), size=(1, cells)).astype(np.float32)
-    return made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction))
+    return made_map(tokens, tokens, weights, cells=Edges(edges, edges, reduction))
 
 
 def test_what_a_cell_is(random_map):

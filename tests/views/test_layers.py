@@ -5,7 +5,7 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
-from made import Cells, remade
+from made import Edges, remade
 from PIL import Image
 from shown import heatmap_figure, heatmap_view
 
@@ -80,7 +80,7 @@ def test_a_single_map_stays_what_it_is(layers):
 
 def test_what_differs_in_more_than_its_layer_stays_apart(layers):
     first, second = layers(0, 1)
-    cells = Cells(np.array([5, 6, 7, 8]), np.array([0, 1, 2, 3]))
+    cells = Edges(np.array([5, 6, 7, 8]), np.array([0, 1, 2, 3]))
     others = (
         replace(second, kind="masked"),
         replace(second, sentence=1),
@@ -126,7 +126,7 @@ def windows(random_map, kind="self", reaches=(None, 1, None)):
 
 
 @pytest.mark.parametrize("kind", ["self", "masked"])
-@pytest.mark.parametrize("cells", [None, Cells(np.arange(4), np.arange(4))], ids=["tokens", "cells"])
+@pytest.mark.parametrize("cells", [None, Edges(np.arange(4), np.arange(4))], ids=["tokens", "cells"])
 def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     maps, hidden = windows(random_map, kind)
     attention = Attention(Source("test"), tuple(remade(m, cells=cells) for m in maps))
@@ -174,7 +174,7 @@ def test_one_layer_of_a_rollout(random_map, show):
     assert "layer 3" in shown
 
 
-@pytest.mark.parametrize("cells", [None, Cells(np.array([0, 2, 3]), np.array([0, 2, 3]), "max")])
+@pytest.mark.parametrize("cells", [None, Edges(np.array([0, 2, 3]), np.array([0, 2, 3]), "max")])
 def test_a_rollout_in_the_terminal(show, random_map, cells):
     maps = rollouts(random_map, 4)
     if cells is not None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import Cells, made_map
+from made import Edges, made_map
 
 from mhaviz.pages.pooling import even_edges, pool_map, pool_strongest
 from mhaviz.records.axis import cell_edges, even_cells
@@ -47,7 +47,7 @@ def test_scores_keep_their_sign_and_hidden_ones_give_way(q_length, k_length, row
 @pytest.mark.parametrize("reduction", ["mass", "max"])
 def test_a_map_is_pooled_by_its_own_rule(reduction):
     """Cells of one and two queries, two and three keys, by hand."""
-    cells = Cells(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
+    cells = Edges(np.array([10, 11, 13, 14]), np.array([0, 2, 5, 7]), reduction)
     assert (even_cells(3, 2), even_edges(3, 2).tolist()) == (2, [0, 1, 3])
     weights = np.array([[[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [1, 0, 0]]], np.float32)
     pooled = pool_map(made_map(("q",) * 4, ("k",) * 7, weights, cells=cells), 2, 2)
@@ -77,13 +77,13 @@ def test_cells_are_as_good_as_equally_wide(length, most):
 
 def test_of_single_weights_the_largest_stays():
     tokens = ("a", "b", "c")
-    m = made_map(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Cells(np.arange(4), np.arange(4)))
+    m = made_map(tokens, tokens, np.array([np.eye(3)], np.float32), cells=Edges(np.arange(4), np.arange(4)))
     pooled = pool_map(m, 1, 3)
     assert pooled.weights.tolist() == [[[1, 1, 1]]]
     assert pooled.quantity.reduction == "max"
 
 
 def test_a_map_that_fits_stays_as_it_is():
-    m = made_map(("a",) * 4, ("b",) * 4, np.ones((1, 2, 2), np.float32), cells=Cells(*[np.array([0, 2, 4])] * 2))
+    m = made_map(("a",) * 4, ("b",) * 4, np.ones((1, 2, 2), np.float32), cells=Edges(*[np.array([0, 2, 4])] * 2))
     assert pool_map(m, 2, 9).weights.tolist() == m.weights.tolist()
     assert pool_map(m, 2, 9).columns.edges.tolist() == [0, 2, 4]

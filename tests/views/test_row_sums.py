@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made import Cells, made_map
+from made import Edges, made_map
 from shown import heatmap_figure, heatmap_view
 
 from mhaviz.pages.blocks import Drawn
@@ -59,7 +59,7 @@ def test_weights_below_the_scale_beside_cells(show):
     weights = np.full((1, 12, 12), 1 / 11, np.float32)
     weights[0, 3, 4] = 1e-9
     tokens, edges = tuple("abcdefghijkl"), np.arange(0, 13, 2)
-    pooled = made_map(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Cells(edges, edges))
+    pooled = made_map(tokens, tokens, np.full((1, 6, 6), 1 / 6, np.float32), layer=1, cells=Edges(edges, edges))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights), pooled))
     assert show(heatmap_view(attention, Style(log=True, vmax=None)), 80).count("≤") == 1
 

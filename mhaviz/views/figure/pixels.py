@@ -13,7 +13,7 @@ from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 
 
-class Cells(AxesImage):
+class CellImage(AxesImage):
     """A matrix of coloured cells. Where they fill whole pixels, they are coloured first and enlarged then.
 
     matplotlib enlarges the numbers and colours every pixel, which for a page of heads takes longer than all else.

@@ -20,7 +20,7 @@ from mhaviz.views.figure.sheet import (
     snap,
     wrap,
 )
-from mhaviz.views.stages import (
+from mhaviz.views.projection_panels import (
     divergence_panel,
     head_weight_panels,
     score_panel,

@@ -31,7 +31,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.notebook import notebook, show_in_cell
-from mhaviz.views.figure.pixels import Cells, copies_among, copy_texts
+from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
 from mhaviz.views.labels import cut, harmless, title_text
 from mhaviz.views.style import Style
 
@@ -205,7 +205,7 @@ class Sheet(Figure):
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
     ) -> AxesImage:
         """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is grey."""
-        image = Cells(
+        image = CellImage(
             self.page,
             cmap=ListedColormap(palette(scale.colormap) / 255, name=scale.colormap).with_extremes(bad=HIDDEN),
             norm=(LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log),

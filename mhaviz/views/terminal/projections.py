@@ -19,7 +19,7 @@ from mhaviz.pages.projections import (
 )
 from mhaviz.records import Axis, ProjectionComparison
 from mhaviz.views.labels import cut, title_text
-from mhaviz.views.stages import (
+from mhaviz.views.projection_panels import (
     divergence_panel,
     head_weight_panels,
     score_panel,

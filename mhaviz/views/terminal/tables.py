@@ -11,10 +11,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from mhaviz.pages.blocks import Table
-from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 
 _NARROW_BAR = 6  # cells
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "bold": BOLD, "quiet": DIM}
 _TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
@@ -70,3 +70,15 @@ def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short:
             cells[0] = ""
         grid.add_row(*(Text(text, _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
     return grid
+
+
+def bar(share: float, width: int, in_unicode: bool) -> str:
+    """A bar of up to ``width`` cells for a share from 0 to 1, in eighths of a cell where Unicode is at hand.
+
+    >>> bar(0.5, 5, True), bar(0.5, 5, False)
+    ('██▌', '##')
+    """
+    if not in_unicode:
+        return "#" * int(share * width)
+    eighths = round(share * width * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from drawn import images, inside, texts
 from hostile import HOSTILE
-from made import Cells, made_map
+from made import Edges, made_map
 from shown import difference_figure
 
 from mhaviz.analyses.difference import compare
@@ -33,7 +33,7 @@ def pooled(cells, reduction="mass", each=5):
     sides = []
     for seed in range(2):
         weights = np.random.default_rng(seed).dirichlet(np.ones(cells), size=(2, cells)).astype(np.float32)
-        sides.append(Attention(Source("s"), (made_map(tokens, tokens, weights, cells=Cells(edges, edges, reduction)),)))
+        sides.append(Attention(Source("s"), (made_map(tokens, tokens, weights, cells=Edges(edges, edges, reduction)),)))
     return compare(*sides)
 
 

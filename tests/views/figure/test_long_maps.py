@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from drawn import texts
 from hostile import HOSTILE
-from made import Cells, made_map, remade
+from made import Edges, made_map, remade
 from matplotlib import image as mpl_image
 from shown import heatmap_figure
 
@@ -44,7 +44,7 @@ def long_map(
     weights = np.exp(random.normal(-6, 2, (heads, len(q_edges) - 1, len(k_edges) - 1)))
     weights = np.minimum(weights, 1).astype(np.float32)
     names = [tuple(words[i % len(words)] for i in range(a, b)) for a, b in (queries, keys)]
-    attention_map = made_map(*names, weights, kind, cells=Cells(q_edges, k_edges, reduction))
+    attention_map = made_map(*names, weights, kind, cells=Edges(q_edges, k_edges, reduction))
     hidden = attention_map.hidden
     if hidden is not None:
         attention_map = replace(attention_map, weights=np.where(hidden, np.float32(0), weights))

@@ -10,7 +10,7 @@ import pytest
 from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import Cells, made_map
+from made import Edges, made_map
 from matplotlib import image as mpl_image
 from shown import difference_figure, heatmap_figure, heatmap_view
 
@@ -375,7 +375,7 @@ def contrast_on_white(colour):
     return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
 
 
-@pytest.mark.parametrize("cells", [None, Cells(np.arange(7, 12), np.arange(7, 12))], ids=["tokens", "a part"])
+@pytest.mark.parametrize("cells", [None, Edges(np.arange(7, 12), np.arange(7, 12))], ids=["tokens", "a part"])
 def test_special_tokens_are_faint_and_readable(random_attention, cells):
     names = ("[CLS]", "a", " cat", "[SEP]")
     sheet = heatmap_figure(random_attention(2, names, special_queries=(0, 3), special_keys=(0,), cells=cells))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import Cells, made_map
+from made import Edges, made_map
 from matplotlib import image as mpl_image
 from PIL import Image
 from shown import heatmap_figure
@@ -29,7 +29,7 @@ def layers_of(layers, heads, tokens, size=None, kind="self"):
     cells = None
     if size is not None or tokens > MOST_CELLS:
         edges = cell_edges(tokens, even_cells(tokens, size or MOST_CELLS))
-        cells = Cells(edges, edges)
+        cells = Edges(edges, edges)
     side = tokens if cells is None else len(edges) - 1
     head = np.random.default_rng(0).random((side, side), np.float32) / side
     if kind == "masked":

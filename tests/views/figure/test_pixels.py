@@ -37,7 +37,7 @@ def saved(sheet):
 def as_matplotlib_does(drawn, style):
     """The same figure, every text and every pixel of a cell drawn by matplotlib."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "Cells", AxesImage)
+        patch.setattr(module, "CellImage", AxesImage)
         patch.setattr(module.Sheet, "alike", lambda *_: None)
         return np.asarray(saved(heatmap_figure(drawn, style)), int)
 

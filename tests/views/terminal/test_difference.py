@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hostile import HOSTILE
-from made import Cells, made_map
+from made import Edges, made_map
 from rich.cells import cell_len
 from shown import difference_view
 
@@ -40,7 +40,7 @@ def pooled(cells, reduction="mass", n_heads=2, kind="self"):
     for seed in range(2):
         weights = np.random.default_rng(seed).dirichlet(np.ones(cells), size=(n_heads, cells)).astype(np.float32)
         weights = np.tril(weights) if kind == "masked" else weights
-        m = made_map(tokens, tokens, weights, kind, cells=Cells(edges, edges, reduction))
+        m = made_map(tokens, tokens, weights, kind, cells=Edges(edges, edges, reduction))
         sides.append(Attention(Source(f"seed {seed}"), (m,)))
     return compare(*sides)
 

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
-from mhaviz.views.terminal.bars import bar
 from mhaviz.views.terminal.explanation import ExplanationView
+from mhaviz.views.terminal.tables import bar
 
 
 def explanation(sentence="one two three two", position=2, n_heads=2, **options):

@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from hostile import HOSTILE
-from made import Cells, made_map
+from made import Edges, made_map
 from rich.cells import cell_len
 from rich.console import Console
 from shown import heatmap_view
@@ -61,14 +61,14 @@ def long_map(weights, reduction="mass", cells=CELLS, tokens=None, kind="self", *
     edges = edges_of(length, cells)
     tokens = tuple(f"t{i}" for i in range(length)) if tokens is None else tokens
     values = reduced(weights, edges, edges, reduction).astype(np.float32)
-    return made_map(tokens, tokens, values, kind, cells=Cells(edges, edges, reduction), **more)
+    return made_map(tokens, tokens, values, kind, cells=Edges(edges, edges, reduction), **more)
 
 
 def uniform_map(n_heads=1, length=20_000, cells=512, start=0, **more):
     tokens = more.pop("tokens", None) or tuple(f"t{i}" for i in range(start, start + length))
     edges = edges_of(length, cells, start)
     values = np.full((n_heads, cells, cells), 1 / cells, np.float32)
-    return made_map(tokens, tokens, values, cells=Cells(edges, edges), **more)
+    return made_map(tokens, tokens, values, cells=Edges(edges, edges), **more)
 
 
 def view(*maps, style=AUTO):
@@ -169,7 +169,7 @@ def test_positions_stand_where_they_are(show, width, start):
 
 def test_queries_and_keys_of_a_window_have_their_own_ends(show):
     edges = (np.array([1000, 1010, 1020]), np.array([0, 50, 100]))
-    m = made_map(("a",) * 20, ("b",) * 100, np.full((1, 2, 2), 0.5, np.float32), cells=Cells(*edges))
+    m = made_map(("a",) * 20, ("b",) * 100, np.full((1, 2, 2), 0.5, np.float32), cells=Edges(*edges))
     shown = plain_lines(show(view(m), 80))
     assert "queries: 1,000 a … 1,019 a" in shown
     assert "keys: 0 b … 99 b" in shown
@@ -247,7 +247,7 @@ def window(length, start=15_000, tokens=("the", "cat")):
     tokens = tuple(tokens[i % len(tokens)] for i in range(length))
     edges = [np.arange(first, first + length + 1) for first in (start, start - 7)]
     weights = weights_of(length).astype(np.float32)
-    return made_map(tokens, tokens, weights, cells=Cells(*edges))
+    return made_map(tokens, tokens, weights, cells=Edges(*edges))
 
 
 def test_windows_of_tokens_have_the_labels_of_the_whole_input(show):
