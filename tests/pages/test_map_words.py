@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import Edges as Edges
-from made import remade
+from made import Edges, remade
 from rich.cells import cell_len
 
 from mhaviz.pages.blocks import Drawn
@@ -15,7 +14,7 @@ from mhaviz.pages.map_words import (
     reading_text,
 )
 from mhaviz.pages.words import attention_title
-from mhaviz.records import Attention, Axis, Quantity, Source, Tokens
+from mhaviz.records import Attention, Axis, Cells, Quantity, Source, Tokens
 from mhaviz.views.labels import title_text
 
 
@@ -62,7 +61,7 @@ def test_what_pooling_says(sizes, text):
 
 def cells_between(query_edges, key_edges, reduction):
     sides = (Axis(Tokens(("a",) * (edges[-1] - edges[0])), np.array(edges)) for edges in (query_edges, key_edges))
-    return Edges(*sides, Quantity(reduction=reduction))
+    return Cells(*sides, Quantity(reduction=reduction))
 
 
 @pytest.mark.parametrize(
