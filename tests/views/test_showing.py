@@ -7,8 +7,8 @@ from drawn import texts
 
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import sweep_scaling
-from mhaviz.errors import MhavizError
-from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, Table
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, Table, Text
 from mhaviz.records import (
     AlignmentErrors,
     Attention,
@@ -105,6 +105,11 @@ def said(block):
 
 def test_a_page_without_blocks_has_its_title_and_footnote():
     assert texts(draw_page(Page("nothing yet", (), "made by hand"))) == ["nothing yet", "made by hand"]
+
+
+def test_a_page_that_is_too_long_for_a_picture():
+    with pytest.raises(ArgumentError, match=r"got one of 7 × 1\d{3} inches; save it as data"):
+        draw_page(Page("a book", (Text(("a line",) * 10_000),), "made by hand"))
 
 
 def test_a_narrow_place_does_without_extra_columns(show):

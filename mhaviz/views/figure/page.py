@@ -1,20 +1,34 @@
-"""A page of blocks as a sheet: one below the other, with what belongs beside pictures beside them."""
+"""A page of blocks as a sheet: each block is measured, then all are laid out one below the other, then drawn."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.blocks import Drawn, Heads, Page, QuotedTable
-from mhaviz.views.figure.curves import CurvesPart
+from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
+from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.heads import HeadsPart, PanelsPart, choose_scales, written_texts
-from mhaviz.views.figure.parts import Part, decide_parts
+from mhaviz.views.figure.heads import (
+    BarsPart,
+    HeadsPart,
+    PanelsPart,
+    choose_scales,
+    decide_heads,
+    decide_panels,
+    number_length,
+    written_texts,
+)
 from mhaviz.views.figure.sheet import (
+    BODY,
     DRAWN_WIDER,
+    FOOT_LINE,
+    INK,
     MARGIN,
     PAGE_LIMIT,
+    QUIET,
+    SMALL,
     Sheet,
     fewer_pixels_notice,
     foot_height,
@@ -22,7 +36,9 @@ from mhaviz.views.figure.sheet import (
     most_dpi,
     snap,
     title_width,
+    wrap,
 )
+from mhaviz.views.figure.table import decide_table
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
@@ -30,6 +46,7 @@ _TITLE = 0.34  # inches
 _UNDER = 0.05  # inches between the last words and the foot
 _BETWEEN_PICTURES = 0.3
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
+_AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # inches for words, where there are no pictures, or small ones
 
 
@@ -45,11 +62,11 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
-            raise ArgumentError(
-                f"expected a picture of {PAGE_LIMIT}, got {len(maps)} maps of up to "
-                f"{max(len(m.heads) for m in maps)} heads; choose fewer sentences, layers or heads, or save them as "
-                f"data"
-            )
+            got = f"one of {plan.width:.0f} × {plan.height:.0f} inches; save it as data"
+            if maps:
+                most = max(len(m.heads) for m in maps)
+                got = f"{len(maps)} maps of up to {most} heads; choose fewer sentences, layers or heads, or save data"
+            raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got {got}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
@@ -75,6 +92,86 @@ def _texts(page: Page) -> Iterator[str]:
             yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
 
 
+class Part(Protocol):
+    """A block that has been measured, in inches; ``before`` and ``after``: the gaps to its left and below it."""
+
+    @property
+    def width(self) -> float:
+        """As much as it needs; 0: it is broken to fit."""
+
+    @property
+    def before(self) -> float:
+        """Beside something else."""
+
+    @property
+    def after(self) -> float:
+        """Above something else."""
+
+    def height(self, room: float, /) -> float:
+        """In so much room."""
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float, /) -> None:
+        """With its top left corner at (x, y)."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """Lines of words, broken where the place is too narrow for them."""
+
+    block: Text
+    size: float
+
+    width, before = 0.0, 0.0
+
+    @property
+    def after(self) -> float:
+        """Inches to the next part."""
+        return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
+
+    def _lines(self, room: float) -> list[str]:
+        return [part for line in self.block.lines for part in wrap(line, room, self.size)]
+
+    def height(self, room: float) -> float:
+        """In inches."""
+        return FOOT_LINE * len(self._lines(room))
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """With its top left corner at (x, y)."""
+        colour = INK if self.block.style in ("plain", "heading") else QUIET
+        for i, line in enumerate(self._lines(room)):
+            middle = y + FOOT_LINE * (i + 0.5)
+            sheet.write(x, middle, line, self.size, colour=colour, bold=self.block.style == "heading")
+
+
+def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], list[Part]]:
+    """Measure the blocks that paper has, and those beside its pictures."""
+    blocks = [block for block in page.blocks if block.where != "listed"]
+    stacked = [block for block in blocks if isinstance(block, Heads)]
+    length = number_length([m for block in stacked for m in block.maps], style)
+    explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
+
+    def decide(block: Block, cells_height: float = 0.0) -> Part:
+        if isinstance(block, Heads):
+            return decide_heads(block, fonts, style, len(stacked), length)
+        if isinstance(block, Panels):
+            return decide_panels(block, style)
+        if isinstance(block, Curves):
+            return decide_curves(block)
+        if isinstance(block, Text):
+            return TextPart(block, SMALL if explains else BODY)
+        if isinstance(block, Bars):
+            return BarsPart(block, style.cmap, cells_height)
+        assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
+        return decide_table(block.quoted(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
+
+    parts, cells_height = [decide(block) for block in blocks], 0.0
+    pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
+    if pictures:  # from the first row of cells to the last
+        below = pictures[-1].after + pictures[-1].layout.keys.room
+        cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
+    return parts, [decide(block, cells_height) for block in page.beside]
+
+
 Place = tuple[Part, float, float, float]
 """A part, its top left corner and the room to the right of this; in inches."""
 
@@ -91,7 +188,7 @@ class _Plan:
 
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     """Lay the page out for the style's pixels an inch."""
-    parts, beside = decide_parts(page, fonts, style)
+    parts, beside = _decide_parts(page, fonts, style)
     if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
         parts, beside = parts + beside, []
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
