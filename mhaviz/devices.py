@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.memory import free_main_memory, shortage
 
 
@@ -21,7 +21,7 @@ def resolve_device(name: str) -> torch.device:
         MhavizError: the device is not there.
     """
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name):
-        raise ArgumentError(f"device: expected auto, cpu, cuda, cuda:N or mps, got {name!r}")
+        raise ArgumentError(f"{parameter('device')}: expected auto, cpu, cuda, cuda:N or mps, got {name!r}")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     has_mps = torch.backends.mps.is_available()
     if name == "auto":

@@ -13,7 +13,7 @@ import torch
 
 from mhaviz.analyses.memory import MOST_NOTES, UNWATCHED, Peak, measure_peak
 from mhaviz.devices import free_memory
-from mhaviz.errors import ArgumentError, counted
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.records import Timing
 
 LONGEST = 10**12
@@ -75,7 +75,7 @@ class Laboratory:
 
     def __post_init__(self) -> None:
         if not self.most_seconds > 0:
-            raise ArgumentError(f"most_seconds: expected a number above 0, got {self.most_seconds:g}")
+            raise ArgumentError(f"{parameter('most_seconds')}: expected a number above 0, got {self.most_seconds:g}")
 
     def measure(
         self,
@@ -210,8 +210,8 @@ def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
     """
     rising = tuple(sorted(set(lengths)))
     if not rising:
-        raise ArgumentError("lengths: expected at least one, got none")
+        raise ArgumentError(f"{parameter('lengths')}: expected at least one, got none")
     for length in (rising[0], rising[-1]):
         if not 1 <= length <= LONGEST:
-            raise ArgumentError(f"lengths: expected tokens from 1 to {LONGEST:,}, got {counted(length)}")
+            raise ArgumentError(f"{parameter('lengths')}: expected tokens from 1 to {LONGEST:,}, got {counted(length)}")
     return rising

@@ -18,7 +18,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window, empty_map
 from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import check_mask_axes
 
 _PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -170,11 +170,12 @@ def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
     if window is None:
         return 0, q_length, 0, k_length
     if len(window) != 4:
-        raise ArgumentError(f"window: expected four positions, q0, q1, k0 and k1, got {len(window)}")
+        raise ArgumentError(f"{parameter('window')}: expected four positions, q0, q1, k0 and k1, got {len(window)}")
     for axis, start, end, length in (("query", *window[:2], q_length), ("key", *window[2:], k_length)):
         if not 0 <= start < end <= length:
             raise ArgumentError(
-                f"window: expected {axis} positions that go up, from 0 to at most {length}, got {start} to {end}"
+                f"{parameter('window')}: expected {axis} positions that go up, from 0 to at most {length}, got {start} "
+                f"to {end}"
             )
     return window
 

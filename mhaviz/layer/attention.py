@@ -6,7 +6,7 @@ import operator
 import torch
 from torch import Tensor, nn
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.steps import Step, untraced
 
 
@@ -153,9 +153,9 @@ def check_heads(d_model: int, n_heads: int, settled: bool = False) -> None:
         try:
             operator.index(size)
         except TypeError:
-            raise ArgumentError(f"{name}: expected a whole number, got {size!r}") from None
+            raise ArgumentError(f"{parameter(name)}: expected a whole number, got {size!r}") from None
         if size < 1:
-            raise ArgumentError(f"{name}: expected at least 1, got {size}")
+            raise ArgumentError(f"{parameter(name)}: expected at least 1, got {size}")
     if d_model % n_heads:
         below, above = d_model // n_heads * n_heads, (d_model // n_heads + 1) * n_heads
         nearby = range(n_heads, max(n_heads - 1000, 0), -1)

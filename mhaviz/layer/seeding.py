@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 import torch
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 
 
 def check_seed(seed: int) -> None:
     """Raise ArgumentError unless PyTorch's generators take this seed."""
     if not 0 <= seed < 2**63:
-        raise ArgumentError(f"seed: expected a number from 0 to 2^63 - 1, got {seed}")
+        raise ArgumentError(f"{parameter('seed')}: expected a number from 0 to 2^63 - 1, got {seed}")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, quoted
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.writing import write_whole
 from mhaviz.layer.attention import check_heads
 from mhaviz.layer.seeding import check_seed, seeded
@@ -54,9 +54,11 @@ class Sizes:
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
         if operator.index(self.d_ff) < 1:
-            raise ArgumentError(f"d_ff: expected at least 1, got {quoted(self.d_ff)}")
+            raise ArgumentError(f"{parameter('d_ff')}: expected at least 1, got {quoted(self.d_ff)}")
         if not 0 <= self.dropout < 1:
-            raise ArgumentError(f"dropout: expected at least 0 and less than 1, got {quoted(self.dropout)}")
+            raise ArgumentError(
+                f"{parameter('dropout')}: expected at least 0 and less than 1, got {quoted(self.dropout)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,11 @@ class Plan:
     def __post_init__(self) -> None:
         for name, size in (("steps", self.steps), ("batch_size", self.batch_size)):
             if operator.index(size) < 1:
-                raise ArgumentError(f"{name}: expected at least 1, got {quoted(size)}")
+                raise ArgumentError(f"{parameter(name)}: expected at least 1, got {quoted(size)}")
         if not 0 < self.learning_rate < float("inf"):
-            raise ArgumentError(f"learning_rate: expected a number above 0, got {quoted(self.learning_rate)}")
+            raise ArgumentError(
+                f"{parameter('learning_rate')}: expected a number above 0, got {quoted(self.learning_rate)}"
+            )
         check_seed(self.seed)
 
 

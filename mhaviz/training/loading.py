@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mhaviz._version import __version__
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, quoted
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameters_named, quoted
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.layer.seeding import seeded
@@ -51,9 +51,10 @@ def load_checkpoint(name: str) -> Checkpoint:
         raise MhavizError(f"{path} has been altered or damaged: its checksum does not fit; take another copy of it")
     with as_one_line(f"{path} is not understood: its parts do not fit together", "take another copy of it"):
         try:
-            return _restore(about, tensors)
+            with parameters_named(str):  # it is the file that is wrong, not the command line
+                return _restore(about, tensors)
         except ArgumentError as error:
-            raise ValueError(str(error)) from error  # it is the file that is wrong, not the command line
+            raise ValueError(str(error)) from error
 
 
 def _find(name: str) -> Path:

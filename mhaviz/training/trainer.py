@@ -57,7 +57,7 @@ class Trainer:
         _check(checkpoint, corpus)
         _require_memory(checkpoint, corpus, device)
         if threads < 1:
-            raise ArgumentError(f"threads: expected at least 1, got {threads}")
+            raise ArgumentError(f"{parameter('threads')}: expected at least 1, got {threads}")
         self._threads = threads
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
         self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)
@@ -67,9 +67,9 @@ class Trainer:
         )
         if checkpoint.optimizer:
             taken = torch.tensor(float(checkpoint.step), device=device)
-            for name, parameter in self._parameters.items():
+            for name, tensor in self._parameters.items():
                 averages = {key: checkpoint.optimizer[f"{key}.{name}"].to(device) for key in AVERAGES}
-                self._adam.state[parameter] = {"step": taken.clone(), **averages}
+                self._adam.state[tensor] = {"step": taken.clone(), **averages}
 
     def steps(self) -> Iterator[Progress]:
         """Take the steps that are left, one at a time. At a milestone ``checkpoint`` is up to date and can be saved.

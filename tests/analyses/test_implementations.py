@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_numbers():
     ("d_model", "n_heads", "seed", "error", "message"),
     [
         (10, 3, 0, ArgumentError, "divide d_model"),
-        (8, 2, -1, ArgumentError, "seed: expected a number from 0"),
+        (8, 2, -1, ArgumentError, "`seed`: expected a number from 0"),
         (2**40, 2, 0, ArgumentError, "below 2\\^63 bytes"),
         (2**24, 2, 0, MhavizError, "of memory on cpu"),
     ],

@@ -124,7 +124,7 @@ def test_lengths_that_cannot_be(lengths, message):
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_budget_that_cannot_be(seconds):
-    with pytest.raises(ArgumentError, match="most_seconds: expected a number above 0"):
+    with pytest.raises(ArgumentError, match="`most_seconds`: expected a number above 0"):
         Laboratory(CPU, seconds)
 
 

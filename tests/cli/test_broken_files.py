@@ -277,7 +277,7 @@ def test_a_number_far_below_0(mhaviz, command, option, expected):
         (["heatmap", "a b", "--head", "{}"], "the layer has heads 0 to 7"),
         (["explain", "a b", "--token", "#{}"], "--token: expected a position from 0 to 1, got"),
         (["trace-shapes", "--follow", "0,0,{}"], "axis d_model: expected a coordinate from 0 to 7, got"),
-        (["complexity", "--lengths", "16,{0}{0}"], "lengths: expected tokens from 1 to 1,000,000,000,000, got"),
+        (["complexity", "--lengths", "16,{0}{0}"], "--lengths: expected tokens from 1 to 1,000,000,000,000, got"),
         (["heatmap", "a b", "--window", "0:{0}{0},:"], "--window: expected positions up to 1,000,000,000,000, got"),
     ],
 )

@@ -226,8 +226,8 @@ def test_an_interrupt_leaves_nothing(mhaviz, book, monkeypatch):
 
 BAD = [
     (["--window", "5,9"], 2, "--window: expected queries and keys such as 0:512,1000:1512 or 0:512,: got '5,9'"),
-    (["--window", "9:5,0:1"], 2, "window: expected query positions that go up, from 0 to at most 700, got 9 to 5"),
-    (["--window", "0:5,:701"], 2, "window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
+    (["--window", "9:5,0:1"], 2, "--window: expected query positions that go up, from 0 to at most 700, got 9 to 5"),
+    (["--window", "0:5,:701"], 2, "--window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
     (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
     (["--memory", "much"], 2, "--memory: expected a number of bytes such as 2GiB or 500MB, got 'much'"),
     (

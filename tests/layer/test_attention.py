@@ -226,7 +226,7 @@ def test_a_mask_that_is_added_elsewhere_is_refused_and_not_inverted(value):
 
 @pytest.mark.parametrize("size", [4.0, "4", None])
 def test_sizes_that_are_no_numbers(size):
-    with pytest.raises(ArgumentError, match="n_heads: expected a whole number, got"):
+    with pytest.raises(ArgumentError, match="`n_heads`: expected a whole number, got"):
         MultiHeadAttention(8, size)
 
 

@@ -133,7 +133,7 @@ def test_sizes_that_cannot_be_counted():
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_seeds_out_of_range(seed):
-    with pytest.raises(ArgumentError, match="seed: expected a number from 0"):
+    with pytest.raises(ArgumentError, match="`seed`: expected a number from 0"):
         RandomLayer(seed=seed)
 
 

@@ -169,7 +169,7 @@ def test_few_values_are_kept_many_are_not():
 
 @pytest.mark.parametrize(
     ("sizes", "message"),
-    [((0, 5), "batch_size: expected at least 1"), ((1, 0), "seq_length"), ((1, 10**11), r"below 2\^63 bytes")],
+    [((0, 5), "`batch_size`: expected at least 1"), ((1, 0), "seq_length"), ((1, 10**11), r"below 2\^63 bytes")],
 )
 def test_sizes_that_cannot_be(sizes, message):
     with pytest.raises(ArgumentError, match=message):

@@ -187,7 +187,7 @@ def test_the_longest_sentence(translator):
 
 
 def test_a_device_without_a_name():
-    with pytest.raises(ArgumentError, match="device: expected auto"):
+    with pytest.raises(ArgumentError, match="`device`: expected auto"):
         TrainedModel(load_checkpoint("translation"), "gpu")
 
 

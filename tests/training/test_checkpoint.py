@@ -219,14 +219,14 @@ def test_hostile_words_come_back(tmp_path):
     ("make", "message"),
     [
         (lambda: Sizes(d_model=10, n_heads=4), "expected heads that divide d_model"),
-        (lambda: Sizes(d_ff=0), "d_ff: expected at least 1, got 0"),
-        (lambda: Sizes(dropout=1.0), "dropout: expected at least 0 and less than 1"),
+        (lambda: Sizes(d_ff=0), "`d_ff`: expected at least 1, got 0"),
+        (lambda: Sizes(dropout=1.0), "`dropout`: expected at least 0 and less than 1"),
         (lambda: Sizes(dropout=float("nan")), "dropout"),
-        (lambda: Plan(steps=0), "steps: expected at least 1"),
-        (lambda: Plan(batch_size=-1), "batch_size: expected at least 1"),
-        (lambda: Plan(learning_rate=0), "learning_rate: expected a number above 0"),
+        (lambda: Plan(steps=0), "`steps`: expected at least 1"),
+        (lambda: Plan(batch_size=-1), "`batch_size`: expected at least 1"),
+        (lambda: Plan(learning_rate=0), "`learning_rate`: expected a number above 0"),
         (lambda: Plan(learning_rate=float("nan")), "learning_rate"),
-        (lambda: Plan(seed=-1), "seed: expected a number from 0"),
+        (lambda: Plan(seed=-1), "`seed`: expected a number from 0"),
     ],
 )
 def test_sizes_and_plans_that_cannot_be(make, message):

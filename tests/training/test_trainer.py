@@ -86,7 +86,7 @@ def test_threads_are_those_asked_for(corpus, monkeypatch):
         list(Trainer(checkpoint, corpus, CPU, threads).steps())
     assert seen == [1, 3]
     assert torch.get_num_threads() == before
-    with pytest.raises(ArgumentError, match="threads: expected at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="`threads`: expected at least 1, got 0"):
         Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU, 0)
 
 
