@@ -18,6 +18,7 @@ from mhaviz.attention.tiled_pass import tile_shape
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
+    KIND_NAMES,
     WEIGHT,
     Attention,
     AttentionMap,
@@ -134,7 +135,7 @@ class Pooling:
             return check_window(window, q_length, k_length)
         except ArgumentError as error:
             of = "" if sentence is None else f", in sentence {sentence + 1}"
-            raise ArgumentError(f"{error} ({kind} attention{of})") from None
+            raise ArgumentError(f"{error} ({KIND_NAMES[kind]}{of})") from None
 
     def window_in(self, size: MapSize) -> Window:
         """The same of a map of this size."""

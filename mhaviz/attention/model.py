@@ -17,7 +17,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import KIND_NAMES, AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 
 _M = TypeVar("_M", bound="Model")
 
@@ -111,8 +111,8 @@ class SiteCall:
         rows, columns = queries.of_text, keys.of_text
         if not (rows and columns):
             raise ArgumentError(
-                f"expected tokens of the text as queries and keys, got special ones alone ({self.site.kind} "
-                f"attention); leave out {parameter('hide_special')}"
+                f"expected tokens of the text as queries and keys, got special ones alone "
+                f"({KIND_NAMES[self.site.kind]}); leave out {parameter('hide_special')}"
             )
         gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
         return replace(

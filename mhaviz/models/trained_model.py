@@ -18,7 +18,7 @@ from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
 from mhaviz.models.layer_inputs import words_of
 from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
-from mhaviz.records import AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import KIND_NAMES, AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair
@@ -205,4 +205,4 @@ def source_target_maps(model: TrainedModel, pairs: Sequence[Pair]) -> tuple[Atte
 
 def _in_messages(kind: Kind) -> tuple[str, str]:
     """What a message says of an attention, and of what can be done if it gives no numbers."""
-    return f"the trained model: {kind} attention", "train it anew, with a smaller learning rate"
+    return f"the trained model: {KIND_NAMES[kind]}", "train it anew, with a smaller learning rate"

@@ -9,8 +9,8 @@ import numpy as np
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import KINDS, counted
-from mhaviz.records import Axis, HeadAverages, HeadStatistics
+from mhaviz.pages.words import counted
+from mhaviz.records import KIND_NAMES, Axis, HeadAverages, HeadStatistics
 
 IN_MODEL_ORDER = "layer"
 _ACROSS = 5  # panels side by side where several kinds are to have cells of one size
@@ -205,7 +205,7 @@ def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
 def title(kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
     return (
-        f"{KINDS[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
+        f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
         f"{counted(kind.sentences, 'sentence')}, {counted(kind.queries, 'token')}"
     )
 

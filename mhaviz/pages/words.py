@@ -1,13 +1,7 @@
 """Words that several pages have in common."""
 
 from mhaviz.pages.blocks import Quote, Title
-from mhaviz.records import Explanation, Kind, ScalingComparison, Tokens
-
-KINDS: dict[Kind, str] = {
-    "self": "self-attention",
-    "masked": "masked self-attention",
-    "cross": "source-target attention",
-}
+from mhaviz.records import KIND_NAMES, Explanation, Kind, ScalingComparison, Tokens
 
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 
@@ -27,7 +21,7 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
 
     ``about``: which layer, or which part; ``prefix``: what the numbers are, if they are no weights.
     """
-    head, short = f"{prefix}{KINDS[kind]}{about}", f"{prefix}{kind}{about}"
+    head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{kind}{about}"
     if kind != "cross" and queries.texts == keys.texts:
         return Title(head, (("", queries),), short)
     return Title(head, (("queries", queries), ("keys", keys)), short)

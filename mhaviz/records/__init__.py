@@ -16,12 +16,13 @@ from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import Kind, Text, Tokens
+from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
 
 __all__ = [
+    "KIND_NAMES",
     "LARGEST",
     "QUANTITIES",
     "ROLLOUT",

@@ -6,6 +6,13 @@ from typing import Literal
 Kind = Literal["self", "masked", "cross"]
 """Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's."""
 
+KIND_NAMES: dict[Kind, str] = {
+    "self": "self-attention",
+    "masked": "masked self-attention",
+    "cross": "source-target attention",
+}
+"""What titles and messages call each."""
+
 
 @dataclass(frozen=True)
 class Tokens:

@@ -104,7 +104,7 @@ def test_a_window_outside_the_map(window):
         lambda: pooled(one, Pooling(window=window)),
         lambda: cells_of(*sizes(one), Pooling(window=window)),
     ):
-        with pytest.raises(ArgumentError, match=r"`window`: expected (query|key) positions that go up.*self attention"):
+        with pytest.raises(ArgumentError, match=r"`window`: expected (query|key) positions that go up.*self-attention"):
             ask()
 
 
