@@ -42,7 +42,7 @@ def compare(before: Attention, after: Attention) -> Difference:
     common = [name for name in news if name in olds]
     if not common:
         raise MhavizError(
-            f"no map is in both files: the first has {_listed(olds)}, the second {_listed(news)}; "
+            f"no map is in both: the first has {_listed(olds)}, the second {_listed(news)}; "
             f"compare maps of the same sentence, layer and kind, or two layers: {parameter('layer')} 0 "
             f"{parameter('layer')} 1"
         )
@@ -166,7 +166,7 @@ def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
         for i, (one, other) in enumerate(zip(old.tokens.texts, new.tokens.texts, strict=False)):
             if one != other:
                 raise MhavizError(
-                    f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first file and "
+                    f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first and "
                     f"{other!r:.40} in the second"
                 )
         if len(old.tokens) != len(new.tokens):
@@ -183,7 +183,7 @@ def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
             differing = f"there are {len(old)} and {len(new)} along the {several}"
         elif (old.edges != new.edges).any():
             i = int((old.edges != new.edges).argmax())
-            differing = f"{side} edge {i} is {old.edges[i]} in the first file and {new.edges[i]} in the second"
+            differing = f"{side} edge {i} is {old.edges[i]} in the first and {new.edges[i]} in the second"
         else:
             continue
         raise MhavizError(f"{name}: expected the same cells, but {differing}; pool both alike")

@@ -87,7 +87,7 @@ def test_a_rollout_is_compared_with_a_rollout():
     weights, rollout = one([np.eye(2)]), one([np.full((2, 2), 0.5)], rollout=True)
     difference = compare(attention(weights, rollout), attention(weights, rollout))
     assert [m.change.name for m in difference.maps] == ["layer 0, self", "layer 0, self, rollout"]
-    with pytest.raises(MhavizError, match="no map is in both files"):
+    with pytest.raises(MhavizError, match="no map is in both"):
         compare(attention(weights), attention(rollout))
 
 
@@ -225,9 +225,9 @@ def test_maps_are_matched_by_sentence_layer_kind_and_reduction(random_map):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"layer": 1}, "no map is in both files: the first has layer 0, self, the second layer 1, self; compare"),
+        ({"layer": 1}, "no map is in both: the first has layer 0, self, the second layer 1, self; compare"),
         ({"queries": ("a", "B", "c")}, "layer 0, self: expected the same tokens, but query 1 is 'b' in the first"),
-        ({"keys": ("a", "b", "\x1b")}, r"but key 2 is 'c' in the first file and '\x1b' in the second"),
+        ({"keys": ("a", "b", "\x1b")}, r"but key 2 is 'c' in the first and '\x1b' in the second"),
         ({"heads": (0, 2)}, "expected the same heads, got 0, 1 and 0, 2; choose some with `head`"),
     ],
 )
@@ -241,7 +241,7 @@ def test_lengths_and_cells_that_differ(random_map):
     with pytest.raises(MhavizError, match="expected the same tokens, got 3 and 2 queries"):
         compare(attention(random_map()), attention(random_map(queries=("a", "b"))))
     moved = remade(cells_of([[[1, 0], [1, 0]]]), cells=Edges(np.array([4, 6, 8]), np.array([0, 2, 4])))
-    with pytest.raises(MhavizError, match="query edge 1 is 5 in the first file and 6 in the second; pool both alike"):
+    with pytest.raises(MhavizError, match="query edge 1 is 5 in the first and 6 in the second; pool both alike"):
         compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(moved))
     narrow = made_map(
         tuple("abcd"), tuple("wxyz"), np.ones((1, 2, 1), np.float32), cells=Edges(np.array([4, 5, 8]), np.array([0, 4]))

@@ -291,8 +291,8 @@ BAD = [
     (["a.json", "b.safetensors", "--fail-above", "-0.1"], 2, "expected nats from 0"),
     (["a.json", "b.safetensors", "--fail-above", "nan"], 2, "expected nats from 0"),
     (["a.json", "b.safetensors", "--layer", "2"], 2, "there is no layer 2"),
-    (["a.json", "other.json"], 1, "layer 0, self: expected the same tokens, but query 1 is 'two' in the first file"),
-    (["a.json", "masked.json"], 1, "no map is in both files: the first has layer 0, self, the second layer 0, masked"),
+    (["a.json", "other.json"], 1, "layer 0, self: expected the same tokens, but query 1 is 'two' in the first"),
+    (["a.json", "masked.json"], 1, "no map is in both: the first has layer 0, self, the second layer 0, masked"),
     (["a.json", "head.json"], 1, "expected the same heads, got 0, 1 and 1; choose some with --head"),
     (["a.json", "b.safetensors", "-o", "x.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
 ]
