@@ -70,18 +70,23 @@ def stream_lines(path: Path) -> Iterator[Line]:
 
     The file is opened once, when the first line is asked for: a pipe cannot be opened again.
     """
-    if path != STANDARD_INPUT:
-        with _unreadable(path):
-            if stat.S_ISDIR(path.stat().st_mode):
-                raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
-            if not os.access(path, os.R_OK):
-                raise PermissionError(EACCES, os.strerror(EACCES))
+    require_readable(path)
 
     def lines() -> Iterator[Line]:
         with _opened(path) as stream:
             yield from _lines(stream, path)
 
     return lines()
+
+
+def require_readable(path: Path) -> None:
+    """Raise MhavizError for a file that cannot be opened, without opening it: a pipe cannot be opened again."""
+    if path != STANDARD_INPUT:
+        with _unreadable(path):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+            if not os.access(path, os.R_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
 
 
 @contextmanager

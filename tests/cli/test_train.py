@@ -134,6 +134,7 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "-o", "b.safetensors"), 2, "got 2"),
         (("translation", "-o", "a.pth"), 2, "expected a name ending in"),
         (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),
+        (("nothing.tsv",), 1, "cannot read nothing.tsv: No such file"),
         (("translation", "-o", "no/a.safetensors"), 1, "there is no folder"),
         (("translation", "-o", "a.safetensors", "--animate", "a.mp4"), 2, "expected a name ending in .gif"),
         (

@@ -9,7 +9,7 @@ import typer
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.evaluation import evaluate_checkpoint, read_corpus
+from mhaviz.cli.shared.evaluation import evaluate_checkpoint, read_corpus, require_corpus
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.groups import Device, DpiOption, given, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
@@ -109,6 +109,7 @@ def train(
         return
     if corpus is None:
         raise ArgumentError("expected something to learn from: translation, or a file of pairs; see --help")
+    require_corpus(corpus)
     if len(checkpoint_paths) != 1:
         raise ArgumentError(
             f"expected one file for what is learnt, such as -o {Path(corpus).stem}.safetensors, "

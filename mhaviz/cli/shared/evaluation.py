@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError
+from mhaviz.files.texts import require_readable
 from mhaviz.training import TRANSLATION
 from mhaviz.views.labels import visible
 
@@ -26,9 +27,17 @@ def read_corpus(name: str, seed: int) -> "Corpus":
     from mhaviz.training.corpus import read_pairs
     from mhaviz.training.grammar import translation_corpus
 
-    if name == TRANSLATION and not Path(name).is_file():
-        return translation_corpus(seed)
-    return read_pairs(Path(name), seed)
+    return translation_corpus(seed) if _is_built_in(name) else read_pairs(Path(name), seed)
+
+
+def require_corpus(name: str) -> None:
+    """Raise MhavizError if there is no such corpus; what is in its file is not looked at."""
+    if not _is_built_in(name):
+        require_readable(Path(name))
+
+
+def _is_built_in(name: str) -> bool:
+    return name == TRANSLATION and not Path(name).is_file()
 
 
 def evaluate_checkpoint(name: str, corpus: str | None, device: str, delivery: Delivery, style: "Style") -> None:
