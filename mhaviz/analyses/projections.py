@@ -51,7 +51,7 @@ def compare_projections(inputs: ProjectionInputs, exclude_self: bool = False) ->
 def pairwise_divergence(heads: NDArray[np.float32]) -> NDArray[np.float64]:
     """Weights, (n_heads, q_length, k_length) → the Jensen–Shannon divergence of every two heads, the mean of all rows.
 
-    (n_heads, n_heads), symmetric, zeros on the diagonal.
+    In bits, (n_heads, n_heads), symmetric, zeros on the diagonal.
     """
     divergence = np.zeros((len(heads), len(heads)))
     for i, head in enumerate(heads):

@@ -61,7 +61,8 @@ class ProjectionComparison(Shown):
         stages: plain; one projection shared by queries and keys; two of them; values projected as well.
         pair: the positions of the two words that score each other most unlike in the third stage; None for one word.
         heads: float32, (n_heads, q_length, k_length): the weights of each head.
-        divergence: float64, (n_heads, n_heads): the mean Jensen–Shannon divergence of two heads' rows, 0 to 1.
+        divergence: float64, (n_heads, n_heads): the mean Jensen–Shannon divergence of two heads' rows, in
+            bits, from 0 to 1.
         mean_divergence: over all pairs of different heads; None for one head.
     """
 

@@ -29,7 +29,8 @@ def compare_projections(
 
     Without a sentence: "I am going to deposit my money at the bank". The four stages use the layer's whole matrices
     as one head. Scores are symmetric until queries and keys have a projection each; outputs are weighted averages of
-    the inputs until values have one too. Split, the same matrices are the heads that mhaviz heatmap draws.
+    the inputs until values have one too. Split, the same matrices are the heads that mhaviz heatmap draws;
+    how unlike two heads are is the mean Jensen–Shannon divergence of their rows, in bits, from 0 to 1.
 
     Output: a {record_files} file.
     """

@@ -75,7 +75,7 @@ class ProjectionsView:
         yield ScaleBar(scores, SCORE_REMARK)
         yield ScaleBar(weights, READING)
         if n_heads > 1:
-            yield ScaleBar(divergence_panel(c).scale, "divergence")
+            yield ScaleBar(divergence_panel(c).scale, "divergence, bits")
         yield footnote(c.source.footnote, ascii_only)
 
 

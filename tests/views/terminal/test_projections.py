@@ -38,6 +38,7 @@ def test_every_number_is_there(show, width, encoding, colour):
         for number in stage.weights.ravel():
             assert f"{number:.2f}" in shown
     assert f"{c.divergence[0, 1]:.2f} on average" in " ".join(shown.split())
+    assert "divergence, bits" in shown
     assert c.source.footnote in " ".join(shown.split())
 
 
