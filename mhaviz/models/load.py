@@ -71,6 +71,20 @@ def _is_folder(name: str) -> bool:
         return False
 
 
+def _near_name(name: str) -> str:
+    """ "; did you mean minilm?": of a model that is known by its name, or that lies where this one should; else ""."""
+    if known := get_close_matches(name, [kind.name for kind in KINDS if kind.name], 1):
+        return f"; did you mean {known[0]}?"
+    path = Path(name)
+    suffix = path.suffix if _suffix(name) in _OF_PARAMETERS else ""  # which would make unlike names alike
+    try:
+        beside = [one for one in path.parent.iterdir() if (one.suffix == suffix if suffix else one.is_dir())]
+    except (OSError, ValueError):
+        return ""
+    near = get_close_matches(path.name.removesuffix(suffix), [one.name.removesuffix(suffix) for one in beside], 1)
+    return f"; did you mean {shortened(str(path.with_name(near[0] + suffix)))}?" if near else ""
+
+
 def _suffix(name: str) -> str:
     return Path(name).suffix.lower()
 
@@ -148,10 +162,10 @@ def _load_pretrained(request: Request, revision: str | None = None, dtype: Any =
     try:
         folder = find_folder(name, revision)  # before all that takes seconds to load
     except MhavizError as error:
-        near = [] if _is_folder(name) else get_close_matches(name, [kind.name for kind in KINDS if kind.name])
-        if not near:
+        hint = "" if _is_folder(name) or is_file(name) else _near_name(name)
+        if not hint:
             raise
-        raise MhavizError(f"{error}; did you mean {near[0]}?") from error
+        raise MhavizError(f"{error}{hint}") from error
     from mhaviz.devices import resolve_device
 
     where = resolve_device(request.device)
@@ -213,7 +227,7 @@ def kind_of(name: str) -> ModelKind:
         if (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
             return kind
     if not is_file(name):
-        raise MhavizError(f"cannot read {shortened(name)}: No such file or directory")
+        raise MhavizError(f"cannot read {shortened(name)}: No such file or directory{_near_name(name)}")
     expected = ", ".join(kind.expected for kind in KINDS if kind.expected)
     raise MhavizError(f"cannot tell what model {shortened(name)} is: expected {expected}")
 
