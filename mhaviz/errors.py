@@ -21,6 +21,10 @@ class ArgumentError(MhavizError, ValueError):
     """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python."""
 
 
+class NoSuchItemError(ArgumentError, IndexError):
+    """A place that a record does not have."""
+
+
 class StoppedError(MhavizError):
     """The user has stopped the work; the message says what there is of it."""
 

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PooledMap(Shown):
     """The weights of every head in the cells of a picture, and what else was asked for; a notebook shows it.
 
@@ -110,12 +110,6 @@ class PooledMap(Shown):
             name: x.float() for name, x in there if isinstance(x, Tensor) and x.is_floating_point()
         }
         return replace(self, **numbers)
-
-    def __repr__(self) -> str:
-        """The shapes: the numbers would fill the screen."""
-        there = ((field.name, getattr(self, field.name)) for field in fields(self))
-        shapes = ", ".join(f"{name}={tuple(x.shape)}" for name, x in there if isinstance(x, Tensor))
-        return f"PooledMap({shapes})"
 
 
 def empty_map(query: Tensor, k_length: int, wanted: Wanted) -> PooledMap:

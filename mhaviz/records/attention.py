@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError
 from mhaviz.records.axis import Axis
+from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
@@ -27,7 +28,7 @@ LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class AttentionMap:
+class AttentionMap(Brief):
     """The numbers of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
 
     Attributes:
@@ -190,7 +191,11 @@ class Attention(Shown):
 
     def __getitem__(self, place: int) -> AttentionMap:
         """The map of that place: of one sentence, the first layer's is 0."""
-        return self.maps[place]
+        try:
+            return self.maps[place]
+        except IndexError:
+            last = len(self.maps) - 1
+            raise NoSuchItemError(f"expected the place of a map, from 0 to {last}, got {place}") from None
 
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)

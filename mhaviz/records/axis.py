@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.brief import Brief
 from mhaviz.records.tokens import Tokens
 
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
@@ -34,7 +35,7 @@ def even_edges(length: int, most: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class Axis(Brief):
     """The queries or the keys of a map, and the cells that they fall into.
 
     Attributes:

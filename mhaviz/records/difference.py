@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import AttentionMap
+from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
@@ -41,7 +42,7 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class MapDifference:
+class MapDifference(Brief):
     """How one map has changed; all but ``change`` is of each head.
 
     Attributes:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
 
 @dataclass(frozen=True)
-class Average:
+class Average(Brief):
     """One number of every head, over sentences: of each sentence, the mean over its queries counts once.
 
     Attributes:
@@ -36,7 +37,7 @@ class Average:
 
 
 @dataclass(frozen=True)
-class HeadAverages:
+class HeadAverages(Brief):
     """What the heads of one kind of attention look at.
 
     Let a(i, j) be the weight that the query at position i of a sentence gives to the key at position j, and t(i) the

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
 @dataclass(frozen=True)
-class ProjectionInputs:
+class ProjectionInputs(Brief):
     """The layer's input for one sentence, and its three projections before they are split into heads.
 
     Attributes:
@@ -30,7 +31,7 @@ class ProjectionInputs:
 
 
 @dataclass(frozen=True)
-class ProjectionStage:
+class ProjectionStage(Brief):
     """Attention with so many of the projections in place.
 
     Attributes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
@@ -33,7 +34,7 @@ class ScoreStatistics:
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Brief):
     """The scores, their softmax and both in numbers, for some heads, either unscaled or scaled.
 
     Attributes:

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mhaviz.records.brief import Brief
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Shown:
+class Shown(Brief):
     """A record that shows itself. Nothing that draws is loaded before it is asked for."""
 
     def save(self, *paths: str | Path, **style: Any) -> None:

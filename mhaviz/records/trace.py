@@ -6,12 +6,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
 
 @dataclass(frozen=True)
-class TraceStep:
+class TraceStep(Brief):
     """One tensor on the way.
 
     Attributes:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from made import Edges, made_map
 
 from mhaviz.errors import ArgumentError
+from mhaviz.records import Attention, Source
 
 lengths = st.integers(1, 9)
 reaches = st.none() | st.integers(0, 10)
@@ -64,3 +65,22 @@ def test_a_rollout_reaches_farther_than_the_window_of_a_layer(kind, hidden):
 def test_special_tokens_are_some_of_those_that_there_are():
     with pytest.raises(ArgumentError, match="special_keys: expected positions from 0 to 1, got 0 to 2"):
         made_map(names(3), names(2), np.zeros((1, 3, 2), np.float32), special_queries=(2,), special_keys=(0, 2))
+
+
+def test_a_place_without_a_map():
+    attention = Attention(Source("test"), (made_map(names(2), names(2), np.eye(2, dtype=np.float32)[None]),))
+    assert [attention[0], attention[-1]] == [*attention, *attention]
+    for place in (1, -2):
+        with pytest.raises(ArgumentError, match=f"expected the place of a map, from 0 to 0, got {place}") as raised:
+            attention[place]
+        assert isinstance(raised.value, IndexError), "as Python's own sequences raise"
+
+
+def test_records_print_themselves_in_a_line():
+    m = made_map(names(600), names(600), np.zeros((3, 600, 600), np.float32), "masked", layer=2)
+    attention = Attention(Source("weights of the test"), (m, m))
+    assert repr(m) == (
+        "AttentionMap(weights=(3, 600, 600), rows=Axis of 600, columns=Axis of 600, kind='masked', layer=2, "
+        "heads=(0, 1, 2))"
+    )
+    assert repr(attention) == "Attention(source='weights of the test', maps=2 of AttentionMap)"
