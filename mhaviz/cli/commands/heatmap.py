@@ -20,7 +20,7 @@ def heatmap(
     texts: ManyTexts,
     head: Heads = "all",
     hide_special: Annotated[
-        bool, model_option("--hide-special", help="Leave out [CLS] and its like; the others share their weight.")
+        bool, model_option("--hide-special", help="Leave out [CLS] and its like; others get their weight.")
     ] = False,
     verify: Annotated[
         bool, model_option("--verify", help="Recompute the model's outputs; exit with 1 if they differ.")
@@ -36,7 +36,8 @@ def heatmap(
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
     A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
-    tokens are computed block by block, exactly, and pooled.
+    tokens are computed block by block, exactly, and pooled. A token that occurs more than once has its position, from
+    0 on, beside it, such as the₂.
 
     Output: a {map_files} file.
     """
