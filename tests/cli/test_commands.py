@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -18,6 +19,7 @@ import mhaviz as package
 from mhaviz.analyses import scaling
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.cli import main
+from mhaviz.cli.app import app
 
 SENTENCE = "I wonder what will come next!"
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
@@ -34,11 +36,14 @@ def test_no_command_shows_the_help(mhaviz):
     assert "compare-scaling" in result.out
 
 
-@pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
-def test_help(mhaviz, command):
+@pytest.mark.parametrize("command", typer.main.get_command(app).commands)
+def test_help(mhaviz, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     result = mhaviz(command, "--help")
     assert result.status == 0
     assert "--output" in result.out
+    assert len(result.out.splitlines()) <= 80
+    assert "<bool>" not in result.out, "flags take no value"
     assert not result.err
 
 
