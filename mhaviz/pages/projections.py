@@ -109,6 +109,7 @@ def divergence_text(c: ProjectionComparison) -> str:
     n_pairs = len(c.heads) * (len(c.heads) - 1) // 2
     pairs = f"the {n_pairs} pairs of heads" if n_pairs > 1 else "the two heads"
     return (
-        f"Jensen–Shannon divergence, 0 the same, 1 nothing in common; {c.mean_divergence:.2f} on average over {pairs}. "
+        "Jensen–Shannon divergence in bits, 0 the same, 1 nothing in common; "
+        f"{c.mean_divergence:.2f} on average over {pairs}. "
         "Heads that differ see different things: the reason for having several."
     )
