@@ -7,6 +7,7 @@ from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores get in one another's way
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start find their bytecode, as users' do
 
 import numpy as np
 import pytest
