@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mhaviz.errors import parameter
 from mhaviz.pages.blocks import NOTHING, Title
 from mhaviz.pages.words import attention_title
 from mhaviz.records import ProjectionComparison, ProjectionStage, Tokens
@@ -72,7 +73,8 @@ def _likeness(c: ProjectionComparison) -> str:
         return "A word is compared with every other, but not with itself. Likeness is mutual: S is symmetric."
     share = f"{c.stages[0].self_weight:.0%} of its weight"
     if c.stages[0].self_weight > 0.5:
-        return f"A word is most like itself, and gives itself {share} on average; --exclude-self leaves it out."
+        without = f"{parameter('exclude_self')} leaves it out"
+        return f"A word is most like itself, and gives itself {share} on average; {without}."
     return f"S is how alike two words are, which is mutual; a word gives itself {share} on average."
 
 

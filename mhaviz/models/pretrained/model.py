@@ -101,7 +101,7 @@ class PretrainedModel(CorpusModel):
         chosen = set(self.sites())
         sides = {kind: tuple(zip(*(t.sides(kind) for t in texts), strict=True)) for kind in self._kinds}
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
-        advice = "try --dtype float32, or take another copy of it" if half else "take another copy of it"
+        advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
 
         def hook(ran: AttentionRun) -> None:
             site = sites.get(ran.number)
