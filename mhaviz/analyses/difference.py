@@ -6,7 +6,7 @@ one of them is 0, and at most ln 2.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,39 @@ _BLOCK = 2**20  # numbers that become float64 at a time
 _TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0
 
 
+def of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
+    """The maps of these layers, of each one; where they are two, the first stand for the second, to be compared.
+
+    Raises:
+        ArgumentError: there is no such layer.
+    """
+    first, second = (side.select(layer=layer) for side, layer in zip((before, after), layers, strict=True))
+    old, new = layers
+    if old == new or new is None:
+        return first, second
+    return _named_by_layer(first, old, new), _named_by_layer(second, new, new)
+
+
+def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Attention:
+    """The maps of a layer, whose source says which it is, under the number of the one that they are compared with."""
+    source = attention.source
+    footnote = f"{source.footnote}, layer {layer}"
+    source = replace(source, footnote=footnote, details={**source.details, "layer": layer})
+    return replace(attention, source=source, maps=tuple(replace(m, layer=name) for m in attention.maps))
+
+
+def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
+    """Of maps that are in both, the heads that are in both."""
+    heads = {m.name: m.heads for m in before.maps}
+    common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in after.maps if m.name in heads}
+
+    def reduced(attention: Attention) -> Attention:
+        maps = (m if common.get(m.name, m.heads) == m.heads else m.select(common[m.name]) for m in attention.maps)
+        return replace(attention, maps=tuple(maps))
+
+    return reduced(before), reduced(after)
+
+
 def compare(before: Attention, after: Attention) -> Difference:
     """Compare the maps of the same sentence, layer, kind and reduction.
 
@@ -42,9 +75,8 @@ def compare(before: Attention, after: Attention) -> Difference:
     common = [name for name in news if name in olds]
     if not common:
         raise MhavizError(
-            f"no map is in both: the first has {_listed(olds)}, the second {_listed(news)}; "
-            f"compare maps of the same sentence, layer and kind, or two layers: {parameter('layer')} 0 "
-            f"{parameter('layer')} 1"
+            f"no map is in both: the first has {_listed(olds)}, the second {_listed(news)}; compare maps of the same "
+            f"sentence, layer and kind, or name a layer of each by {parameter('layer')}"
         )
     return Difference(
         source=_source(before.source, after.source),

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.layer.tokens import tokenize
 from mhaviz.units import parse_whole
 from mhaviz.views.labels import bare, cut, visible
@@ -24,6 +24,8 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
     if wanted is None:
         return tuple(there)
     numbers = (wanted,) if isinstance(wanted, int) else tuple(dict.fromkeys(wanted))
+    if any(not isinstance(number, int) for number in numbers):
+        raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}")
     for number in numbers:
         if number not in there:
             raise ArgumentError(

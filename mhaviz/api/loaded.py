@@ -79,7 +79,8 @@ class LoadedModel:
     def __repr__(self) -> str:
         sites = self._whole.all_sites
         layers = len({(site.kind, site.layer) for site in sites})
-        return f"<mhaviz {type(self._whole).__name__}: {layers} attentions of up to {self.n_heads} heads>"
+        several = "s" if layers > 1 else ""
+        return f"<mhaviz {type(self._whole).__name__}: {layers} attention{several} of up to {self.n_heads} heads>"
 
     @property
     def notices(self) -> list[str]:
@@ -198,7 +199,8 @@ class LoadedModel:
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
-        return explanation.explain(model, inputs, position, head)
+        (one,) = require_numbers("head", [head], range(model.n_heads), "the layer")
+        return explanation.explain(model, inputs, position, one)
 
     def compare_scaling(
         self,
@@ -235,7 +237,8 @@ class LoadedModel:
                 f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts with "
                 f"mhaviz heatmap"
             )
-        comparison = scaling.compare_scaling(model, inputs, [head])
+        (one,) = require_numbers("head", [head], range(model.n_heads), "the layer")
+        comparison = scaling.compare_scaling(model, inputs, [one])
         return Report(attention_weights(model, inputs), model.trace(inputs), comparison)
 
     def trace_shapes(

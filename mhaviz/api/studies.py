@@ -7,6 +7,8 @@ from typing import Any
 from mhaviz.analyses import difference
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.files.maps import About, read_maps
+from mhaviz.models.load import RANDOM
+from mhaviz.models.single_layer import WORKED_EXAMPLE
 from mhaviz.records import Attention, Difference, Explanation, HeadStatistics, Kind, ScalingComparison, ShapeTrace
 
 AnyModel = LoadedModel | str | Path
@@ -28,7 +30,12 @@ def compare_scaling(model: AnyModel, text: str, target: str | None = None, **opt
     return _loaded(model).compare_scaling(text, target, **options)
 
 
-def trace_shapes(model: AnyModel, texts: str | Sequence[str], target: str | None = None, **options: Any) -> ShapeTrace:
+def trace_shapes(
+    model: AnyModel = RANDOM,
+    texts: str | Sequence[str] = WORKED_EXAMPLE,
+    target: str | None = None,
+    **options: Any,
+) -> ShapeTrace:
     """The shape of every tensor on the way through one attention; see ``LoadedModel.trace_shapes``."""
     return _loaded(model).trace_shapes(texts, target, **options)
 
@@ -62,17 +69,30 @@ def read(
     return read_maps(Path(path), About(name, of_queries, of_keys, kind)).attention
 
 
-def diff(before: Attention | str | Path, after: Attention | str | Path) -> Difference:
+def diff(
+    before: Attention | str | Path,
+    after: Attention | str | Path,
+    *,
+    layer: int | tuple[int, int] | None = None,
+    head: int | Sequence[int] | None = None,
+) -> Difference:
     """What has changed between two attentions of the same tokens: after − before, and how unlike their rows are.
 
     Args:
         before, after: what ``attend`` returns, or a file that ``read`` can read.
+        layer: maps of this layer alone; of two, that of ``before`` with that of ``after``; None: all.
+        head: these heads alone, where one of the two may have more; None: all.
 
     Raises:
+        ArgumentError: there is no such layer or head.
         MhavizError: they have no map in common, or tokens, heads or cells that differ.
     """
     first, second = (one if isinstance(one, Attention) else read(one) for one in (before, after))
-    return difference.compare(first, second)
+    first, second = difference.of_layers(first, second, layer if isinstance(layer, tuple) else (layer, layer))
+    if head is None:
+        return difference.compare(first, second)
+    heads = (head,) if isinstance(head, int) else tuple(head)
+    return difference.compare(*difference.with_common_heads(first, second)).select(heads)
 
 
 def _loaded(model: AnyModel) -> LoadedModel:

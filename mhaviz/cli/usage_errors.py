@@ -22,7 +22,9 @@ def usage_message(error: typer.TyperException, words: Sequence[str]) -> str:
     if words[:1] == ["help"] and "No such command" in message:
         return f"there is no command help: use mhaviz {' '.join([*words[1:2], '--help'])}"
     command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
-    return _unreadable_number(error, words) or f"{_plain(message)}; see {command} --help"
+    wrong = _plain(message)
+    advice = f" See {command} --help" if wrong.endswith("?") else f"; see {command} --help"
+    return _unreadable_number(error, words) or wrong + advice
 
 
 def beyond(option: str, number: int) -> str:

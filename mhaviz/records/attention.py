@@ -1,13 +1,13 @@
 """Attention weights with the tokens that they stand between."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError
+from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError, parameter
 from mhaviz.records.axis import Axis
 from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
@@ -212,15 +212,22 @@ class Attention(Shown):
             raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
         return pandas.concat([pandas.DataFrame(m.columns_of_weights()) for m in self.maps], ignore_index=True)
 
-    def select(self, heads: tuple[int, ...]) -> "Attention":
-        """The same maps with only these heads, where one may have fewer than another.
+    def select(self, head: int | Sequence[int] | None = None, layer: int | None = None) -> "Attention":
+        """The maps of a layer, with these heads alone, where one map may have fewer of them than another; None: all.
 
         Raises:
-            ArgumentError: there is no such head in any of them.
+            ArgumentError: there is no such layer, or no such head in any of its maps.
         """
-        for head in heads:
-            if all(head not in m.heads for m in self.maps):
-                raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in self.maps)}, got {head}")
-        chosen = [(m, tuple(head for head in heads if head in m.heads)) for m in self.maps]
-        maps = tuple(m if m.heads == those else m.select(those) for m, those in chosen if those)
-        return replace(self, maps=maps)
+        layers = sorted({m.layer for m in self.maps})
+        if layer is not None and layer not in layers:
+            there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
+            raise ArgumentError(f"{parameter('layer')}: there is no layer {layer}; the maps have {there}")
+        maps = tuple(m for m in self.maps if layer in (None, m.layer))
+        if head is None:
+            return replace(self, maps=maps)
+        heads = (head,) if isinstance(head, int) else tuple(head)
+        for number in heads:
+            if all(number not in m.heads for m in maps):
+                raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in maps)}, got {number}")
+        chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
+        return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))

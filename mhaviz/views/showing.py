@@ -4,11 +4,12 @@ A new kind of record is a module in ``mhaviz.pages`` and a row here.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.blocks import Page
 from mhaviz.pages.complexity import complexity_page
 from mhaviz.pages.difference import difference_page
@@ -134,7 +135,14 @@ def _drawn(record: object) -> object:
 
 
 def fitted_style(record: object, **style: Any) -> Style:
-    """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more."""
+    """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more.
+
+    Raises:
+        ArgumentError: a style that cannot be.
+    """
+    known = [field.name for field in fields(Style)]
+    if unknown := [name for name in style if name not in known]:
+        raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
     if isinstance(record, Difference):
         return Style(**{"cmap": "RdBu_r", "vmax": None} | style)
     if isinstance(record, Attention) and "vmax" not in style and ends_at_largest(record.maps):

@@ -205,6 +205,34 @@ def test_every_study_gives_a_record_that_saves_itself(tmp_path, model_folder):
         mhaviz.explain(model, "one two", "four")
 
 
+def test_changes_between_layers_and_of_some_heads(random_map):
+    layers = [random_map(4, layer=layer, seed=layer) for layer in (0, 1)]
+    both, few = Attention(Source("four heads"), tuple(layers)), Attention(Source("two"), (layers[0].select((2, 0)),))
+    (m,) = mhaviz.diff(both, both, layer=(0, 1)).maps
+    np.testing.assert_allclose(m.change.weights, layers[1].weights - layers[0].weights, atol=1e-7)
+    (m,) = mhaviz.diff(both, few, layer=0, head=[2]).maps
+    assert m.change.heads == (2,)
+    assert not m.change.weights.any()
+    with pytest.raises(MhavizError, match="expected the same heads, got 0, 1, 2, 3 and 2, 0; choose some with `head`"):
+        mhaviz.diff(both, few, layer=0)
+    with pytest.raises(ArgumentError, match="`layer`: there is no layer 2; the maps have layers 0, 1"):
+        mhaviz.diff(both, both, layer=2)
+
+
+def test_what_cannot_be_chosen_is_said():
+    model = mhaviz.load(d_model=16, n_heads=2)
+    attention = model.attend("a b")
+    for wrong, message in (
+        (lambda: model.attend("a b", layer="0"), "`layer`: expected a whole number, or several, got '0'"),
+        (lambda: model.explain("a b", "a", head="0"), "`head`: expected a whole number, or several"),
+        (lambda: attention.plot(head=1), "a picture has no head: expected a style among cmap, dpi"),
+        (lambda: attention.save("a.png", colour="red"), "a picture has no colour: expected a style"),
+        (lambda: attention.select(head=2), "expected a head from 0 to 1, got 2"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            wrong()
+
+
 def test_a_data_frame_has_every_weight_in_long_form(monkeypatch):
     attention = mhaviz.load(d_model=16, n_heads=2).attend(["one two three", "four"])
     frame = attention.to_dataframe()

@@ -1,7 +1,6 @@
 """mhaviz diff"""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.shared.delivery import MOST_MAPS, Delivery
 from mhaviz.cli.shared.groups import Heads, PageOptions, look_option
-from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps, find_heads, of_each
+from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -80,17 +79,18 @@ def diff(
         if most is not None and not 0 <= most <= math.log(2):
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
-    from mhaviz.analyses.difference import compare
+    from mhaviz.analyses.difference import compare, of_layers, with_common_heads
 
     style, paths = looks.style, (before, after)
     first_layer, second_layer = of_each("--layer", layer, 2)
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
-    first, second = _of_layers([_named(*one) for one in zip(files, paths, strict=True)], (first_layer, second_layer))
+    first, second = (_named(*one) for one in zip(files, paths, strict=True))
+    first, second = of_layers(first, second, (first_layer, second_layer))
     find_heads(first, head)  # for its error
     heads = find_heads(second, head)
     if heads is not None:
-        first, second = _with_common_heads(first, second)
+        first, second = with_common_heads(first, second)
     n_maps = min(len(first.maps), len(second.maps))
     delivery.require_drawable(n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
     whole = compare(first, second)
@@ -114,34 +114,3 @@ def _named(saved: "SavedMaps", path: Path) -> "Attention":
     array = source.details.get("array")
     footnote = f"{path} ({source.footnote})" if saved.is_own else f"{path}" if array is None else f"{path}, {array}"
     return replace(saved.attention, source=replace(source, footnote=footnote))
-
-
-def _of_layers(both: Sequence["Attention"], layers: tuple[int | None, int | None]) -> list["Attention"]:
-    """The maps of these layers; where they are two, the first stand for the second, to be compared with them."""
-    chosen = [choose_maps(attention, layer) for attention, layer in zip(both, layers, strict=True)]
-    if layers[0] == layers[1] or layers[1] is None:
-        return chosen
-    return [
-        replace(
-            attention,
-            source=replace(
-                attention.source,
-                footnote=f"{attention.source.footnote}, layer {layer}",
-                details={**attention.source.details, "layer": layer},
-            ),
-            maps=tuple(replace(m, layer=layers[1]) for m in attention.maps),
-        )
-        for attention, layer in zip(chosen, layers, strict=True)
-    ]
-
-
-def _with_common_heads(first: "Attention", second: "Attention") -> tuple["Attention", "Attention"]:
-    """Of maps that are in both, the heads that are in both."""
-    heads = {m.name: m.heads for m in first.maps}
-    common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in second.maps if m.name in heads}
-
-    def reduced(attention: "Attention") -> "Attention":
-        maps = (m if common.get(m.name, m.heads) == m.heads else m.select(common[m.name]) for m in attention.maps)
-        return replace(attention, maps=tuple(maps))
-
-    return reduced(first), reduced(second)

@@ -1,7 +1,7 @@
 """Reads files of saved maps: the options that describe them, and the choice of layers, heads and kinds in them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -106,13 +106,8 @@ def choose_maps(attention: "Attention", layer: int | None, head: str = "all") ->
     Raises:
         ArgumentError: there is no such layer or head.
     """
-    layers = sorted({m.layer for m in attention.maps})
-    if layer is not None and layer not in layers:
-        there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
-        raise ArgumentError(f"--layer: there is no layer {layer}; the maps have {there}")
-    chosen = replace(attention, maps=tuple(m for m in attention.maps if layer in (None, m.layer)))
-    heads = find_heads(chosen, head)
-    return chosen if heads is None else chosen.select(heads)
+    chosen = attention.select(layer=layer)
+    return chosen.select(find_heads(chosen, head))
 
 
 def find_heads(attention: "Attention", head: str) -> tuple[int, ...] | None:
