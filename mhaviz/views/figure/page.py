@@ -8,6 +8,7 @@ from typing import Protocol
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
+from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import (
@@ -85,7 +86,7 @@ def _fitting_plan(page: Page, fonts: Fonts, style: Style) -> "tuple[_Plan, Style
             got = f"one of {plan.width:.0f} × {plan.height:.0f} inches; save it as data"
             if maps:
                 most = max(len(m.heads) for m in maps)
-                got = f"{len(maps)} maps of up to {most} heads; choose fewer sentences, layers or heads, or save data"
+                got = f"{len(maps)} maps of up to {counted(most, 'head')}; choose fewer sentences, layers or heads, or save data"
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got {got}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
