@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import require_memory
-from mhaviz.records import Attention, AttentionMap, Axis
+from mhaviz.records import Attention, AttentionMap
 
 _FLOAT32 = 4  # bytes
 
@@ -35,21 +34,6 @@ def attention_weights(
         maps.append(shown.map(shown.call.weights()[0].float().cpu().numpy()))
 
     model.run(inputs, on_attention, heads)
-    return Attention(model.describe(inputs, hide_special), tuple(maps))
-
-
-def outline(model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False) -> Attention:
-    """The maps of ``attention_weights`` for the same arguments, with zeros, which take no memory, as weights."""
-    maps: list[AttentionMap] = []
-    for number, text in enumerate(inputs.texts):
-        for site in model.sites(inputs):
-            sides = text.sides(site.kind)
-            rows, columns = (Axis(side.at(side.of_text) if hide_special else side) for side in sides)
-            those = heads_of(site, heads)
-            if those and len(rows) and len(columns):
-                zeros = np.broadcast_to(np.float32(0), (len(those), len(rows), len(columns)))
-                sentence = inputs.sentence(number)
-                maps.append(AttentionMap(zeros, rows, columns, site.kind, site.layer, those, sentence))
     return Attention(model.describe(inputs, hide_special), tuple(maps))
 
 

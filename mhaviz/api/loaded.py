@@ -9,7 +9,7 @@ from mhaviz.analyses import explanation, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
-from mhaviz.analyses.weights import attention_weights, outline
+from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.long_inputs import LongInputs, announce
 from mhaviz.attention.model import CorpusModel, Inputs, Model
@@ -121,7 +121,6 @@ class LoadedModel:
         memory: int | None = None,
         max_tokens: int = MAX_TOKENS,
         check: Callable[[int], None] = lambda n_maps: None,
-        on_outline: Callable[[Attention], None] | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
     ) -> Attention:
@@ -140,7 +139,6 @@ class LoadedModel:
             pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
             max_tokens: refuse longer inputs.
             check: is called with the number of maps before they are made.
-            on_outline: is called with maps that are not pooled before they are made: with zeros for weights.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
 
@@ -165,8 +163,6 @@ class LoadedModel:
         check(n_maps)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
         if pooling is None:
-            if on_outline is not None:
-                on_outline(outline(model, inputs, heads, hide_special))
             attention = attention_weights(model, inputs, heads, hide_special)
         else:
             announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device, on_notice)

@@ -75,15 +75,6 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
         return draw(record, style or Style(), **details)
 
 
-def require_room(record: object, style: Style) -> None:
-    """Raise ArgumentError if a picture of the record, which has a page of blocks, would be too large."""
-    from mhaviz.views.figure.page import require_room
-    from mhaviz.views.figure.sheet import house_style
-
-    with house_style():
-        require_room(PAGES[type(record)](record), style)
-
-
 def view_of(record: object, style: Style | None = None, **details: Any) -> "RenderableType":
     """The record as something that rich prints; ``details``: as in ``figure_of``."""
     if type(record) in PAGES:

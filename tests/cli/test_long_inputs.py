@@ -272,22 +272,6 @@ def test_whole_needs_something_to_read(mhaviz, book):
     assert mhaviz("heatmap", "--file", "blank.txt", "--whole").status == 1
 
 
-def test_too_many_lines_for_a_picture_are_refused_before_the_work(mhaviz, book, monkeypatch):
-    def compute(*arguments):
-        raise AssertionError("the weights are computed")
-
-    monkeypatch.setattr("mhaviz.views.figure.sheet.MOST_PIXELS", 1000)  # 50 inches at the least dpi
-    (book / "lines.txt").write_text("a b c d\n" * 30)
-    words = ("heatmap", "--file", "lines.txt", *SMALL)
-    with monkeypatch.context() as without:
-        without.setattr("mhaviz.api.loaded.attention_weights", compute)
-        result = mhaviz(*words, "-o", "x.png")
-    assert (result.status, result.err.count("\n")) == (2, 1)
-    assert "got 30 maps of up to 2 heads; choose fewer sentences" in result.err
-    assert mhaviz(*words, "-o", "x.json", "--quiet").status == 0
-    assert mhaviz(*words[:-4], "--n-heads", "2", "--quiet").status == 0
-
-
 def test_many_lines_come_with_a_hint(mhaviz, book):
     (book / "lines.txt").write_text("a b\n" * 21)
     assert "drew 21 sentences, one a line; --whole reads" in mhaviz("heatmap", "--file", "lines.txt", *SMALL).err

@@ -76,8 +76,6 @@ def heatmap(
             memory=memory,
             max_tokens=long.max_tokens,
             check=lambda n_maps: delivery.require_drawable(n_maps, by_layer=len(loaded.layers) > 1),
-            # Many layers and heads make smaller tiles, many sentences a longer page.
-            on_outline=None if len(sentences) == 1 else lambda outline: delivery.require_room(outline, looks),
             on_notice=None if delivery.quiet else delivery.notice,
             on_progress=lambda done: on_progress(done, "of the map"),
         )

@@ -15,7 +15,6 @@ from mhaviz.units import readable_bytes
 from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
 if TYPE_CHECKING:
-    from mhaviz.cli.shared.groups import MapOptions
     from mhaviz.records import Attention
     from mhaviz.views.style import Style
 
@@ -39,11 +38,6 @@ class Delivery:
     def paths(self) -> list[Path]:
         """Files to write."""
         return self.output or []
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether one of them is a picture."""
-        return any(path.suffix.lower() in FIGURE_SUFFIXES for path in self.paths)
 
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
         """Find out before the work starts whether its results can be written; see ``check_outputs``.
@@ -121,19 +115,12 @@ class Delivery:
 
         ``by_layer``: --layer would choose among them.
         """
-        if n_maps > MOST_MAPS and self.has_pictures:
+        if n_maps > MOST_MAPS and any(path.suffix.lower() in FIGURE_SUFFIXES for path in self.paths):
             alone = " or a layer alone, with --layer" if by_layer else ""
             raise MhavizError(
                 f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take "
                 f"all as data, in a .json file or with --json"
             )
-
-    def require_room(self, attention: "Attention", looks: "MapOptions") -> None:
-        """Raise ArgumentError if a picture of these maps would be too large, which the weights do not tell."""
-        if self.has_pictures and attention.maps:
-            from mhaviz.views.showing import require_room
-
-            require_room(attention, looks.style_of(attention.maps))
 
     def tell_shown(self, n_maps: int) -> None:
         """Say so if the terminal shows the first ``MOST_MAPS`` alone."""

@@ -59,26 +59,6 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     """
     style = style or Style()
     fonts, asked = Fonts.covering(_texts(page)), style.dpi
-    plan, style = _fitting_plan(page, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
-    if style.dpi < asked:
-        sheet.notices.append(fewer_pixels_notice(style.dpi, asked))
-    if page.title:
-        sheet.title(MARGIN + 0.1, page.title)
-    heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], style))
-    for part, x, y, room in plan.places:
-        (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
-    sheet.foot(page.footnote, plan.remark)
-    return sheet
-
-
-def require_room(page: Page, style: Style) -> None:
-    """Raise ArgumentError, as ``draw_page`` does, if there is no room for the page; nothing is drawn."""
-    _fitting_plan(page, Fonts.covering(_texts(page)), style)
-
-
-def _fitting_plan(page: Page, fonts: Fonts, style: Style) -> "tuple[_Plan, Style]":
-    """The page laid out at the style's dpi, or at as many as a picture of allowed size has; the style with these."""
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
@@ -90,7 +70,16 @@ def _fitting_plan(page: Page, fonts: Fonts, style: Style) -> "tuple[_Plan, Style
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got {got}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
-    return plan, style
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
+    if style.dpi < asked:
+        sheet.notices.append(fewer_pixels_notice(style.dpi, asked))
+    if page.title:
+        sheet.title(MARGIN + 0.1, page.title)
+    heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], style))
+    for part, x, y, room in plan.places:
+        (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
+    sheet.foot(page.footnote, plan.remark)
+    return sheet
 
 
 def _texts(page: Page) -> Iterator[str]:
