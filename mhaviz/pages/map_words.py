@@ -131,13 +131,9 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
 
 
 def map_title(m: AttentionMap, layers: str = "") -> Title:
-    """ "self-attention, layer 3: I wonder what …"; ``layers``: which, where it must be said.
-
-    Tokens that are their own positions, for want of labels, stand along the map alone.
-    """
+    """ "self-attention, layer 3: I wonder what …"; ``layers``: which, where it must be said."""
     about = f", {layers}" if layers else ""
-    title = attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.title_prefix)
-    return replace(title, texts=()) if m.rows.are_positions and m.columns.are_positions else title
+    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.title_prefix)
 
 
 def part_text(attention_map: AttentionMap) -> str:

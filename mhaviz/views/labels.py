@@ -103,8 +103,6 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     Two texts are told apart: "source-target attention; queries: le chat, keys: the cat".
     """
     ellipsis = "..." if ascii_only else "…"
-    if not title.texts:
-        return cut(title.head if cell_len(title.head) <= width else title.short, width, ellipsis)
     names = [f"{name}: " if name else "" for name, _ in title.texts]
     head = title.head + ("; " if any(names) else ": ")
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:

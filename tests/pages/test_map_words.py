@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import Edges, made_map, remade
+from made import Edges, remade
 from rich.cells import cell_len
 
 from mhaviz.pages.blocks import Drawn
@@ -30,15 +30,6 @@ def test_a_long_text_keeps_its_beginning_and_its_end():
     assert title.startswith("self-attention: w0 w1 w2")
     assert title.endswith("w998 w999")
     assert cell_len(title) <= 60
-
-
-def test_positions_in_place_of_tokens_are_no_text():
-    weights = np.eye(3, dtype=np.float32)[None]
-    without = made_map("012", "012", weights)
-    assert title_text(map_title(without, "layer 3"), 60) == "self-attention, layer 3"
-    assert title_text(map_title(without, "layer 3"), 15) == "self, layer 3"
-    assert title_text(map_title(made_map("123", "123", weights)), 60) == "self-attention: 1 2 3"
-    assert title_text(map_title(made_map("012", "abc", weights, "cross")), 60).endswith("queries: 0 1 2, keys: a b c")
 
 
 def test_both_sides_of_a_pair_are_kept():

@@ -74,8 +74,6 @@ def decide_ruler(axis: Axis, cell: float, fonts: Fonts, *, upright: bool) -> Rul
     length, first, last = cell * len(axis), axis.start, axis.end - 1
     ends = [first] if first == last else [first, last]
     shown = [cut(fonts.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
-    if axis.are_positions:  # which the numbers say
-        shown = [""] * len(ends)
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
     side: Place = "left"
     if not upright:

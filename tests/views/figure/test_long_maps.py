@@ -392,11 +392,3 @@ def test_special_tokens_at_the_ends_of_an_axis_are_faint():
     sheet = figure(m)
     found = {(text.get_text(), text.get_color()) for text in sheet.page.texts}
     assert {("the", FAINT), ("the", QUIET), ("whale", FAINT), ("whale", QUIET)} <= found
-
-
-def test_positions_in_place_of_tokens_stand_once():
-    numbers = tuple(str(position) for position in range(100, 300))
-    axis = Axis(Tokens(numbers), edges(100, 300, 100))
-    ruler = decide_ruler(axis, 0.03, Fonts(), upright=True)
-    ends = ruler.ticks[0], ruler.ticks[-1]
-    assert [(tick.number, tick.token) for tick in ends] == [("100", ""), ("299", "")]
