@@ -76,13 +76,16 @@ def _near_name(name: str) -> str:
     if known := get_close_matches(name, [kind.name for kind in KINDS if kind.name], 1):
         return f"; did you mean {known[0]}?"
     path = Path(name)
-    suffix = path.suffix if _suffix(name) in _OF_PARAMETERS else ""  # which would make unlike names alike
+    is_file_name = _suffix(name) in _OF_PARAMETERS
     try:
-        beside = [one for one in path.parent.iterdir() if (one.suffix == suffix if suffix else one.is_dir())]
+        there = list(path.parent.iterdir())
+        # Files by their stems: a long suffix in common would make unlike names alike.
+        files = {one.stem: one.name for one in there if _suffix(one.name) == _suffix(name)}
+        beside = files if is_file_name else {one.name: one.name for one in there if one.is_dir()}
     except (OSError, ValueError):
         return ""
-    near = get_close_matches(path.name.removesuffix(suffix), [one.name.removesuffix(suffix) for one in beside], 1)
-    return f"; did you mean {shortened(str(path.with_name(near[0] + suffix)))}?" if near else ""
+    near = get_close_matches(path.stem if is_file_name else path.name, beside, 1)
+    return f"; did you mean {shortened(beside[near[0]])}?" if near else ""
 
 
 def _suffix(name: str) -> str:

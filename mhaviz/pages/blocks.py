@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import AttentionMap, Axis, Cells, Tokens
@@ -121,7 +121,7 @@ class Table:
 class QuotedTable:
     """A table with tokens in it, made when it is known how a medium shows them."""
 
-    quoted: Callable[[Quote], Table]
+    make: Callable[[Quote], Table]
     where: Where = "everywhere"
 
 
@@ -194,11 +194,12 @@ class Curves:
         keys: of all plots.
     """
 
+    where: ClassVar[Where] = "drawn"
+
     plots: tuple[Plot, ...]
     columns: int
     size: tuple[float, float]
     keys: tuple[Key, ...] = ()
-    where: Where = "drawn"
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,8 @@ class Heads:
             shown together everywhere.
     """
 
+    where: ClassVar[Where] = "everywhere"
+
     title: Title
     maps: tuple[AttentionMap, ...]
     tiles: tuple[str, ...]
@@ -229,7 +232,6 @@ class Heads:
     table: QuotedTable | None = None
     place: int = 0
     by_layer: tuple["Heads", ...] = ()
-    where: Where = "everywhere"
 
     @property
     def first(self) -> AttentionMap:
@@ -248,6 +250,8 @@ class Panels:
         more: what is said of so many that are left out for want of room.
     """
 
+    where: ClassVar[Where] = "everywhere"
+
     title: str
     panels: tuple[Panel, ...]
     rows: Axis
@@ -256,15 +260,15 @@ class Panels:
     across: int | None = None
     caption: str = ""
     more: Callable[[int], str] = str
-    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
 class Bars:
     """Scales, by what they are of."""
 
+    where: ClassVar[Where] = "everywhere"
+
     scales: tuple[tuple[str, Scale], ...]
-    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -274,8 +278,9 @@ class Legend:
     ``scale``: "before" the remark, or "over" it on a line of its own; "none": each picture has its own.
     """
 
+    where: ClassVar[Where] = "listed"
+
     scale: Literal["before", "over", "none"]
-    where: Where = "listed"
 
 
 Block = Text | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend

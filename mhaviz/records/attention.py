@@ -194,8 +194,7 @@ class Attention(Shown):
         try:
             return self.maps[place]
         except IndexError:
-            last = len(self.maps) - 1
-            raise NoSuchItemError(f"expected the place of a map, from 0 to {last}, got {place}") from None
+            raise NoSuchItemError(f"expected an index below {len(self.maps)}, of so many maps, got {place}") from None
 
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)

@@ -9,10 +9,12 @@ from mhaviz.records.source import Source
 
 
 class Brief:
-    """A dataclass whose ``repr`` gives the shapes of arrays, the numbers of records, and no field that is as usual."""
+    """A dataclass whose ``repr`` gives the shapes of arrays, how many records, and no field that has its default."""
 
     def __init_subclass__(cls) -> None:
-        cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]  # else dataclass would write one
+        super().__init_subclass__()
+        if "__repr__" not in cls.__dict__:  # then dataclass would write one
+            cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         there: Any = self
@@ -26,13 +28,13 @@ def _is_usual(value: object, field: "Field[Any]") -> bool:
     return not is_array and field.default is not MISSING and bool(value == field.default)
 
 
-def _brief(value: object) -> str:
+def _brief(value: Any) -> str:
     if hasattr(value, "shape"):
-        return str(tuple(value.shape))
+        return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, Source):
         return shortened(repr(value.footnote))
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
-        return f"{len(value)} of {type(value[0]).__name__}"
+        return f"{len(value)} × {type(value[0]).__name__}"
     if isinstance(value, Mapping):
         return shortened(f"{{{', '.join(map(str, value))}}}")
     if is_dataclass(value) and isinstance(value, Sized):

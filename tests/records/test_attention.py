@@ -71,7 +71,7 @@ def test_a_place_without_a_map():
     attention = Attention(Source("test"), (made_map(names(2), names(2), np.eye(2, dtype=np.float32)[None]),))
     assert [attention[0], attention[-1]] == [*attention, *attention]
     for place in (1, -2):
-        with pytest.raises(ArgumentError, match=f"expected the place of a map, from 0 to 0, got {place}") as raised:
+        with pytest.raises(ArgumentError, match=f"expected an index below 1, of so many maps, got {place}") as raised:
             attention[place]
         assert isinstance(raised.value, IndexError), "as Python's own sequences raise"
 
@@ -80,7 +80,7 @@ def test_records_print_themselves_in_a_line():
     m = made_map(names(600), names(600), np.zeros((3, 600, 600), np.float32), "masked", layer=2)
     attention = Attention(Source("weights of the test"), (m, m))
     assert repr(m) == (
-        "AttentionMap(weights=(3, 600, 600), rows=Axis of 600, columns=Axis of 600, kind='masked', layer=2, "
-        "heads=(0, 1, 2))"
+        "AttentionMap(weights=float32[3, 600, 600], rows=Axis of 600, columns=Axis of 600, kind='masked', "
+        "layer=2, heads=(0, 1, 2))"
     )
-    assert repr(attention) == "Attention(source='weights of the test', maps=2 of AttentionMap)"
+    assert repr(attention) == "Attention(source='weights of the test', maps=2 × AttentionMap)"

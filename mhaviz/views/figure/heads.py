@@ -120,7 +120,7 @@ def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_le
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
     table = None
     if block.table is not None:
-        table = measure_table(block.table.quoted(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
+        table = measure_table(block.table.make(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
     return HeadsPart(block, layout, table, text)
 

@@ -55,7 +55,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     """Draw a page, of which at most one block is curves.
 
     Raises:
-        ArgumentError: there are so many maps that even coarse pixels give no picture of allowed size.
+        ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size.
     """
     style = style or Style()
     fonts, asked = Fonts.covering(_texts(page)), style.dpi
@@ -63,11 +63,13 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
-            got = f"one of {plan.width:.0f} × {plan.height:.0f} inches; save it as data"
+            got, advice = "", "save it as data"
             if maps:
                 most = max(len(m.heads) for m in maps)
-                got = f"{len(maps)} maps of up to {counted(most, 'head')}; choose fewer sentences, layers or heads, or save data"
-            raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got {got}")
+                got = f", of {counted(len(maps), 'map')} of up to {counted(most, 'head')}"
+                advice = "choose fewer sentences, layers or heads, or save them as data"
+            size = " × ".join(f"{inches * LEAST_DPI:,.0f}" for inches in (plan.width, plan.height))
+            raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
@@ -89,7 +91,7 @@ def _texts(page: Page) -> Iterator[str]:
             yield from written_texts(block)
         table = block.table if isinstance(block, Heads) else block
         if isinstance(table, QuotedTable):
-            made = table.quoted(quoting(str))
+            made = table.make(quoting(str))
             yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
 
 
@@ -163,14 +165,14 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
         if isinstance(block, Bars):
             return BarsPart(block, style.cmap, cells_height)
         assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
-        return decide_table(block.quoted(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
+        return decide_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
 
     parts, cells_height = [decide(block) for block in blocks], 0.0
     pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
     if pictures:  # from the first row of cells to the last
         below = pictures[-1].after + pictures[-1].layout.keys.room
         cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
-    return parts, [decide(block, cells_height) for block in page.beside]
+    return parts, [decide(block, cells_height) for block in page.beside if block.where != "listed"]
 
 
 Place = tuple[Part, float, float, float]

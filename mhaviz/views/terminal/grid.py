@@ -407,7 +407,7 @@ class _Cells:
             rgb = colours(self._values, panel.scale)
             self._colours = [[tuple(cell) for cell in row] for row in rgb.tolist()]
             self._dark_text = needs_dark_text(rgb)
-            # One object a pair of colours: rich then makes the codes of each once. It makes them for one terminal.
+            # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
             self._style = cache(_coloured)
         else:
             self._ramp = ramp_characters(self._values, panel.scale, abilities.unicode).tolist()
@@ -449,7 +449,7 @@ def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool)
     """The character that stands for each value where there is no colour: the fuller, the larger; for NaN another."""
     ramp = np.array(list(RAMP if in_unicode else ASCII_RAMP))
     shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
-    places = np.clip((shares * len(ramp)).astype(int), 0, len(ramp) - 1)
+    places = np.clip(shares * len(ramp), 0, len(ramp) - 1).astype(int)
     return np.where(np.isnan(values), _hidden_mark(in_unicode), ramp[places])
 
 

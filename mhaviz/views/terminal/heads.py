@@ -64,7 +64,7 @@ class HeadsView:
                 if block.says_cell and cell:
                     yield Text(cell, DIM)
             if block.table is not None:
-                yield from table_lines(block.table.quoted(quoting(abilities.shown)), self._console, self._options)
+                yield from table_lines(block.table.make(quoting(abilities.shown)), self._console, self._options)
             yield Text()
 
     @property

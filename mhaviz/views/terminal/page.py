@@ -51,7 +51,7 @@ class PageView:
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
-                table = block.quoted(quoting(abilities.shown)) if isinstance(block, QuotedTable) else block
+                table = block.make(quoting(abilities.shown)) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
         yield footnote(page.footnote, not abilities.unicode)
 

@@ -170,9 +170,10 @@ def test_sixteen_colours_are_no_scale(show):
 
 def test_the_ramp_rises():
     for in_unicode in (True, False):
-        *ramp, hidden = ramp_characters(np.array([*np.linspace(0, 1, 21), np.nan]), Scale(), in_unicode)
+        *ramp, huge, hidden = ramp_characters(np.array([*np.linspace(0, 1, 21), 1e30, np.nan]), Scale(), in_unicode)
         assert ramp[0] == " "
         assert ramp[-1] in "█@"
+        assert huge == ramp[-1]
         assert hidden not in ramp, "what is hidden is not the lowest value"
         assert len(set(ramp)) >= 9
 
