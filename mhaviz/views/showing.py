@@ -10,43 +10,27 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.pages.blocks import Page
-from mhaviz.pages.complexity import complexity_page
-from mhaviz.pages.difference import difference_page
-from mhaviz.pages.head_statistics import head_statistics_page
-from mhaviz.pages.implementations import implementations_page
-from mhaviz.pages.maps import attention_page
-from mhaviz.pages.scaling import sweep_page
-from mhaviz.pages.training import evaluation_page, training_page
-from mhaviz.records import (
-    Attention,
-    Complexity,
-    Difference,
-    Evaluation,
-    HeadStatistics,
-    ImplementationComparison,
-    ScalingSweep,
-    Training,
-)
+from mhaviz.records import Attention, Difference
 from mhaviz.views.style import Style, ends_at_largest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
+    from mhaviz.pages.blocks import Page
     from mhaviz.views.figure.sheet import Sheet
 
-PAGES: dict[type, Callable[..., Page]] = {
-    Attention: attention_page,
-    Difference: difference_page,
-    HeadStatistics: head_statistics_page,
-    Complexity: complexity_page,
-    Evaluation: evaluation_page,
-    ImplementationComparison: implementations_page,
-    ScalingSweep: sweep_page,
-    Training: training_page,
+PAGES = {
+    "Attention": "maps:attention_page",
+    "Complexity": "complexity:complexity_page",
+    "Difference": "difference:difference_page",
+    "Evaluation": "training:evaluation_page",
+    "HeadStatistics": "head_statistics:head_statistics_page",
+    "ImplementationComparison": "implementations:implementations_page",
+    "ScalingSweep": "scaling:sweep_page",
+    "Training": "training:training_page",
 }
-"""Records that are shown in blocks alone, which the figure and the terminal lay out."""
+"""Records that are shown in blocks alone: the function of ``mhaviz.pages`` that makes the page of each."""
 
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
@@ -67,22 +51,28 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
     from mhaviz.views.figure.sheet import house_style
 
     with house_style():
-        if type(record) in PAGES:
+        if type(record).__name__ in PAGES:
             from mhaviz.views.figure.page import draw_page
 
-            return draw_page(PAGES[type(record)](record, **details), style or fitted_style(record))
+            return draw_page(page_of(record, **details), style or fitted_style(record))
         draw: Callable[..., Sheet] = _find(record, 0)
         return draw(record, style or Style(), **details)
 
 
 def view_of(record: object, style: Style | None = None, **details: Any) -> "RenderableType":
     """The record as something that rich prints; ``details``: as in ``figure_of``."""
-    if type(record) in PAGES:
+    if type(record).__name__ in PAGES:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(PAGES[type(record)](record, **details), style or fitted_style(record))
+        return PageView(page_of(record, **details), style or fitted_style(record))
     view: Callable[..., RenderableType] = _find(record, 1)
     return view(record, style or Style(), **details)
+
+
+def page_of(record: object, **details: Any) -> "Page":
+    """The page of a record that is shown in blocks; ``details``: what its function takes beside it."""
+    page: Page = resolve_name(f"mhaviz.pages.{PAGES[type(record).__name__]}")(record, **details)
+    return page
 
 
 def _find(record: object, way: Literal[0, 1]) -> Any:

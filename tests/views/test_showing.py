@@ -23,9 +23,10 @@ from mhaviz.records import (
     Timing,
     Training,
 )
+from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.labels import quoting
-from mhaviz.views.showing import PAGES, figure_of, fitted_style
+from mhaviz.views.showing import PAGES, figure_of, fitted_style, page_of
 from mhaviz.views.terminal.page import PageView
 
 SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
@@ -65,18 +66,19 @@ def records(random_map, random_heads):
     """One of every kind that is shown in blocks."""
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
     some = [*RECORDS, first, compare(first, second), random_heads()]
-    return {type(record): record for record in some}
+    return {type(record).__name__: record for record in some}
 
 
 def test_every_page_is_tried(records):
     assert set(records) == set(PAGES)
+    assert all(document(record) for record in records.values())
     with pytest.raises(MhavizError, match="expected a record that can be shown, got Source"):
         figure_of(SOURCE)
 
 
-@pytest.mark.parametrize("kind", PAGES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", PAGES)
 def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
-    page, style = PAGES[kind](records[kind]), fitted_style(records[kind])
+    page, style = page_of(records[kind]), fitted_style(records[kind])
     drawn = texts(draw_page(page, style))
     listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page, style), 240))
     for text in filter(None, (page.title, page.footnote)):

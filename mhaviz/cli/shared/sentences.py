@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,9 +12,11 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
 from mhaviz.limits import require_length
-from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import is_file
 from mhaviz.views.labels import cut, visible
+
+if TYPE_CHECKING:
+    from mhaviz.models.corpus_batches import Sentence
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -124,13 +126,15 @@ def _read_lines(path: Path, any_text: bool) -> Iterator[str]:
         yield line.text
 
 
-def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator[Sentence]:
+def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator["Sentence"]:
     """All sentences, in the same order, one by one, as the file may be larger than memory.
 
     Raises:
         ArgumentError: there are none, or a blank argument.
         MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
     """
+    from mhaviz.models.corpus_batches import Sentence
+
     parts: list[Iterable[Sentence]] = []
     for given in _given(arguments, file):
         if isinstance(given, Path):
