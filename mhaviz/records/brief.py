@@ -30,7 +30,7 @@ def _is_usual(value: object, field: "Field[Any]") -> bool:
 
 def _brief(value: Any) -> str:
     if hasattr(value, "shape"):
-        return f"{value.dtype}{list(value.shape)}"
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, Source):
         return shortened(repr(value.footnote))
     if isinstance(value, tuple) and value and is_dataclass(value[0]):

@@ -510,7 +510,7 @@ def test_scores_that_are_too_large(factor):
 def test_it_says_what_it_is_in_a_line():
     query, key = draw()
     assert repr(attention_map(query, key, entropy=True)) == (
-        "PooledMap(weights=(1, 2, 7, 7), query_edges=(8,), key_edges=(8,), entropy=(1, 2, 7))"
+        "PooledMap(weights=float32[1, 2, 7, 7], query_edges=int64[8], key_edges=int64[8], entropy=float32[1, 2, 7])"
     )
 
 
