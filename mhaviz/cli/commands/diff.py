@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mhaviz.records import Attention
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChangeOptions(PageOptions):
     """How changes look."""
 

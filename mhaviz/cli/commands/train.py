@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _training_option = partial(typer.Option, rich_help_panel="The training")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlanOptions:
     """How a model is trained. None: as ``Plan`` has it, or the checkpoint to go on from."""
 
@@ -32,7 +32,7 @@ class PlanOptions:
     ] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SizeOptions:
     """What a model is built from. None: as ``Sizes`` has it, or the checkpoint to go on from."""
 

@@ -24,7 +24,7 @@ _MANY_NUMBERS = 10**7  # which take some ten seconds to write as text
 _JSON_NUMBER = 14  # bytes, of a number in as few digits as tell it from others
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Delivery:
     """Where the user wants a result."""
 

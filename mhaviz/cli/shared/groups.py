@@ -1,4 +1,7 @@
-"""Groups of options: each field is an option, with its help. Commands take whole groups."""
+"""Groups of options: each field is an option, with its help. Commands take whole groups.
+
+Nobody compares or prints them: without eq and repr they are made in half the time, whenever the program starts.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -49,7 +52,7 @@ def given(group: Any) -> list[str]:
     return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelOptions:
     """The model and its options, of commands that look into one layer."""
 
@@ -139,14 +142,14 @@ class ModelOptions:
         return layers[0] if layers else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ManyLayers(ModelOptions):
     """The same options, of commands that draw all layers."""
 
     layer: Layers = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LongOptions:
     """Options for long inputs, whose weights are pooled."""
 
@@ -199,7 +202,7 @@ class LongOptions:
             raise ArgumentError(f"--memory: {error}") from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DpiOption:
     """How a picture looks. The fields without help are options of the groups below."""
 
@@ -222,14 +225,14 @@ class DpiOption:
         return Style(self.cmap, self.dpi, self.columns, largest, log=log)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CmapOptions(DpiOption):
     """How a picture with colours looks."""
 
     cmap: Annotated[str, look_option(help="A matplotlib colormap for the weights.")] = "bone"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class VmaxOptions(CmapOptions):
     """The same with a scale."""
 
@@ -242,14 +245,14 @@ class VmaxOptions(CmapOptions):
     ] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PageOptions(VmaxOptions):
     """The same with heads side by side."""
 
     columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MapOptions(PageOptions):
     """How maps look."""
 
@@ -265,7 +268,7 @@ class MapOptions(PageOptions):
         return replace(self.style, vmax=None) if self.vmax is None and ends_at_largest(maps) else self.style
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerOptions:
     """A layer with random weights, and nothing else."""
 
@@ -291,7 +294,7 @@ class LayerOptions:
         return RandomLayer(*self.sizes, self.device)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BenchOptions(LayerOptions):
     """Options of commands that measure time and memory."""
 

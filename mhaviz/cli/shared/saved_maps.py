@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArrayOptions:
     """Options that describe bare arrays: their name in the file, labels and kind."""
 

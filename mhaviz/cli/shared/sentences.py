@@ -26,7 +26,7 @@ Sentences = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OneSentence:
     """Options of a command that reads one sentence."""
 
@@ -63,7 +63,7 @@ class OneSentence:
         return read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OneText(OneSentence):
     """The same with --target: the translation, or another sentence whose words are the queries."""
 
@@ -94,7 +94,7 @@ class OneText(OneSentence):
             raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ManyTexts(OneText):
     """Options of a command that reads several sentences."""
 
