@@ -106,8 +106,8 @@ def read_by_mhaviz(model: PretrainedModel, sentences: Sequence[str]) -> None:
     study = HeadStudy()
     stream = [Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences)]
     for batch in CorpusBatches(stream, model.lengths, model.max_length):
-        model.weigh(batch.texts, study.add)
-    study.result(model.source, 0)
+        model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
+    study.result(model.describe(), 0)
 
 
 def read_one_by_one(sentences: Sequence[str]) -> Callable[[], None]:
