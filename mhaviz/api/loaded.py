@@ -152,7 +152,7 @@ class LoadedModel:
                 f"{parameter('verify')} compares with all tokens; leave out {parameter('hide_special')}"
             )
         model = self._chosen(layer, kind, generate)
-        heads = require_numbers("head", head, range(model.n_heads), "the layer")
+        heads = _heads_of(model, head)
         inputs = model.encode(_listed(texts), target)
         require_length(inputs.longest, max_tokens)
         sites = model.sites(inputs)
@@ -195,7 +195,7 @@ class LoadedModel:
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
-        (one,) = require_numbers("head", [head], range(model.n_heads), "the layer")
+        (one,) = _heads_of(model, [head])
         return explanation.explain(model, inputs, position, one)
 
     def compare_scaling(
@@ -210,7 +210,7 @@ class LoadedModel:
     ) -> ScalingComparison:
         """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``."""
         model, inputs = self._one(text, target, layer, kind, generate)
-        return scaling.compare_scaling(model, inputs, require_numbers("head", head, range(model.n_heads), "the layer"))
+        return scaling.compare_scaling(model, inputs, _heads_of(model, head))
 
     def report(
         self,
@@ -233,8 +233,7 @@ class LoadedModel:
                 f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts with "
                 f"mhaviz heatmap"
             )
-        (one,) = require_numbers("head", [head], range(model.n_heads), "the layer")
-        comparison = scaling.compare_scaling(model, inputs, [one])
+        comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
         return Report(attention_weights(model, inputs), model.trace(inputs), comparison)
 
     def trace_shapes(
@@ -317,6 +316,11 @@ class LoadedModel:
 
 def _listed(texts: str | Sequence[str]) -> Sequence[str]:
     return [texts] if isinstance(texts, str) else texts
+
+
+def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:
+    """The heads that are wanted. Raises ArgumentError if the model lacks one."""
+    return require_numbers("head", head, range(model.n_heads), "the layer")
 
 
 def _verified(

@@ -77,13 +77,16 @@ def _near_name(name: str) -> str:
         return f"; did you mean {known[0]}?"
     path = Path(name)
     is_file_name = _suffix(name) in _OF_PARAMETERS
+
+    def is_alike(one: Path) -> bool:
+        return _suffix(one.name) == _suffix(name) if is_file_name else one.is_dir()
+
     try:
-        there = list(path.parent.iterdir())
-        # Files by their stems: a long suffix in common would make unlike names alike.
-        files = {one.stem: one.name for one in there if _suffix(one.name) == _suffix(name)}
-        beside = files if is_file_name else {one.name: one.name for one in there if one.is_dir()}
+        there = list(filter(is_alike, path.parent.iterdir()))
     except (OSError, ValueError):
         return ""
+    # Files by their stems: a long suffix in common would make unlike names alike.
+    beside = {one.stem if is_file_name else one.name: one.name for one in there}
     near = get_close_matches(path.stem if is_file_name else path.name, beside, 1)
     return f"; did you mean {shortened(beside[near[0]])}?" if near else ""
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import tile_titles
-from mhaviz.records import Attention
+from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.style import Style
 
@@ -33,11 +33,12 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
     draw_heads(attention, style, axes)
-    of_head = [m for m in attention.maps for _ in m.heads]
-    for group in dict.fromkeys(map(scale_group, of_head)):
-        alike = [one for one, m in zip(axes, of_head, strict=True) if scale_group(m) == group]
-        name = next(m.quantity.drawn_name for m in of_head if scale_group(m) == group)
-        figure.colorbar(alike[0].images[0], ax=alike, label=name, shrink=0.6)
+    groups: dict[str, list[tuple[Axes, AttentionMap]]] = {}
+    for one, m in zip(axes, (m for m in attention.maps for _ in m.heads), strict=True):
+        groups.setdefault(scale_group(m), []).append((one, m))
+    for alike in groups.values():
+        first, m = alike[0]
+        figure.colorbar(first.images[0], ax=[one for one, _ in alike], label=m.quantity.drawn_name, shrink=0.6)
     return figure
 
 

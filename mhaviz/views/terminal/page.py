@@ -30,15 +30,14 @@ class PageView:
         if page.title and page.title_where != "drawn":
             yield Line(abilities.plain(page.title), BOLD)
         blocks = _in_order(page)
-        heads = HeadsView([block for block in blocks if isinstance(block, Heads)], self.style, console, options)
-        heads_shown = False
+        of_heads = [block for block in blocks if isinstance(block, Heads)]
+        heads = HeadsView(of_heads, self.style, console, options)
         for block in blocks:
             if block.where == "drawn":
                 continue
             if isinstance(block, Heads):
-                if not heads_shown:
+                if block is of_heads[0]:  # all together, in the order of the record
                     yield from heads.lines()
-                heads_shown = True
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
