@@ -34,7 +34,8 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
     draw_heads(attention, style, axes)
     groups: dict[str, list[tuple[Axes, AttentionMap]]] = {}
-    for one, m in zip(axes, (m for m in attention.maps for _ in m.heads), strict=True):
+    of_heads = [m for m in attention.maps for _ in m.heads]
+    for one, m in zip(axes, of_heads, strict=True):
         groups.setdefault(scale_group(m), []).append((one, m))
     for alike in groups.values():
         first, m = alike[0]
