@@ -137,6 +137,28 @@ def test_a_model_in_memory_is_that_of_its_folder(model_folder):
             mhaviz.load(*given)
 
 
+def test_a_model_in_memory_stays_as_it_was(model_folder):
+    """Its user may be training it, or may go on to ask it for its own weights."""
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = model_folder("bert")
+    theirs, tokenizer = (
+        AutoModel.from_pretrained(folder, attn_implementation="eager"),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    theirs.encoder.train()
+    theirs.embeddings.eval()
+    in_training = {name for name, part in theirs.named_modules() if part.training}
+
+    found = mhaviz.load(theirs, tokenizer).attend(TEXT)
+
+    assert {name for name, part in theirs.named_modules() if part.training} == in_training != set()
+    theirs.eval()
+    outputs = theirs(**tokenizer(TEXT, return_tensors="pt"), output_attentions=True)
+    for m, weights in zip(found, outputs.attentions, strict=True):
+        np.testing.assert_allclose(m.weights, weights[0].detach(), atol=1e-6)
+
+
 def test_a_decoder_is_loaded_again_when_it_must_write(model_folder):
     model = mhaviz.load(model_folder("llama"))
     length = len(model.attend("the cat")[0].queries)

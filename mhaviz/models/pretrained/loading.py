@@ -52,11 +52,12 @@ class Loaded:
 
     Attributes:
         name: as the user has given it.
-        model: in eval mode, on its device.
+        model: on its device.
         tokenizer: its own.
         device: where it runs.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, it runs eagerly and gives its weights itself.
+        attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
         remarks: what the user should know of how its folder was read.
         unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
     """
@@ -66,6 +67,7 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
     captured: bool
+    attention: str | None = None
     remarks: tuple[str, ...] = ()
     unshown: tuple[Kind, ...] = ()
 
@@ -89,7 +91,8 @@ class Loaded:
     def running(self) -> Iterator[None]:
         """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
 
-        What reading a short text makes of a model is undone: BigBird then leaves out its blocks, in later texts too.
+        Afterwards the model is as it was before, which may be in use elsewhere. So is what reading a short text makes
+        of it: BigBird then leaves out its blocks, in later texts too.
         """
         what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
         length = getattr(self.config, "segment_means_seq_len", None)
@@ -98,7 +101,7 @@ class Loaded:
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
-            with as_one_line(what, advice):
+            with as_one_line(what, advice), _evaluating(self.model), _attending_by(self.model, self.attention):
                 yield
         finally:
             for part, attention_type in zip(parts, types, strict=True):
@@ -108,6 +111,46 @@ class Loaded:
     def has_encoder(self) -> bool:
         """Whether there is an encoder and a decoder."""
         return bool(self.config.is_encoder_decoder) and type(self.model) is not _encoder_of(self.config)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """In eval mode within; of a model that is being trained some parts may have been, and some not."""
+    training = [part for part in model.modules() if part.training]
+    nn.Module.eval(model)
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+@contextmanager
+def _attending_by(model: PreTrainedModel, attention: str | None) -> Iterator[None]:
+    """With this attention function within; None: with what it has. Parts may have had functions of their own."""
+    before = [(config, config._attn_implementation) for config in _configs(model)]
+    if attention is None or all(own == attention for _, own in before):
+        yield
+        return
+    try:
+        model.set_attn_implementation(attention)
+        yield
+    finally:
+        for config, own in before:
+            config._attn_implementation_internal = own  # the public one would change those of its parts with it
+
+
+def _configs(model: PreTrainedModel) -> list[PreTrainedConfig]:
+    """Of the model and of its parts, each once, whether or not a part has a module."""
+    found: dict[int, PreTrainedConfig] = {}
+    new = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    while new:
+        config = new.pop()
+        if id(config) not in found:
+            found[id(config)] = config
+            parts = (getattr(config, name, None) for name in config.sub_configs)
+            new += [part for part in parts if part is not None]
+    return list(found.values())
 
 
 def load_pretrained(
@@ -146,9 +189,8 @@ def load_pretrained(
 
 
 def run_eagerly(loaded: Loaded) -> Loaded:
-    """The same model, made to give its weights itself."""
-    loaded.model.set_attn_implementation("eager")
-    return replace(loaded, captured=False)
+    """The same model, which then gives its weights itself."""
+    return replace(loaded, captured=False, attention="eager")
 
 
 def _load(
@@ -174,7 +216,7 @@ def _load(
     model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
     nn.Module.to(model, device)
     remarks = [adapted, *_ignored_code(folder, fields, type(model), type(tokenizer))]
-    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, tuple(filter(None, remarks)))
+    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, remarks=tuple(filter(None, remarks)))
 
 
 def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
@@ -234,7 +233,7 @@ class PretrainedModel(CorpusModel):
 
 
 def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, writes: bool = False) -> PretrainedModel:
-    """The model, put in eval mode and on an attention function that can be seen; it stays so.
+    """The model, which stays as it is: it is put in eval mode, and on an attention function that can be seen, to run.
 
     Args:
         model: of transformers, on its device.
@@ -253,10 +252,8 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
     if writes and not model.can_generate():
         raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
-    if captured:
-        model.set_attn_implementation(SDPA if model._supports_sdpa else EAGER)
-    nn.Module.eval(model)
-    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, model.device, captured)))
+    attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
+    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, model.device, captured, attention)))
 
 
 def _nobody(seen: SiteCall) -> None:

@@ -61,10 +61,10 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     if loaded.captured and sites and not loaded.model._supports_sdpa and not _follows_eager(loaded, sites):
         sites = []
     if loaded.captured and (unshown or not sites):
-        with _eagerly(loaded) as eager:
-            given, not_given = _probe(eager)
+        eager = run_eagerly(loaded)
+        given, not_given = _probe(eager)
         if len(given) > len(sites):
-            loaded, sites, unshown = run_eagerly(loaded), given, not_given
+            loaded, sites, unshown = eager, given, not_given
     if not sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded)
@@ -168,22 +168,12 @@ def _few_tokens(loaded: Loaded) -> tuple[Tensor, None, Tensor | None]:
     return ids, None, ids[:, :TARGET_LENGTH] if loaded.has_encoder else None
 
 
-@contextmanager
-def _eagerly(loaded: Loaded) -> Iterator[Loaded]:
-    """The model, which gives its weights itself within."""
-    implementation = loaded.config._attn_implementation
-    try:
-        yield run_eagerly(loaded)
-    finally:
-        loaded.model.set_attn_implementation(implementation)
-
-
 def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
     """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
     seen = _weights(loaded, sites)
-    with _eagerly(loaded) as eager:
-        given, _ = _probe(eager)
-        expected = _weights(eager, given)
+    eager = run_eagerly(loaded)
+    given, _ = _probe(eager)
+    expected = _weights(eager, given)
     return set(seen) <= set(expected) and all(
         not bool(((weights - expected[attention]).abs() >= _SAME).any()) for attention, weights in seen.items()
     )
