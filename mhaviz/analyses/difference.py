@@ -54,9 +54,13 @@ def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Atten
 
 
 def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
-    """Of maps that are in both, the heads that are in both."""
+    """Of maps that are in both, the heads that are in both. Raises MhavizError if there are none."""
     heads = {m.name: m.heads for m in before.maps}
     common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in after.maps if m.name in heads}
+    for m in after.maps:
+        if m.name in common and not common[m.name]:
+            had, has = (", ".join(map(str, numbers)) for numbers in (heads[m.name], m.heads))
+            raise MhavizError(f"{m.name}: no head is in both: the first has heads {had}, the second {has}")
 
     def reduced(attention: Attention) -> Attention:
         maps = (m if common.get(m.name, m.heads) == m.heads else m.select(common[m.name]) for m in attention.maps)

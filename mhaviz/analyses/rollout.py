@@ -10,7 +10,12 @@ from torch import Tensor
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError
-from mhaviz.records import ROLLOUT, Attention, AttentionMap, Kind
+from mhaviz.records import ROLLOUT, Attention, AttentionMap, Kind, Site
+
+
+def rolled_sites(model: Model, inputs: Inputs) -> list[Site]:
+    """The attentions that a rollout up to each of them is drawn of."""
+    return [site for site in model.sites(inputs) if site.kind != "cross"]
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:
@@ -24,7 +29,7 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
         ArgumentError: there is nothing but cross attention.
         MhavizError: the weights of one layer and the rollouts of all do not fit into memory.
     """
-    drawn = [site for site in model.sites(inputs) if site.kind != "cross"]
+    drawn = rolled_sites(model, inputs)
     if not drawn:
         raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
     through = model.select(tuple(range(max(site.layer for site in drawn) + 1)), model.kind)

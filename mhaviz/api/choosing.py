@@ -1,8 +1,9 @@
 """Checks the numbers of heads and layers that are asked for, and finds the token that is named."""
 
 import difflib
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.layer.tokens import tokenize
@@ -19,13 +20,19 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
     """Those that are wanted, of those that are there; None: all.
 
     Raises:
-        ArgumentError: one is not there.
+        ArgumentError: one is not there, or none is named.
     """
     if wanted is None:
         return tuple(there)
-    numbers = (wanted,) if isinstance(wanted, int) else tuple(dict.fromkeys(wanted))
-    if any(not isinstance(number, int) for number in numbers):
-        raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}")
+    try:
+        several = wanted if isinstance(wanted, Iterable) else (wanted,)
+        numbers = tuple(dict.fromkeys(map(operator.index, several)))  # numpy's whole numbers, too
+    except TypeError:
+        raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}") from None
+    if not numbers:
+        raise ArgumentError(
+            f"{parameter(what)}: expected at least one {what}, got none; {owner} has {listed_numbers(what, there)}"
+        )
     for number in numbers:
         if number not in there:
             raise ArgumentError(
@@ -57,8 +64,8 @@ def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool 
         ArgumentError: no token is named, or none that is there, or one that occurs several times.
     """
     of = "the target, whose words are the queries" if is_target else "the sentence"
-    if isinstance(text, int):
-        return _position(text, tokens)
+    if not isinstance(text, str | None):
+        return _position(operator.index(text), tokens)
     if text is None:
         raise ArgumentError(f"{parameter('token')}: expected a word of {of} or its position; it has {_listed(tokens)}")
     found = [i for i, token in enumerate(tokens) if token == text]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mhaviz.analyses import explanation, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
+from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
@@ -153,12 +154,20 @@ class LoadedModel:
             )
         model = self._chosen(layer, kind, generate)
         heads = _heads_of(model, head)
+        if rollout:
+            unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads)]
+            unheeded += [*["hide_special"] * hide_special, *["verify"] * verify]
+            if unheeded:
+                raise ArgumentError(
+                    f"{parameter('rollout')} goes through all heads and all tokens; leave out "
+                    f"{', '.join(map(parameter, unheeded))}"
+                )
         inputs = model.encode(_listed(texts), target)
         require_length(inputs.longest, max_tokens)
-        sites = model.sites(inputs)
-        n_maps = len(inputs.texts) * len(sites)
         if rollout:
+            check(len(inputs.texts) * len(rolled_sites(model, inputs)))
             return rollout_of(model, inputs)
+        n_maps = len(inputs.texts) * len(model.sites(inputs))
         dtype = model.require_outputs() if verify else None
         check(n_maps)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
@@ -230,8 +239,8 @@ class LoadedModel:
         model, inputs = self._one(text, target, layer, kind, generate)
         if inputs.longest > _ON_A_PAGE:
             raise ArgumentError(
-                f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts with "
-                f"mhaviz heatmap"
+                f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts by "
+                f"mhaviz heatmap, or attend in Python"
             )
         comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
         return Report(attention_weights(model, inputs), model.trace(inputs), comparison)
@@ -260,7 +269,7 @@ class LoadedModel:
 
     def head_statistics(
         self,
-        texts: Iterable[str | Sentence],
+        texts: str | Iterable[str | Sentence],
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
@@ -270,7 +279,7 @@ class LoadedModel:
         """What every head looks at, averaged over these texts, which may be more than memory holds.
 
         Args:
-            texts: one after the other.
+            texts: a sentence, or several, one after the other.
             layer, kind: as in ``attend``.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
@@ -282,7 +291,8 @@ class LoadedModel:
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
             raise ArgumentError(f"statistics of heads are of a model of transformers; name one by {parameter('model')}")
-        sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in texts)
+        several = [texts] if isinstance(texts, str) else texts
+        sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in several)
         study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
         for batch in batches:
             model.run(model.encode_unnamed(batch.texts), study.add, batched=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -17,7 +17,7 @@ from mhaviz.analyses.pooled_maps import (
     seconds_needed,
 )
 from mhaviz.devices import free_memory, require_memory
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.records import Cells
@@ -46,8 +46,17 @@ class LongInputs:
     summary: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.pool not in (None, "mass", "max", "both"):
+            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {quoted(self.pool)}")
         if self.size is not None and self.size < 1:
             raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
+        if self.memory is not None and self.memory < 1:
+            raise ArgumentError(f"{parameter('memory')}: expected at least 1 byte, got {counted(self.memory)}")
+
+    @property
+    def given(self) -> list[str]:
+        """The names of those that differ from what they are by default."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
     def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device) -> Pooling | None:
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
@@ -66,7 +75,12 @@ class LongInputs:
         a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
         cells = min(size, longest)
         if a_cell * cells**2 > allowed:
-            fitting = max(math.isqrt(allowed // a_cell), 1)
+            fitting = math.isqrt(allowed // a_cell)
+            if not fitting:
+                raise MhavizError(
+                    f"a single cell for each of {n_maps * n_heads:,} heads needs {readable_bytes(a_cell)}, where "
+                    f"{readable_bytes(allowed)} may be used; take fewer heads, or more {parameter('memory')}"
+                )
             if self.size is not None and longest > size:
                 heads = n_maps * n_heads
                 raise MhavizError(

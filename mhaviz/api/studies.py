@@ -1,13 +1,16 @@
 """``mhaviz.explain``, ``compare_scaling`` and others as functions of a model or of its name."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mhaviz.analyses import difference
+from mhaviz.api.choosing import Numbers, require_numbers
 from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
-from mhaviz.models.load import RANDOM
+from mhaviz.models.load import RANDOM, Notice
 from mhaviz.models.single_layer import WORKED_EXAMPLE
 from mhaviz.records import Attention, Difference, Explanation, HeadStatistics, Kind, ScalingComparison, ShapeTrace
 
@@ -40,7 +43,7 @@ def trace_shapes(
     return _loaded(model).trace_shapes(texts, target, **options)
 
 
-def head_statistics(model: AnyModel, texts: Iterable[str], **options: Any) -> HeadStatistics:
+def head_statistics(model: AnyModel, texts: str | Iterable[str], **options: Any) -> HeadStatistics:
     """What every head of a model looks at, averaged over texts; see ``LoadedModel.head_statistics``."""
     return _loaded(model).head_statistics(texts, **options)
 
@@ -51,6 +54,7 @@ def read(
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
     kind: Kind | None = None,
+    on_notice: Notice = lambda notice: None,
 ) -> Attention:
     """Attention maps that mhaviz has saved, or weights of another tool.
 
@@ -60,13 +64,21 @@ def read(
         name: of the array, where a file holds several.
         queries, keys: labels of the rows and columns; ``queries`` alone: of both sides of a square map.
         kind: "self", "masked" or "cross"; None: "cross" if the labels differ or the map is no square.
+        on_notice: is told, in a line, what should be known of the file: that rows do not sum to 1.
 
     Raises:
-        ArgumentError: what does not suit the array.
+        ArgumentError: what does not suit the array; labels or a kind for maps of mhaviz, which bring their own.
         MhavizError: the file cannot be read, or its weights are none.
     """
     of_queries, of_keys = (None if side is None else tuple(side) for side in (queries, keys))
-    return read_maps(Path(path), About(name, of_queries, of_keys, kind)).attention
+    about = About(name, of_queries, of_keys, kind)
+    saved = read_maps(Path(path), about, on_notice)
+    if saved.is_own and about != About():
+        given = (parameter(one.name) for one in fields(about) if getattr(about, one.name) is not None)
+        raise ArgumentError(f"{path} brings its own tokens and kinds; leave out {', '.join(given)}")
+    for notice in saved.notices:
+        on_notice(notice)
+    return saved.attention
 
 
 def diff(
@@ -74,7 +86,7 @@ def diff(
     after: Attention | str | Path,
     *,
     layer: int | tuple[int, int] | None = None,
-    head: int | Sequence[int] | None = None,
+    head: Numbers = None,
 ) -> Difference:
     """What has changed between two attentions of the same tokens: after − before, and how unlike their rows are.
 
@@ -88,11 +100,15 @@ def diff(
         MhavizError: they have no map in common, or tokens, heads or cells that differ.
     """
     first, second = (one if isinstance(one, Attention) else read(one) for one in (before, after))
-    first, second = difference.of_layers(first, second, layer if isinstance(layer, tuple) else (layer, layer))
+    layers = layer if isinstance(layer, tuple) else (layer, layer)
+    if len(layers) != 2:
+        raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
+    first, second = difference.of_layers(first, second, layers)
     if head is None:
         return difference.compare(first, second)
-    heads = (head,) if isinstance(head, int) else tuple(head)
-    return difference.compare(*difference.with_common_heads(first, second)).select(heads)
+    first, second = difference.with_common_heads(first, second)
+    there = sorted({number for m in second.maps for number in m.heads})
+    return difference.compare(first, second).select(require_numbers("head", head, there, "what is in both"))
 
 
 def _loaded(model: AnyModel) -> LoadedModel:

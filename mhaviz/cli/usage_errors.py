@@ -17,11 +17,13 @@ _NEW_NAMES = {"--checkpoint": "--model", "--weights": "--model", "--heads": "--n
 def usage_message(error: typer.TyperException, words: Sequence[str]) -> str:
     """What is wrong, and what to do. ``words``: the command line."""
     name, message = str(getattr(error, "option_name", "")), error.format_message()
-    if name in _NEW_NAMES:
+    context = getattr(error, "ctx", None)
+    options = {option for one in getattr(getattr(context, "command", None), "params", ()) for option in one.opts}
+    if _NEW_NAMES.get(name) in options:
         return f"{name} is {_NEW_NAMES[name]} now"
     if words[:1] == ["help"] and "No such command" in message:
         return f"there is no command help: use mhaviz {' '.join([*words[1:2], '--help'])}"
-    command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
+    command = getattr(context, "command_path", "mhaviz")
     wrong = _plain(message)
     advice = f" See {command} --help" if wrong.endswith("?") else f"; see {command} --help"
     return _unreadable_number(error, words) or wrong + advice

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.json_files import read_json
@@ -21,7 +21,7 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import Layers, read_layers
-from mhaviz.records import Attention, AttentionMap, Axis, Kind, Source
+from mhaviz.records import KIND_NAMES, Attention, AttentionMap, Axis, Kind, Source
 from mhaviz.records.saved_form import restore, restore_source, tensor_names
 from mhaviz.units import readable_bytes
 
@@ -44,6 +44,10 @@ class About:
     queries: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
     kind: Kind | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in (None, *KIND_NAMES):
+            raise ArgumentError(f"{parameter('kind')}: expected self, masked or cross, got {quoted(self.kind)}")
 
 
 @dataclass(frozen=True)
@@ -172,15 +176,19 @@ def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> Att
     keys = queries if alone else _labels("keys", about.keys, k_length)
     kind: Kind = about.kind or ("self" if queries == keys else "cross")
     if kind != "cross" and q_length != k_length:
-        raise ArgumentError(f"kind {kind}: expected as many queries as keys, got {q_length} × {k_length}")
+        raise ArgumentError(
+            f"{parameter('kind')} {kind}: expected as many queries as keys, got {q_length} × {k_length}"
+        )
     m = AttentionMap(weights, Axis.of(queries), Axis.of(keys), kind, layer)
     if (hidden := seen_hidden(m)) is not None:
-        raise ArgumentError(f"kind masked: expected no weight on later keys, got {hidden} of layer {layer}")
+        raise ArgumentError(
+            f"{parameter('kind')} masked: expected no weight on later keys, got {hidden} of layer {layer}"
+        )
     return m
 
 
 def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str, ...]:
     """Those that are given, or the positions."""
     if given is not None and len(given) != length:
-        raise ArgumentError(f"{side}: expected {length} labels, one a line, got {len(given)}")
+        raise ArgumentError(f"{parameter(side)}: expected {length} labels, one a line, got {len(given)}")
     return tuple(map(str, range(length))) if given is None else given

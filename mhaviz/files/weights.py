@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.files.arrays import read_arrays
 from mhaviz.files.errors import ContentError, listed, reading
 from mhaviz.files.saved_array import ArrayList, Numbers, SavedArray, require_room
@@ -53,9 +53,11 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
         raise MhavizError(f"{path} holds no array")
     if wanted is not None:
         if list(held) == [""]:
-            raise ArgumentError(f"name: {path} holds a single array without a name; leave it out")
+            raise ArgumentError(f"{parameter('name')}: {path} holds a single array without a name; leave it out")
         if wanted not in held:
-            raise ArgumentError(f"name: there is no array {wanted[:60]} in {path}; it has {_listed(held)}")
+            raise ArgumentError(
+                f"{parameter('name')}: there is no array {wanted[:60]} in {path}; it has {_listed(held)}"
+            )
         return held[wanted], wanted
     if len(held) == 1:
         return next(iter(held.values())), None
@@ -67,7 +69,9 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
         return layers, None
     if len(fitting) > 1:
         there = _listed(fitting)
-        raise ArgumentError(f"name: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}")
+        raise ArgumentError(
+            f"{parameter('name')}: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}"
+        )
     ((chosen, arrays),) = fitting.items()
     return arrays, chosen
 

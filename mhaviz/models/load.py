@@ -41,7 +41,7 @@ class ModelKind:
         called: what messages call such a model.
         load: imports what the kind needs, and makes the model of a request and the options given.
         options: what may be asked of it beside its device; it brings all else with it.
-        name: names a model of this kind, unless there is a file of that name.
+        name: names a model of this kind, unless there is a file of that name; "random" always does.
         expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
             this name.
         takes_any_text: whether its tokenizer makes tokens of texts without words, too.
@@ -230,7 +230,7 @@ def kind_of(name: str) -> ModelKind:
         MhavizError: a file of a kind that holds no model, or one that is not there.
     """
     for kind in KINDS:
-        if (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
+        if name == RANDOM == kind.name or (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
             return kind
     if not is_file(name):
         raise MhavizError(f"cannot read {shortened(name)}: No such file or directory{_near_name(name)}")

@@ -1,6 +1,7 @@
 """Attention weights with the tokens that they stand between."""
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +225,9 @@ class Attention(Shown):
         maps = tuple(m for m in self.maps if layer in (None, m.layer))
         if head is None:
             return replace(self, maps=maps)
-        heads = (head,) if isinstance(head, int) else tuple(head)
+        heads = tuple(map(operator.index, head if isinstance(head, Iterable) else (head,)))  # numpy's numbers, too
+        if not heads:
+            raise ArgumentError(f"{parameter('head')}: expected at least one head, got none")
         for number in heads:
             if all(number not in m.heads for m in maps):
                 raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in maps)}, got {number}")

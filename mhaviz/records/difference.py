@@ -65,9 +65,10 @@ class MapDifference(Brief):
 
     def select(self, heads: tuple[int, ...]) -> "MapDifference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""
-        rows = [self.change.heads.index(head) for head in heads if head in self.change.heads]
+        change = self.change.select(heads)
+        rows = [self.change.heads.index(head) for head in heads]
         return MapDifference(
-            self.change.select(heads),
+            change,
             self.divergence[rows],
             tuple(self.largest[row] for row in rows),
             tuple(self.worst[row] for row in rows),

@@ -30,7 +30,7 @@ def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequen
     for path in paths:
         shown, folder = visible(str(path)), path.absolute().parent
         if not path.name:
-            raise ArgumentError(f"-o: expected the name of a file, ending in {', '.join(suffixes)}, got none")
+            raise ArgumentError(f"expected the name of a file to save, ending in {', '.join(suffixes)}, got none")
         if path.suffix.lower() not in suffixes:
             raise ArgumentError(f"cannot tell the format of {shown}: expected a name ending in {', '.join(suffixes)}")
         if path.resolve() in seen:

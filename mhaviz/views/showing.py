@@ -3,6 +3,7 @@
 A new kind of record is a module in ``mhaviz.pages`` and a row here.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -91,7 +92,10 @@ def plot(record: object, **style: Any) -> "Figure":
 
         with house_style():
             return axes_figure(record, fitted_style(record, **style))
-    return figure_of(record, fitted_style(record, **style))
+    figure = figure_of(record, fitted_style(record, **style))
+    for notice in figure.notices:
+        warnings.warn(notice, stacklevel=3)
+    return figure
 
 
 def save(record: object, paths: Sequence[Path], **style: Any) -> None:
@@ -101,7 +105,8 @@ def save(record: object, paths: Sequence[Path], **style: Any) -> None:
     record = _drawn(record)
     check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)
     chosen = fitted_style(record, **style)
-    save_all(paths, record, lambda: figure_of(record, chosen))
+    for notice in save_all(paths, record, lambda: figure_of(record, chosen)):
+        warnings.warn(notice, stacklevel=3)
 
 
 def png_of(record: object) -> bytes:

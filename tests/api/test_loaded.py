@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -310,3 +311,81 @@ def test_an_attention_map_shows_and_saves_itself(options, kind, name, tmp_path):
     assert found.to_attention(words, words)[0].keys == tuple(words)
     with pytest.raises(ArgumentError, match="expected rows of 3 tokens, got 30"):
         found.to_attention(words[:3], words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"rollout": True, "verify": True}, "`rollout` goes through all heads and all tokens; leave out `verify`"),
+        ({"rollout": True, "hide_special": True, "size": 4, "head": 0}, "leave out `size`, `head`, `hide_special`"),
+        ({"pool": "mean"}, "`pool`: expected mass, max or both, got 'mean'"),
+        ({"memory": 0}, "`memory`: expected at least 1 byte, got 0"),
+        ({"memory": 1}, "a single cell for each of 8 heads needs 96 B, where 1 B may be used"),
+        ({"head": []}, "`head`: expected at least one head, got none; the layer has heads 0 to 7"),
+        ({"head": 1.5}, "`head`: expected a whole number, or several, got 1.5"),
+    ],
+)
+def test_what_does_not_go_together_is_said_in_python_too(asked, message):
+    with pytest.raises(MhavizError, match=re.escape(message)):
+        mhaviz.load().attend("a b c", **asked)
+
+
+def test_the_number_of_rollouts_is_checked_before_they_are_made(model_folder):
+    asked = []
+    mhaviz.load(model_folder("bert")).attend([TEXT, "a b"], rollout=True, layer=1, check=asked.append)
+    assert asked == [2]
+
+
+def test_numbers_of_numpy_are_numbers():
+    model = mhaviz.load()
+    attention = model.attend("a b c", head=np.arange(1, 3))
+    assert attention[0].heads == (1, 2)
+    assert attention.select(head=np.int64(2))[0].heads == (2,)
+    assert model.explain("a b c", np.int64(1), head=np.argmax([0, 1])).head == 1
+    with pytest.raises(ArgumentError, match="`head`: expected at least one head, got none"):
+        attention.select(head=[])
+
+
+def test_statistics_of_one_sentence_are_not_those_of_its_letters(model_folder):
+    model = mhaviz.load(model_folder("bert"))
+    one, listed = model.head_statistics(TEXT), model.head_statistics([TEXT])
+    np.testing.assert_array_equal(one.kinds[0].sentences, listed.kinds[0].sentences)
+    assert one.kinds[0].queries == listed.kinds[0].queries
+
+
+def test_a_file_of_mhaviz_brings_its_own_labels(tmp_path):
+    mhaviz.load().attend("a b").save(tmp_path / "own.json")
+    with pytest.raises(ArgumentError, match="brings its own tokens and kinds; leave out `queries`, `kind`"):
+        mhaviz.read(tmp_path / "own.json", queries=["a", "b"], kind="self")
+
+
+def test_what_is_odd_about_an_array_is_told(tmp_path):
+    np.save(tmp_path / "x.npy", np.full((2, 2), 0.7, np.float32))
+    told = []
+    mhaviz.read(tmp_path / "x.npy", on_notice=told.append)
+    assert any("sum to 1" in line for line in told)
+    with pytest.raises(ArgumentError, match="`kind`: expected self, masked or cross, got 'foo'"):
+        mhaviz.read(tmp_path / "x.npy", kind="foo")
+
+
+def test_changes_need_a_head_in_common():
+    attention = mhaviz.load().attend("a b c")
+    first, second = attention.select([0, 1]), attention.select([2, 3])
+    with pytest.raises(MhavizError, match="no head is in both: the first has heads 0, 1, the second 2, 3"):
+        mhaviz.diff(first, second, head=0)
+    with pytest.raises(ArgumentError, match="`head`: there is no head 5; what is in both has head 1 only"):
+        mhaviz.diff(first, attention.select([1, 5]), head=5)
+    with pytest.raises(ArgumentError, match=r"`layer`: expected one layer, or a pair of them, got \(0,\)"):
+        mhaviz.diff(first, first, layer=(0,))
+
+
+def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path):
+    attention = mhaviz.load().attend([TEXT] * 30)
+    with pytest.warns(UserWarning, match="drawn at .* dpi instead of 600"):
+        attention.save(tmp_path / "x.png", dpi=600)
+
+
+def test_random_is_the_layer_with_random_weights_whatever_files_there_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "random").touch()
+    assert mhaviz.load().n_heads == 8

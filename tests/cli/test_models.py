@@ -301,6 +301,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--d-model", "8"], 2, "of transformers, which brings its own sizes, weights and masks; leave out --d-model"),
         (["--rollout", "--head", "1"], 2, "--rollout goes through all heads and all tokens; leave out --head"),
         (["--rollout", "--verify"], 2, "leave out --verify"),
+        (["--rollout", "--hide-special", "--size", "4"], 2, "leave out --size, --hide-special"),
         (["--verify", "--hide-special"], 2, "leave out --hide-special"),
         (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
     ],

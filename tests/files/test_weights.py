@@ -250,7 +250,7 @@ def test_labels(tmp_path):
 def test_labels_that_do_not_fit(tmp_path):
     np.save(tmp_path / "x.npy", WEIGHTS)
     for side in ("queries", "keys"):
-        with pytest.raises(ArgumentError, match=f"^{side}: expected . labels, one a line, got 2$"):
+        with pytest.raises(ArgumentError, match=f"^`{side}`: expected . labels, one a line, got 2$"):
             read_maps(tmp_path / "x.npy", About(**{side: ("a", "b")}))
 
 

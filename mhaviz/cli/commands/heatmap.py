@@ -4,10 +4,9 @@ from typing import Annotated
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, given, model_option
+from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
 from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short, require_some
-from mhaviz.errors import ArgumentError
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -50,10 +49,6 @@ def heatmap(
     if not any_text:
         texts.require_words()
         require_short([*sentences, texts.target or ""], long.max_tokens)
-    unheeded = [name for name in given(long) if name not in ("--whole", "--max-tokens")]
-    unheeded += ["--head"] * (head != "all") + ["--verify"] * verify
-    if rollout and unheeded:
-        raise ArgumentError(f"--rollout goes through all heads and all tokens; leave out {', '.join(unheeded)}")
     _ = looks.style  # for its errors
 
     loaded = model.load(delivery.notice)

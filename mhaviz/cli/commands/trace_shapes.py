@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, ModelOptions
+from mhaviz.cli.shared.groups import DpiOption, ModelOptions, given
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice, require_some
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
+
+_OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")  # options of a layer without sentences
 
 
 def trace_shapes(
@@ -45,10 +47,10 @@ def trace_shapes(
     texts.require_words()
     element = _parse_element(follow)
     bare_sizes, is_random = batch_size is not None or seq_length is not None, model.is_random
-    if bare_sizes and (sentences or texts.target or values or not is_random):
-        raise ArgumentError(
-            "--batch-size and --seq-length trace sizes alone; leave out sentences, --target, --values and --model"
-        )
+    unheeded = [name for name in given(model) if name not in _OF_SIZES]
+    unheeded += ["sentences"] * bool(sentences) + ["--target"] * bool(texts.target) + ["--values"] * values
+    if bare_sizes and unheeded:
+        raise ArgumentError(f"--batch-size and --seq-length trace sizes alone; leave out {', '.join(unheeded)}")
     if bare_sizes and seq_length is None:
         raise ArgumentError("--batch-size needs a length; add --seq-length")
     if model.input is None:

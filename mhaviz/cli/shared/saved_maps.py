@@ -65,10 +65,7 @@ class ArrayOptions:
 
         labels = _labels("--queries", self.queries), _labels("--keys", self.keys)
         abouts = [About(name, *labels, self.kind) for name in of_each("--name", self.name, len(paths))]
-        try:
-            files = [read_maps(path, about, delivery.notice) for path, about in zip(paths, abouts, strict=True)]
-        except ArgumentError as error:  # its message begins with the name of a part of ``about``
-            raise ArgumentError(f"--{error}") from error
+        files = [read_maps(path, about, delivery.notice) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
             named = dict.fromkeys(map(str, paths))
             bring = "brings its" if len(named) == 1 else "bring their"

@@ -230,7 +230,8 @@ def _place(
             for other in beside:
                 left += other.before
                 places.append((other, left, y + part.top, edge - left))
-                bottom = y + part.top + other.height(edge - left) + _BETWEEN_PICTURES
+                bottom = max(bottom, y + part.top + other.height(edge - left) + _BETWEEN_PICTURES)
+                left += other.width
         places.append((part, x, y, edge - x))
         end = y + part.height(edge - x) + part.after
         if isinstance(part, CurvesPart) and part.free:
