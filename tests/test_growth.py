@@ -87,7 +87,8 @@ def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mh
     result = mhaviz("report", "鯨" * 5000)
     assert result.status == 2
     assert result.err == (
-        "mhaviz: report: expected at most 4,096 tokens, got 5,000; draw longer texts with mhaviz heatmap\n"
+        "mhaviz: report: expected at most 4,096 tokens, got 5,000; draw longer texts by mhaviz heatmap, or "
+        "attend in Python\n"
     )
 
 

@@ -383,9 +383,3 @@ def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path):
     attention = mhaviz.load().attend([TEXT] * 30)
     with pytest.warns(UserWarning, match="drawn at .* dpi instead of 600"):
         attention.save(tmp_path / "x.png", dpi=600)
-
-
-def test_random_is_the_layer_with_random_weights_whatever_files_there_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "random").touch()
-    assert mhaviz.load().n_heads == 8

@@ -67,9 +67,13 @@ def test_a_broken_folder_is_not_taken_for_a_misspelt_name(tmp_path, monkeypatch)
 
 def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "random").write_text("a")
-    with pytest.raises(MhavizError, match="cannot tell what model random is"):
-        load_model("random")
+    for name in ("translation", "random"):
+        (tmp_path / name).write_text("a")
+    with pytest.raises(MhavizError, match="cannot tell what model translation is"):
+        load_model("translation")
+    with pytest.raises(MhavizError, match=r"cannot tell what model \./random is"):
+        load_model("./random")
+    assert kind_of("random").called == "a layer with random weights"  # the default, which nobody has named
 
 
 @pytest.mark.parametrize("name", ["a" * 5000 + ".pt", "a\0b.pt"])
