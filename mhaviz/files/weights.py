@@ -68,9 +68,9 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
     if len(fitting) > 1 and (layers := _numbered_layers(fitting)):
         return layers, None
     if len(fitting) > 1:
-        there = _listed(fitting)
         raise ArgumentError(
-            f"{parameter('name')}: {path} holds {len(fitting)} arrays that could be weights; choose one of {there}"
+            f"{parameter('name')}: {path} holds {len(fitting)} arrays that could be weights; choose one of "
+            f"{_listed(fitting)}; layers are read together if their names end in 0, 1, 2, …"
         )
     ((chosen, arrays),) = fitting.items()
     return arrays, chosen

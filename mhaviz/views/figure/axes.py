@@ -27,7 +27,8 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     quantity share a scale, with a bar.
     """
     n_heads = sum(len(m.heads) for m in attention.maps)
-    columns = style.columns or min(n_heads, 4)
+    a_layer = len(attention.maps[0].heads) if len(attention.maps) > 1 else 4
+    columns = min(style.columns or a_layer, n_heads)
     rows = math.ceil(n_heads / columns)
     figure = Figure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=style.dpi, layout="constrained")
     FigureCanvasAgg(figure)
