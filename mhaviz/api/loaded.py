@@ -299,7 +299,7 @@ class LoadedModel:
             on_progress(batch.done, batches.taken)
         left_out = list(_left_out(batches, model.max_length))
         if not batches.taken and not left_out:
-            raise ArgumentError(f"{parameter('texts')}: expected at least one sentence, got none")
+            raise ArgumentError("head_statistics: expected at least one sentence, got none")
         if not batches.taken:
             raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
         for notice in left_out:

@@ -383,3 +383,8 @@ def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path):
     attention = mhaviz.load().attend([TEXT] * 30)
     with pytest.warns(UserWarning, match="drawn at .* dpi instead of 600"):
         attention.save(tmp_path / "x.png", dpi=600)
+
+
+def test_statistics_of_no_sentence_are_none(model_folder):
+    with pytest.raises(ArgumentError, match="^head_statistics: expected at least one sentence, got none$"):
+        mhaviz.head_statistics(model_folder("bert"), [])
