@@ -299,7 +299,7 @@ class Drawn:
 
     cells: tuple[Cells, ...] = ()
     pooled: tuple[str, ...] = ()
-    hidden: str = "grey"
+    hidden: str = "blank"
     ends: tuple[str, str] | None = None
 
 

@@ -127,7 +127,7 @@ def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
     for measure in known_columns(statistics.kinds):
         largest = max(float(np.nanmax(kind.average(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
         high = 1.0 if measure.unit == "weight" else largest or 1.0
-        scales[measure.name] = Scale(high=high, decimals=measure.decimals)
+        scales[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
     return scales
 
 
@@ -213,7 +213,7 @@ def title(kind: HeadAverages) -> str:
 def reading_text(statistics: HeadStatistics) -> str:
     """How to read the pictures."""
     lacking = any(len(list(kind.heads())) < kind.entropy.mean.size for kind in statistics.kinds)
-    return "rows are layers, columns heads" + ("; grey: no such head" if lacking else "")
+    return "rows are layers, columns heads" + ("; blank: no such head" if lacking else "")
 
 
 def counts_text(statistics: HeadStatistics) -> str:

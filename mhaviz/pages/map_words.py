@@ -59,7 +59,7 @@ def _sums_range(low: float, high: float) -> str:
     return f"between {ends[0]} and {ends[1]}" if ends[0] != ends[1] else ends[0]
 
 
-def hidden_text(maps: Sequence[AttentionMap], mark: str = "grey") -> str:
+def hidden_text(maps: Sequence[AttentionMap], mark: str = "blank") -> str:
     """What is hidden in these maps; nothing if nothing is. ``mark``: how it is shown."""
     windows: list[AttentionMap] = []
     others: list[AttentionMap] = []

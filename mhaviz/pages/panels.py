@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.records import AttentionMap
 
-BONE = "bone"  # black is 0, white is 1
+INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
@@ -20,15 +20,17 @@ class Scale:
     """How numbers become colours. ``decimals`` is for the numbers in the cells.
 
     With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
-    ``signed``: a number above 0 has its sign too.
+    ``signed``: a number above 0 has its sign too. ``zeros``: what rounds to 0 is written, too, as of a statistic; pages
+    of 0.00 say nothing of weights or changes.
     """
 
-    colormap: str = BONE
+    colormap: str = INK
     low: float = 0.0
     high: float = 1.0
     decimals: int = 2
     log: bool = False
     signed: bool = False
+    zeros: bool = False
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
@@ -54,10 +56,10 @@ class Scale:
         return self.low + (self.high - self.low) * share
 
     def text(self, value: float) -> str:
-        """The number as it stands in a cell; hidden ones, NaN, are a dash."""
-        if np.isnan(value):
-            return "-"
-        text = f"{value:z.{self.decimals}f}"
+        """The number as it stands in a cell; nothing where it is hidden, or a weight or change that rounds to 0."""
+        text = "" if np.isnan(value) else f"{value:z.{self.decimals}f}"
+        if not text or (not self.zeros and (self.signed or self.low == 0) and float(text) == 0):
+            return ""
         return f"+{text}" if self.signed and float(text) > 0 else text
 
 

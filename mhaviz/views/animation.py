@@ -1,6 +1,7 @@
 """Pictures one after the other, as an animated GIF."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -28,6 +29,7 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> No
     """
     from PIL import Image
 
+    style = style if style.vmax is not None else replace(style, vmax=1.0)  # the same in all frames
     pictures = list(_pictures(evenly(frames, _MOST_FRAMES), style))
     width, height = (max(picture.size[side] for picture in pictures) for side in (0, 1))
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]

@@ -6,16 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.panels import BONE, Scale
+from mhaviz.pages.panels import INK, Scale
+from mhaviz.views.ink import ink
 
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """The 256 colours of a matplotlib colormap, (256, 3).
+    """The 256 colours of a colormap, (256, 3): of "ink", or of one of matplotlib's.
 
     Raises:
         ArgumentError: there is no such colormap; the message names some that are near.
     """
+    if name == INK:
+        return ink()
     import matplotlib
     from matplotlib.colors import Colormap
 
@@ -25,21 +28,23 @@ def palette(name: str) -> NDArray[np.uint8]:
 
 
 def check_colormap(name: str) -> None:
-    """Raise ArgumentError, with names that are near, unless matplotlib has a colormap of this name."""
+    """Raise ArgumentError, with names that are near, unless this is "ink" or matplotlib has such a colormap."""
+    if name == INK:
+        return
     import difflib
 
     import matplotlib
 
     if name not in matplotlib.colormaps:
-        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [BONE, "viridis", "magma"]
+        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [INK, "bone", "viridis"]
         raise ArgumentError(f"{parameter('cmap')}: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 
 def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
-    """The colour of each value, (…, 3), as matplotlib chooses it; NaN is grey."""
+    """The colour of each value, (…, 3), as matplotlib chooses it; NaN is paper."""
     index = np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
     chosen: NDArray[np.uint8] = palette(scale.colormap)[index]
-    chosen[np.isnan(values)] = 128
+    chosen[np.isnan(values)] = 255
     return chosen
 
 

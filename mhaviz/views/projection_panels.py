@@ -38,10 +38,7 @@ def score_scale(c: ProjectionComparison) -> Scale:
 
 def weight_scale(c: ProjectionComparison, style: Style) -> Scale:
     """One scale for the weights of all stages and all heads."""
-    largest = style.vmax
-    if largest is None:
-        largest = max(float(weights.max()) for weights in (*(stage.weights for stage in c.stages), c.heads))
-    return Scale(style.cmap, 0.0, largest or 1.0)
+    return Scale(style.cmap, 0.0, style.vmax or 1.0)
 
 
 def score_panel(stage: ProjectionStage, scale: Scale, title: str = "scores S") -> Panel:
@@ -50,7 +47,7 @@ def score_panel(stage: ProjectionStage, scale: Scale, title: str = "scores S") -
 
 
 def weight_panel(stage: ProjectionStage, scale: Scale, title: str = "weights A = softmax(S)") -> Panel:
-    """The weights of one stage; grey where a query leaves itself out."""
+    """The weights of one stage; blank where a query leaves itself out."""
     return Panel(title, np.where(np.isnan(stage.scores), np.float32(np.nan), stage.weights), scale)
 
 

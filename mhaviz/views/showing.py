@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import Attention, Difference
-from mhaviz.views.style import Style, ends_at_largest
+from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +121,7 @@ def _drawn(record: object) -> object:
 
 
 def fitted_style(record: object, **style: Any) -> Style:
-    """The style, whose colours end at the largest weight where maps are long or parts of one, unless it says more.
+    """The style of a record.
 
     Raises:
         ArgumentError: a style that cannot be.
@@ -130,7 +130,5 @@ def fitted_style(record: object, **style: Any) -> Style:
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
     if isinstance(record, Difference):
-        return Style(**{"cmap": "RdBu_r", "vmax": None} | style)
-    if isinstance(record, Attention) and "vmax" not in style and ends_at_largest(record.maps):
-        return Style(**style | {"vmax": None})
+        return Style(**{"cmap": "RdBu_r"} | style)
     return Style(**style)

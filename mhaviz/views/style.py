@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
-from mhaviz.pages.panels import BONE, DIVERGING, Scale
+from mhaviz.pages.panels import DIVERGING, INK, Scale
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import check_colormap
 
-MANY_KEYS = 128  # so many share a query's weight that from 0 to 1 nearly all of them are black
-_SORTED_UP_TO = 2**24  # weights
+_MOSTLY = 0.7  # of all attention that is drawn, the share that lies below the darkest colour
+_NEARLY = 0.8  # of the largest weight: what is as large as this needs no other end of the scale
+_DIGITS = 2  # of the end of a scale
+_BINS = 2**15  # of weights by the upper half of their bits, which tells numbers apart that differ by 1 %
 _AT_ONCE = 2**22  # weights that are copied together
-_DARKEST = 0.01  # of all weights that are shown, the share that has the darkest colours of a logarithmic scale,
-_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not black
+_DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
+_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 _LEAST_VMAX = 1e-30  # weights divided by it are still numbers of float32
 _LEAST_DECIMALS, _MOST_DECIMALS = 2, 6  # of changes
@@ -32,29 +34,26 @@ class Style:
     """What a user may choose; dpi and columns are for figures.
 
     Attributes:
-        cmap: a matplotlib colormap for weights.
+        cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
-        vmax: the weight that has the last colour; None: the largest weight that is drawn, or on a logarithmic scale of
-            nearly equal weights a little more.
+        vmax: the weight from which on the colour is darkest; None: chosen so that most of the attention lies below it.
         numbers: whether a figure writes them into its cells where there is room.
-        log: whether equal factors are equal steps of colour; None: of numbers that differ by orders of magnitude, as
-            those of long maps and of rollouts do.
+        log: whether equal factors are equal steps of colour.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1.
     """
 
-    cmap: str = BONE
+    cmap: str = INK
     dpi: int = 150
     columns: int | None = None
-    vmax: float | None = 1.0
+    vmax: float | None = None
     numbers: bool = True
-    log: bool | None = None
+    log: bool = False
 
     def __post_init__(self) -> None:
-        if self.cmap != BONE:  # which needs no look at matplotlib's list
-            check_colormap(self.cmap)
+        check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
                 raise ArgumentError(f"{parameter(name)}: expected at least {least}, got {number}")
@@ -76,8 +75,7 @@ class Style:
             if alike[0].quantity.is_signed:
                 scales[group] = self.change_scale(shown)
             else:
-                log = any(map(spans_magnitudes, alike)) if self.log is None else self.log
-                scales[group] = replace(self, log=log).weight_scale(shown)
+                scales[group] = self.weight_scale(shown)
         return scales
 
     def change_scale(self, maps: Iterable[AttentionMap]) -> Scale:
@@ -89,26 +87,16 @@ class Style:
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps."""
         maps = tuple(maps)
+        if not self.log:
+            return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else _darkest_from(maps))
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
-        if not (self.log or (self.log is None and any(map(spans_magnitudes, maps)))):
-            return Scale(self.cmap, 0.0, largest)
-        share = _darkest(maps) / largest
+        share = _palest(maps) / largest
         low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
         if low * _LEAST_RANGE > largest:
             middle = math.sqrt(min(share, 1.0)) * largest
             largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
-
-
-def spans_magnitudes(attention_map: AttentionMap) -> bool:
-    """Whether a linear scale would leave most of its numbers dark: what layer after layer passes on gets ever less."""
-    return attention_map.is_pooled or attention_map.quantity.through_layers or len(attention_map.keys) > MANY_KEYS
-
-
-def ends_at_largest(maps: Iterable[AttentionMap]) -> bool:
-    """Whether the colours of these maps end at their largest weight by default: they are long, or parts of one."""
-    return any(not m.is_whole or (spans_magnitudes(m) and not m.quantity.through_layers) for m in maps)
 
 
 def _largest(attention_map: AttentionMap) -> float:
@@ -140,23 +128,28 @@ def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
             yield weights[is_seen if hidden is None else is_seen & ~hidden[start : start + rows]]
 
 
-def _darkest(maps: Sequence[AttentionMap]) -> float:
-    """The weight that the darkest share of all weights above 0 stays below; 0 if there are none.
+def _darkest_from(maps: Sequence[AttentionMap]) -> float:
+    """The weight from which on colours are darkest, so that most of the attention has a colour of its own.
 
-    Of very many it is read from a histogram, a head at a time: sorting needs a copy of all of them.
+    A few keys that get nearly all weight, as sinks do, would leave all others pale; in long inputs, where weights get
+    smaller the more keys share them, so would a scale that ends at 1. So it ends where most of the attention, not most
+    of the cells, lies below: at 1 where each query has one key, and near 1 / n where n keys share its weight evenly.
     """
-    heads = (weights for m in maps for weights in _positive(m))
-    n_weights = sum(m.weights.size for m in maps)
-    if n_weights <= _SORTED_UP_TO:
-        found, end = np.empty(n_weights, np.float32), 0
-        for weights in heads:  # joining them would take another copy
-            found[end : end + len(weights)] = weights
-            end += len(weights)
-        return float(np.quantile(found[:end], _DARKEST, overwrite_input=True)) if end else 0.0
-    # Numbers above 0 are ordered as their bits are; the upper half of them tells numbers apart that differ by 1 %.
-    counts = np.zeros(2**15, np.int64)
-    for weights in heads:
-        counts += np.bincount(weights.view(np.uint32) >> 16, minlength=len(counts))
+    largest = max(float(m.weights.max()) for m in maps)
+    _, mass = _histograms(maps)
+    below = mass.cumsum()
+    if not below[-1]:
+        return largest or 1.0
+    place = int(np.searchsorted(below, _MOSTLY * below[-1]))
+    end = float((np.array(place + 1, np.uint32) << 16).view(np.float32))
+    step = 10.0 ** (math.floor(math.log10(end)) + 1 - _DIGITS)
+    end = float(f"{math.ceil(end / step) * step:.{_DIGITS}g}")
+    return end if end < _NEARLY * largest else largest
+
+
+def _palest(maps: Sequence[AttentionMap]) -> float:
+    """The weight that the palest share of all weights above 0 stays below; 0 if there are none."""
+    counts, _ = _histograms(maps)
     below = counts.cumsum()
     if not below[-1]:
         return 0.0
@@ -164,3 +157,16 @@ def _darkest(maps: Sequence[AttentionMap]) -> float:
     group = int(np.searchsorted(below, rank, side="right"))
     low, high = (np.array([group, group + 1], np.uint32) << 16).view(np.float32)
     return float(low + (high - low) * (rank - below[group] + counts[group]) / counts[group])
+
+
+def _histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How many weights above 0 there are of each size, and what they sum to, smallest first.
+
+    Numbers above 0 are ordered as their bits are. Sorting would need a copy of all of them.
+    """
+    counts, mass = np.zeros(_BINS, np.int64), np.zeros(_BINS)
+    for weights in (some for m in maps for some in _positive(m)):
+        bins = weights.view(np.uint32) >> 16
+        counts += np.bincount(bins, minlength=_BINS)
+        mass += np.bincount(bins, weights, minlength=_BINS)
+    return counts, mass

@@ -258,7 +258,9 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
         "mass",
         "a quarter of what is free",
         "of pooled maps",
-        "log for more than 128 keys",
+        "auto: most lies below",
+        "ink",
+        "linear",
     ):
         assert f"[default: {default}]" in shown
 
@@ -282,7 +284,7 @@ OPTIONS = [
     ["--pool", "max"],
     ["--size", "64"],
     ["--window", "0:600,0:600"],
-    ["--scale", "linear"],
+    ["--scale", "log"],
     ["--vmax", "0.5"],
     ["--no-summary"],
     ["--mask", "causal"],
@@ -310,11 +312,12 @@ def test_every_option_changes_the_picture_of_a_long_map(long_picture, options):
     assert long_picture(*options) != WITHOUT_OPTIONS[0]
 
 
-@pytest.mark.parametrize(("words", "asked", "is_log", "high"), [
-    (128, (), False, 1.0), (129, (), True, None), (129, ("--scale", "linear"), False, None),
-    (129, ("--vmax", "1"), True, 1.0), (128, ("--scale", "log"), True, 1.0),
+@pytest.mark.parametrize("words", [12, 128, 129])
+@pytest.mark.parametrize(("asked", "is_log", "high"), [
+    ((), False, None), (("--scale", "linear"), False, None), (("--vmax", "1"), False, 1.0),
+    (("--scale", "log", "--vmax", "1"), True, 1.0), (("--scale", "log"), True, None),
 ])  # fmt: skip
-def test_many_keys_have_a_scale_of_their_own(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
+def test_few_keys_and_many_have_the_same_kind_of_scale(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
     scales = []
     draw = Style.weight_scale
     monkeypatch.setattr(Style, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
@@ -323,6 +326,16 @@ def test_many_keys_have_a_scale_of_their_own(mhaviz, monkeypatch, tmp_path, word
     assert mhaviz("heatmap", text, "--d-model", "8", "--n-heads", "1", *asked, *saved).status == 0
     assert mhaviz("show", str(tmp_path / "x.json"), *asked, *saved[:2], *saved[4:]).status == 0
     assert len(scales) == 2
+    weights = np.array(json.loads((tmp_path / "x.json").read_text())["maps"][0]["weights"])
     for scale in scales:
         assert scale.log == is_log
-        assert (scale.high == high) if high else scale.high < 1
+        if high or is_log:
+            assert scale.high == pytest.approx(high or weights.max())
+        else:  # rounded up to 2 digits, which is at most a tenth more, from numbers that are known to 1 %
+            assert share_below(weights, scale.high / 1.12) < 0.7 <= share_below(weights, scale.high)
+            assert float(f"{scale.high:.2g}") == scale.high
+
+
+def share_below(weights, end):
+    """How much of the attention lies below."""
+    return weights[weights < end].sum() / weights.sum()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 SMALL = ("--d-model", "16", "--n-heads", "4", "--device", "cpu")
 TEXT = " ".join(f"w{i % 17}" for i in range(90))
@@ -58,7 +59,7 @@ LOOKS = ["--head 1,3", "--cmap viridis", "--vmax 0.5", "--vmax auto", "--scale l
 PLAIN = {}
 """What heatmap saves when no look is asked for: the maps, and the picture."""
 
-SAME = {("pooled", "--vmax auto"), ("pooled", "--scale log")}  # as by default
+SAME = {("masked", "--vmax auto"), ("pooled", "--vmax auto")}  # as by default
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -139,15 +140,17 @@ def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
     assert f"a.{suffix} brings its own tokens and kinds; leave out --queries, --kind" in result.err
 
 
-def test_a_long_array_is_not_black(mhaviz, folder):
+def test_a_long_array_is_not_blank(mhaviz, folder):
     np.save("w.npy", np.full((513, 513), 1 / 513, np.float32))
-    named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "log"], "linear.png": ["--vmax", "1"]}
+    named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "linear"], "pale.png": ["--vmax", "1"]}
     for name, options in named.items():
         assert mhaviz("show", "w.npy", *options, "-q", "--dpi", "40", "-o", name).status == 0
     pictures = {name: (folder / name).read_bytes() for name in named}
-    assert pictures["auto.png"] == pictures["given.png"] != pictures["linear.png"]
-    assert "logarithmic" in mhaviz("show", "w.npy").out
-    assert "logarithmic" not in mhaviz("show", "w.npy", "--scale", "linear").out
+    assert pictures["auto.png"] == pictures["given.png"] != pictures["pale.png"]
+    inked = [(np.asarray(Image.open(name).convert("RGB")) == (18, 29, 65)).all(axis=-1).mean() for name in named]
+    assert inked[0] > 0.5 > 0.1 > inked[2], "equal weights are the largest there are, and as dark as it gets"
+    assert "logarithmic" in mhaviz("show", "w.npy", "--scale", "log").out
+    assert "logarithmic" not in mhaviz("show", "w.npy").out
 
 
 def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
@@ -161,9 +164,10 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
 
 def test_rows_that_sum_to_2(mhaviz, folder):
     np.save("w.npy", np.array([[2, 0], [0.5, 0.48]]))
-    result = mhaviz("show", "w.npy")
-    assert "≥1   rows are queries, columns keys; rows sum to between 0.98 and 2.00" in " ".join(result.out.split("\n"))
-    assert "a row sums to 1" not in result.out
+    for options, end in (((), "█ 2"), (("--vmax", "1"), "≥1")):
+        shown = " ".join(mhaviz("show", "w.npy", *options).out.split())
+        assert f"{end} rows are queries, columns keys; rows sum to between 0.98 and 2.00" in shown
+        assert "a row sums to 1" not in shown
 
 
 def test_layers_of_an_array(mhaviz, folder):

@@ -106,31 +106,31 @@ def test_a_row_of_cells_with_a_sink(random_map):
     assert "sums" not in text
 
 
-GREY = [
-    ("masked", [None], "grey: later keys, hidden"),
+HIDDEN = [
+    ("masked", [None], "blank: later keys, hidden"),
     ("self", [None], ""),
-    ("self", [1], "grey: hidden keys, more than 1 position away"),
-    ("masked", [2], "grey: hidden keys, later or more than 2 positions away"),
-    ("masked", [5], "grey: later keys, hidden"),  # five tokens: nothing is farther away than 4
-    ("self", [2, 1], "grey: hidden keys, more than 1 or 2 positions away"),
-    ("masked", [2, None, 2], "grey: hidden keys, later, or more than 2 positions away in layers 0, 2"),
-    ("self", [None, 2, 2], "grey: hidden keys, more than 2 positions away in layers 1 to 2"),
-    ("self", [2, None] * 7, "grey: hidden keys, more than 2 positions away in some layers"),
+    ("self", [1], "blank: hidden keys, more than 1 position away"),
+    ("masked", [2], "blank: hidden keys, later or more than 2 positions away"),
+    ("masked", [5], "blank: later keys, hidden"),  # five tokens: nothing is farther away than 4
+    ("self", [2, 1], "blank: hidden keys, more than 1 or 2 positions away"),
+    ("masked", [2, None, 2], "blank: hidden keys, later, or more than 2 positions away in layers 0, 2"),
+    ("self", [None, 2, 2], "blank: hidden keys, more than 2 positions away in layers 1 to 2"),
+    ("self", [2, None] * 7, "blank: hidden keys, more than 2 positions away in some layers"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "reaches", "text"), GREY)
-def test_what_is_grey(random_map, kind, reaches, text):
+@pytest.mark.parametrize(("kind", "reaches", "text"), HIDDEN)
+def test_what_is_hidden(random_map, kind, reaches, text):
     maps = tuple(random_map(1, "abcde", kind=kind, layer=i, reach=reach) for i, reach in enumerate(reaches))
     assert hidden_text(maps) == text
 
 
 def test_sentences_that_a_window_is_longer_than(random_map):
     maps = tuple(random_map(1, "abcde"[:n], reach=2, sentence=i) for i, n in enumerate((5, 2)))
-    assert hidden_text(maps) == "grey: hidden keys, more than 2 positions away in some maps"
+    assert hidden_text(maps) == "blank: hidden keys, more than 2 positions away in some maps"
 
 
 def test_what_a_rollout_is(random_map):
     text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)), Drawn())
     assert "rollout: through this layer and all before it (Abnar and Zuidema 2020)" in text
-    assert "grey" not in text
+    assert "blank" not in text

@@ -8,7 +8,7 @@ from matplotlib.colors import Normalize
 
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
-from mhaviz.views.colours import check_colormap, colours, needs_dark_text
+from mhaviz.views.colours import check_colormap, colours, needs_dark_text, palette
 
 
 @pytest.mark.parametrize("name", ["bone", "viridis", "RdBu_r"])
@@ -18,12 +18,21 @@ def test_colours_are_matplotlibs(name):
     assert np.abs(colours(values, Scale(name, -2, 2)).astype(int) - expected).max() <= 1
 
 
+def test_ink_is_paper_at_zero_and_dark_at_one():
+    assert colours(np.array([0, 1], np.float32), Scale()).tolist() == [[255, 255, 255], [18, 29, 65]]
+
+
+def test_ink_gets_ever_darker():
+    assert (np.diff(palette("ink").astype(int).sum(axis=1)) < 0).all()
+
+
 def test_bone_is_white_at_one_and_black_at_zero():
-    assert colours(np.array([0, 1], np.float32), Scale()).tolist() == [[0, 0, 0], [255, 255, 255]]
+    assert colours(np.array([0, 1], np.float32), Scale("bone")).tolist() == [[0, 0, 0], [255, 255, 255]]
 
 
-def test_what_is_hidden_is_grey():
-    assert colours(np.array([np.nan], np.float32), Scale()).tolist() == [[128, 128, 128]]
+@pytest.mark.parametrize("name", ["ink", "bone", "RdBu_r"])
+def test_what_is_hidden_is_paper(name):
+    assert colours(np.array([np.nan], np.float32), Scale(name)).tolist() == [[255, 255, 255]]
 
 
 @given(st.tuples(*[st.integers(0, 255)] * 3))

@@ -30,7 +30,7 @@ def changed(*values, **more):
         ((0.05, 0), 0.05, 3, "+0.050"),
         ((-0.002, 0), 0.002, 4, "+0.0020"),
         ((0, 0), 1.0, 2, "+1.00"),
-        ((1e-9, 0), 1e-9, 6, "0.000000"),
+        ((1e-9, 0), 1e-9, 6, ""),
     ],
 )
 def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
@@ -38,7 +38,7 @@ def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
     assert (scale.low, scale.high) == pytest.approx((-high, high))
     assert scale.decimals == decimals
     assert scale.text(high) == text
-    assert scale.text(-0.0) == f"{0:.{decimals}f}", "nothing has no sign"
+    assert scale.text(-0.0) == "", "no change is not written"
 
 
 def test_vmax_is_the_change_with_the_last_colour():
@@ -85,15 +85,15 @@ def test_the_change_farthest_from_0_stays():
     np.testing.assert_allclose(pool_map(m, 1, 2).weights, [[[-0.4, 0.3]]])
 
 
-def test_what_is_grey_and_which_layer_it_is(show, random_map):
+def test_what_is_hidden_and_which_layer_it_is(show, random_map):
     maps = [[random_map(1, "abc", kind="masked", seed=s, layer=i, reach=(None, 1)[i]) for i in (0, 1)] for s in (0, 5)]
     difference = compare(*(Attention(Source("s"), tuple(layers)) for layers in maps))
-    grey = "grey: hidden keys, later, or more than 1 position away in layer 1"
+    blank = "blank: hidden keys, later, or more than 1 position away in layer 1"
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
-    assert any(text.endswith(grey) for text in drawn)
-    for terminal, mark in ((("truecolor", "utf-8"), "grey"), ((None, "ascii"), "/"), ((None, "utf-8"), "·")):
+    assert any(text.endswith(blank) for text in drawn)
+    for terminal, mark in ((("truecolor", "utf-8"), "·"), ((None, "ascii"), "/"), ((None, "utf-8"), "·")):
         shown = " ".join(show(difference_view(difference), 200, *terminal).split())
-        assert grey.replace("grey", mark) in shown
+        assert blank.replace("blank", mark) in shown
     for layer in (0, 1):
         title = f"masked self-attention, layer {layer}: a b c"
         assert title in drawn

@@ -98,7 +98,7 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
 
 def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
     maps = layers(0, 1, 2)
-    sheet = heatmap_figure(Attention(Source("test"), maps))
+    sheet = heatmap_figure(Attention(Source("test"), maps), Style("bone", vmax=1.0))
     images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
     assert [image.get_label() for image in images] == [f"layer {i} · head {h}" for i in range(3) for h in range(2)]
     lefts, tops = ([round(image.get_extent()[side], 3) for image in images] for side in (0, 3))
@@ -135,18 +135,20 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     assert len(images) == 6
     for i, image in enumerate(images):
         assert (np.isnan(np.ma.filled(image.get_array(), np.nan)) == hidden[i // 2]).all()
-    grey = "grey: hidden keys, later, or" if kind == "masked" else "grey: hidden keys,"
-    assert any(f"{grey} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
+    blank = "blank: hidden keys, later, or" if kind == "masked" else "blank: hidden keys,"
+    assert any(f"{blank} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
 
 
 def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
     maps, hidden = windows(random_map)
     shown = show(heatmap_view(Attention(Source("test"), maps)), width=60).splitlines()
     titles = [i for i, line in enumerate(shown) if line.startswith("self-attention, layer")]
-    for top, mask in zip(titles, hidden, strict=True):
-        for line, row in zip(shown[top + 3 : top + 6], mask, strict=True):
+    for top, mask, m in zip(titles, hidden, maps, strict=True):
+        for i, (line, row) in enumerate(zip(shown[top + 3 : top + 6], mask, strict=True)):
             numbers = re.findall(r"\d\.\d\d", line)
-            assert len(numbers) == 2 * (~row).sum(), line
+            written = [f"{weight:.2f}" for head in m.weights for weight in head[i][~row]]
+            assert numbers == [number for number in written if number != "0.00"], line
+            assert line.count("·") == 2 * row.sum(), line
     assert "; ·: hidden keys, more than 1 position away in layer 1" in " ".join(" ".join(shown).split())
 
 
@@ -154,14 +156,15 @@ def rollouts(random_map, n, **more):
     return tuple(random_map(1, TOKENS, seed=i, layer=i, rollout=True, **more) for i in range(n))
 
 
-def test_the_layers_of_a_rollout_stand_side_by_side(random_map):
-    sheet = heatmap_figure(Attention(Source("test"), rollouts(random_map, 6)))
+@pytest.mark.parametrize(("log", "scale"), [(False, "share"), (True, "share, log")])
+def test_the_layers_of_a_rollout_stand_side_by_side(random_map, log, scale):
+    sheet = heatmap_figure(Attention(Source("test"), rollouts(random_map, 6)), Style(log=log))
     images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
     assert [image.get_label() for image in images] == [f"layer {i}" for i in range(6)]
     assert len({round(image.get_extent()[0], 3) for image in images}) == 3
     texts = [text.get_text() for text in sheet.page.texts]
     assert "rollout of self-attention, layers 0 to 5: the cat sat" in texts
-    assert "share, log" in texts
+    assert scale in texts
     assert not any("head" in text or "weight" in text for text in texts)
 
 
@@ -194,18 +197,19 @@ def test_a_rollout_is_never_one_picture_with_weights(random_map):
     assert [next(iter(maps.values())).quantity.through_layers for maps in by_attention([one, weights])] == [True, False]
 
 
-def test_a_rollout_has_a_logarithmic_scale_unless_another_is_asked_for(random_map):
+def test_a_rollout_has_a_logarithmic_scale_only_if_it_is_asked_for_as_weights_have(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS)
-    assert Style().weight_scale([one]).log
-    assert not Style(log=False).weight_scale([one]).log
-    assert not Style().weight_scale([weights]).log
+    for m in (one, weights):
+        assert Style(log=True).weight_scale([m]).log
+        assert not Style(log=False).weight_scale([m]).log
+        assert not Style().weight_scale([m]).log
 
 
 def test_the_first_row_of_a_window_counts(random_map):
     """It sees more than one key, unlike that of a causal mask."""
     weights = np.array([[[0.9, 0.1, 0], [0.2, 0.5, 0.3], [0, 0.4, 0.6]]], np.float32)
     m = replace(random_map(1, TOKENS), weights=weights, reach=1)
-    assert Style(vmax=None).weight_scale([m]).high == pytest.approx(0.9)
+    assert Style(log=True).weight_scale([m]).high == pytest.approx(0.9)
 
 
 def test_columns_can_be_chosen(layers):

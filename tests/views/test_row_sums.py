@@ -67,6 +67,6 @@ def test_weights_below_the_scale_beside_cells(show):
 def test_weights_above_the_scale(show):
     for weight, end in ((1.05, "≥"), (1 + 2**-22, ""), (0.5, "")):
         attention = Attention(Source("s"), (rows(weight),))
-        texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
+        texts = [text.get_text() for text in heatmap_figure(attention, Style(vmax=1.0)).page.texts]
         assert (f"{end} 1".strip() in texts, "≥ 1" in texts) == (True, bool(end))
-        assert f" {end}1   rows are" in show(heatmap_view(attention), 100)
+        assert f" {end}1   rows are" in show(heatmap_view(attention, Style(vmax=1.0)), 100)

@@ -3,12 +3,13 @@ from dataclasses import replace
 from functools import cache
 from io import BytesIO, StringIO
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
 from drawn import texts
 from hostile import HOSTILE
-from matplotlib.colors import to_hex
+from matplotlib.colors import ListedColormap, to_hex
 from PIL import Image
 
 from mhaviz.pages.training import evenly
@@ -159,20 +160,22 @@ def test_a_film_of_many_frames_is_thinned(random_map, monkeypatch):
     assert Image.open(stream).n_frames == 4
 
 
-def test_a_film_has_the_colours_of_the_scale(random_map):
+@pytest.mark.parametrize("cmap", ["ink", "bone"])
+def test_a_film_has_the_colours_of_the_scale(random_map, cmap):
     """Also those that are in one frame only."""
     even = random_map(queries=("a", "b"))
     even = replace(even, weights=np.full_like(even.weights, 0.5))
     sharp = replace(even, weights=np.stack([np.eye(2, dtype=np.float32)] * 2))
     stream = BytesIO()
-    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Style(dpi=60, numbers=False))
-    film, bone = Image.open(stream), palette("bone").astype(int)
+    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Style(cmap, dpi=60, numbers=False))
+    film = Image.open(stream)
+    chosen = matplotlib.colormaps[cmap] if cmap == "bone" else ListedColormap(palette(cmap) / 255)
     for frame, weights in enumerate(([0.5], [0.0, 1.0], [0.5])):
         film.seek(frame)
         pixels = np.asarray(film.convert("RGB")).astype(int).reshape(-1, 3)
         assert (pixels[0] == 255).all()
         for weight in weights:
-            distance = np.abs(pixels - bone[round(weight * 255)]).max(axis=1)
+            distance = np.abs(pixels - np.round(np.array(chosen(weight)[:3]) * 255)).max(axis=1)
             assert (distance <= 2).sum() > 500, (frame, weight)
 
 

@@ -49,7 +49,7 @@ def heatmap(
     if not any_text:
         texts.require_words()
         require_short([*sentences, texts.target or ""], long.max_tokens)
-    _ = looks.style  # for its errors
+    style = looks.style
 
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)
@@ -75,4 +75,4 @@ def heatmap(
             on_progress=lambda done: on_progress(done, "of the map"),
         )
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, sentences)
-    delivery.deliver_maps(attention, looks.style_of(attention.maps), notice)
+    delivery.deliver_maps(attention, style, notice)

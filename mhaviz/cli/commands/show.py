@@ -35,7 +35,7 @@ def show(
     Output: a {map_files} file.
     """
     delivery.check([file, *arrays.files], MAP_SUFFIXES)
-    _ = looks.style  # for its errors
+    style = looks.style
     (saved,) = arrays.read([file], delivery)
     attention = choose_maps(saved.attention, layer, head)
-    delivery.deliver_maps(attention, looks.style_of(attention.maps))
+    delivery.deliver_maps(attention, style)

@@ -4,8 +4,8 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.models.single_layer import RandomLayer
-    from mhaviz.records import AttentionMap
     from mhaviz.views.style import Style
 
 model_option = partial(typer.Option, rich_help_panel="The model")
@@ -207,29 +206,29 @@ class DpiOption:
     """How a picture looks. The fields without help are options of the groups below."""
 
     dpi: Annotated[int, look_option(help="Pixels an inch.")] = 150
-    cmap: str = field(default="bone", init=False)
+    cmap: str = field(default="ink", init=False)
     vmax: str | None = field(default=None, init=False)
     columns: int | None = field(default=None, init=False)
-    scale: Literal["linear", "log"] | None = field(default=None, init=False)
+    scale: Literal["linear", "log"] = field(default="linear", init=False)
 
     @property
     def style(self) -> "Style":
         """Raises ArgumentError."""
         from mhaviz.views.style import Style
 
-        vmax, log = self.vmax or "1", None if self.scale is None else self.scale == "log"
+        vmax = self.vmax or "auto"
         try:
             largest = None if vmax.strip().lower() == "auto" else float(vmax)
         except ValueError:
             raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-        return Style(self.cmap, self.dpi, self.columns, largest, log=log)
+        return Style(self.cmap, self.dpi, self.columns, largest, log=self.scale == "log")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CmapOptions(DpiOption):
     """How a picture with colours looks."""
 
-    cmap: Annotated[str, look_option(help="A matplotlib colormap for the weights.")] = "bone"
+    cmap: Annotated[str, look_option(help="ink, bone as in the articles, or another of matplotlib.")] = "ink"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,7 +239,7 @@ class VmaxOptions(CmapOptions):
         str | None,
         look_option(
             metavar="WEIGHT|auto",
-            help="The weight with the last colour; auto: the largest. \\[default: 1; of long maps auto]",
+            help="Darkest from this weight on. \\[default: auto: most lies below]",
         ),
     ] = None
 
@@ -257,15 +256,9 @@ class MapOptions(PageOptions):
     """How maps look."""
 
     scale: Annotated[
-        Literal["linear", "log"] | None,
-        look_option(metavar="linear|log", help="\\[default: log for more than 128 keys]"),
-    ] = None
-
-    def style_of(self, maps: "Sequence[AttentionMap]") -> "Style":
-        """The style of these maps: colours end at the largest weight where maps are long or parts of one."""
-        from mhaviz.views.style import ends_at_largest
-
-        return replace(self.style, vmax=None) if self.vmax is None and ends_at_largest(maps) else self.style
+        Literal["linear", "log"],
+        look_option(metavar="linear|log", help="log: equal factors are equal steps of colour."),
+    ] = "linear"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import tile_titles
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.sheet import listed_colormap
 from mhaviz.views.style import Style
 
 _LABELLED = 40  # tokens that have names on an axis; more would run into one another
@@ -61,7 +62,7 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
     for one, (m, tile, weights) in zip(axes, heads, strict=True):
         scale = scales[scale_group(m)]
         norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
-        one.imshow(weights, cmap=scale.colormap, norm=norm, interpolation="nearest")
+        one.imshow(weights, cmap=listed_colormap(scale.colormap), norm=norm, interpolation="nearest")
         one.set_title(f"{m.name}, {tile}" if len(attention.maps) > 1 else tile, fontsize=9)
         for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
             if size == len(tokens) <= _LABELLED:

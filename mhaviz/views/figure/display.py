@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.maps import attention_page
-from mhaviz.pages.panels import BONE
+from mhaviz.pages.panels import INK
 from mhaviz.records import Attention, AttentionMap, Axis, Source
 from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.notebook import notebook, show_in_cell
@@ -30,7 +30,7 @@ def display_attention(
     n_heads: int | None = None,
     n_rows: int | None = None,
     n_cols: int | None = None,
-    cmap: str = BONE,
+    cmap: str = INK,
     ax: Axes | Sequence[Axes] | NDArray[Any] | None = None,
 ) -> Figure:
     """Draw one heatmap a head.
@@ -42,7 +42,7 @@ def display_attention(
             or a list of such, one a layer, as the ``attentions`` that a model of transformers gives.
         n_heads: how many heads there must be; None: as many as there are.
         n_rows, n_cols: the grid of heads; None: as it fits.
-        cmap: a matplotlib colormap.
+        cmap: "ink", or a colormap of matplotlib; "bone" is that of the articles.
         ax: Axes of yours to draw in, one a head: then no figure is made.
 
     Returns:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.text import Text
+from numpy.typing import NDArray
 
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import pooled_text
@@ -16,6 +17,7 @@ from mhaviz.records import Axis
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
     FAINT,
@@ -373,13 +375,22 @@ def whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
 def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
+    tiles: list[tuple[float, float, float, float]] = []
+    alike: dict[bytes, tuple[NDArray[np.bool_], list[tuple[float, float]]]] = {}  # tiles with the same cells hidden
     for (left, top), panel in zip(corners, panels, strict=True):
         pooled = panel.pooled(*layout.cells)
+        hidden = np.isnan(pooled.values)
+        if hidden.any():
+            alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
+        else:
+            tiles.append((left, top, layout.tile_width, layout.tile_height))
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
-    tiles = [(left, top, layout.tile_width, layout.tile_height) for left, top in corners]
+    for hidden, places in alike.values():
+        if not hidden.all():
+            sheet.fill(outline(~hidden, (layout.keys.cell, layout.queries.cell), sheet.thin_line), places)
     if layout.queries.ruler or layout.keys.ruler:
         sheet.frames_around(tiles)
     else:

@@ -8,7 +8,7 @@ from matplotlib.patches import FancyBboxPatch
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.map_words import map_title, reading_text
-from mhaviz.pages.panels import Scale, head_panels
+from mhaviz.pages.panels import Scale, head_panels, values_beyond
 from mhaviz.pages.scaling import scaling_panels
 from mhaviz.records import AttentionMap, Axis, Report
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
@@ -48,7 +48,8 @@ def report_figure(report: Report, style: Style | None = None) -> Sheet:
     y += 0.25
     draw_mosaic(sheet, MARGIN, y, layout, panels)
     bar = min(max(layout.tile_height, 0.6), 1.6)
-    draw_scale(sheet, MARGIN + layout.width + 0.12, y + layout.tile(0)[1], bar, weights, "weight")
+    left, beyond = MARGIN + layout.width + 0.12, values_beyond(panels, weights)
+    draw_scale(sheet, left, y + layout.tile(0)[1], bar, weights, "weight", beyond)
     y += layout.height + 0.3
 
     below = HEIGHT - MARGIN - 0.3 - y

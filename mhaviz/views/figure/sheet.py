@@ -15,10 +15,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import ListedColormap, LogNorm, Normalize
+from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.image import AxesImage
+from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
@@ -47,7 +48,6 @@ PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} m
 
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
-HIDDEN = "#808080"  # cells that the mask hides
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
 _FRAME = 0.5  # points
@@ -204,10 +204,10 @@ class Sheet(Figure):
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
     ) -> AxesImage:
-        """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is grey."""
+        """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is paper."""
         image = CellImage(
             self.page,
-            cmap=ListedColormap(palette(scale.colormap) / 255, name=scale.colormap).with_extremes(bad=HIDDEN),
+            cmap=listed_colormap(scale.colormap),
             norm=(LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log),
             interpolation="nearest",
             origin="upper",
@@ -222,9 +222,33 @@ class Sheet(Figure):
 
         Agg draws a line of an odd number of pixels from the pixel boundary on, one of an even number on both its sides.
         """
-        pixels = max(round(_FRAME / POINTS * self.dpi), 1)
+        pixels = round(self.thin_line * self.dpi)
         out, before = pixels / 2 / self.dpi, pixels % 2 / 2 / self.dpi
         self.frames([(x - out - before, y - out - before, w + 2 * out, h + 2 * out) for x, y, w, h in rectangles])
+
+    @property
+    def thin_line(self) -> float:
+        """Inches of a thin line that is whole pixels thick."""
+        return max(round(_FRAME / POINTS * self.dpi), 1) / self.dpi
+
+    def fill(
+        self, rectangles: Sequence[tuple[float, float, float, float]], places: Sequence[tuple[float, float]]
+    ) -> None:
+        """The same filled rectangles, (x, y, width, height), at each of these places, with no pixel half covered."""
+        x, y, width, height = np.array(rectangles).T
+        corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)]
+        vertices = np.array(corners).transpose(2, 0, 1).reshape(-1, 2) * (1, -1)  # inches grow upwards here
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(rectangles)
+        filled = PathCollection(
+            [Path(vertices, codes)],
+            offsets=places,
+            offset_transform=self.page.transData,
+            facecolors=QUIET,
+            linewidths=0,
+            antialiaseds=False,
+        )
+        filled.set_transform(self.dpi_scale_trans)
+        self.page.add_collection(filled, autolim=False)
 
     def frames(
         self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = _FRAME
@@ -295,6 +319,12 @@ def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
     if isinstance(title, str):
         return partial(cut, title)
     return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried, and texts may be long
+
+
+@cache
+def listed_colormap(name: str) -> Colormap:
+    """The colours of ``palette`` as matplotlib takes them; what is hidden, NaN, is paper."""
+    return ListedColormap(palette(name) / 255, name=name).with_extremes(bad="white")
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -46,7 +46,7 @@ _BETWEEN = 4  # lines from one row label to the next, or more
 RAMP = " ▁▂▃▄▅▆▇█"
 ASCII_RAMP = " .:-=+*#%@"
 HIDDEN, ASCII_HIDDEN = "·", "/"
-"""What stands in a hidden cell where there is no colour: a blank would be the lowest value."""
+"""What stands in a hidden cell, which has no colour: a blank would look like the lowest value on some screens."""
 
 DIM = RichStyle(dim=True)
 BOLD = RichStyle(bold=True)
@@ -82,7 +82,7 @@ class Abilities:
     @property
     def hidden(self) -> str:
         """How hidden cells are shown, for a legend."""
-        return "grey" if self.colour else _hidden_mark(self.unicode)
+        return _hidden_mark(self.unicode)
 
     def plain(self, text: str) -> str:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
@@ -405,7 +405,11 @@ class _Cells:
         self._values = panel.pooled(layout.rows, layout.columns).values
         if abilities.colour:
             rgb = colours(self._values, panel.scale)
-            self._colours = [[tuple(cell) for cell in row] for row in rgb.tolist()]
+            hidden = np.isnan(self._values).tolist()
+            self._colours = [
+                [None if is_hidden else tuple(cell) for cell, is_hidden in zip(*row, strict=True)]
+                for row in zip(rgb.tolist(), hidden, strict=True)
+            ]
             self._dark_text = needs_dark_text(rgb)
             # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
             self._style = cache(_coloured)
@@ -424,21 +428,30 @@ class _Cells:
     def _value(self, row: int, column: int) -> Segment:
         number = self._panel.text(row, column)
         width = self._layout.cell_width
+        if np.isnan(self._values[row, column]):
+            return Segment(_hidden_mark(self._abilities.unicode).center(width))
         if not self._abilities.colour:
             is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
-            is_enough = number and (is_sign or np.isnan(self._values[row, column]))
-            return Segment((number if is_enough else self._ramp[row][column] + number).center(width))
+            return Segment((number if number and is_sign else self._ramp[row][column] + number).center(width))
         text = (0, 0, 0) if self._dark_text[row, column] else (255, 255, 255)
         return Segment(number.center(width), self._style(text, self._colours[row][column]))
 
     def _half_block(self, rows: range, column: int) -> Segment:
+        upper = self._colours[rows[0]][column]
         lower = self._colours[rows[1]][column] if len(rows) > 1 else None
-        return Segment("▀", self._style(self._colours[rows[0]][column], lower))
+        if upper is None:
+            return Segment(HIDDEN) if lower is None else Segment("▄", self._style(lower, None))
+        return Segment("▀", self._style(upper, lower))
 
     def _ramp_or_blank(self, row: int, column: int) -> Segment:
-        if self._abilities.colour:
-            return Segment(" ", self._style(None, self._colours[row][column]))
-        return Segment(self._ramp[row][column])
+        if not self._abilities.colour:
+            return Segment(self._ramp[row][column])
+        colour = self._colours[row][column]
+        return (
+            Segment(_hidden_mark(self._abilities.unicode))
+            if colour is None
+            else Segment(" ", self._style(None, colour))
+        )
 
 
 def _coloured(text: tuple[int, int, int] | None, ground: tuple[int, int, int] | None) -> RichStyle:

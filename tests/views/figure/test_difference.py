@@ -52,9 +52,16 @@ def test_every_head_on_one_scale_around_0(difference):
 def test_numbers_have_their_sign(difference):
     d = difference(n_heads=1)
     drawn = {artist.get_label() for artist in difference_figure(d).page.collections}
-    for number in d.maps[0].change.weights.ravel():
-        text = f"{number:+z.2f}"
-        assert f"numbers {text if float(text) else '0.00'}" in drawn
+    expected = {f"{number:+z.2f}" for number in d.maps[0].change.weights.ravel()}
+    written = {label.removeprefix("numbers ") for label in drawn if (label or "").startswith("numbers ")}
+    assert written == {text for text in expected if float(text)}
+
+
+def test_changes_that_round_to_0_are_not_written():
+    weights = [np.array([[[0.5, 0.5], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
+    d = compare(*(Attention(Source("s"), (made_map(("a", "b"), ("a", "b"), w),)) for w in weights))
+    groups = [g for g in difference_figure(d).page.collections if (g.get_label() or "").startswith("numbers ")]
+    assert {g.get_label(): len(g.get_offsets()) for g in groups} == {"numbers -0.25": 1, "numbers +0.25": 1}
 
 
 def test_the_table_stands_beside_the_picture(difference):
@@ -70,11 +77,12 @@ def test_the_table_stands_beside_the_picture(difference):
     assert "A: where from; B: where from" in texts(sheet)
 
 
-def test_what_the_mask_hides_is_grey():
+def test_what_the_mask_hides_is_blank():
     weights = [np.array([[[1, 0], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
     d = compare(*(Attention(Source("s"), (made_map(("a", "b"), ("a", "b"), w, "masked"),)) for w in weights))
     (image,) = images(difference_figure(d), "head")
     assert np.isnan(np.asarray(image.get_array())).tolist() == [[False, True], [False, False]]
+    assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 
 
 def test_cells_say_what_they_are():

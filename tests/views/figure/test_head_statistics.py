@@ -104,7 +104,7 @@ def test_a_layer_with_fewer_heads(random_heads):
     mean[1, 1] = np.nan
     lacking = replace(kind, entropy=replace(kind.entropy, mean=mean))
     sheet = head_statistics_figure(replace(statistics, kinds=(lacking,)))
-    assert "rows are layers, columns heads; grey: no such head" in texts(sheet)
+    assert "rows are layers, columns heads; blank: no such head" in texts(sheet)
     assert any(text.startswith("self-attention: 3 heads") for text in texts(sheet))
 
 

@@ -20,7 +20,8 @@ from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
 from mhaviz.views.style import Style
 
-AUTO = Style(vmax=None)
+AUTO = Style()
+LOG = Style(log=True)
 
 
 def edges(start, end, cells):
@@ -120,8 +121,14 @@ def test_no_text_overlaps_another_or_leaves_the_sheet(name):
 
 
 @pytest.mark.parametrize("dpi", [100, 300])
-def test_other_resolutions_have_room_as_well(dpi):
-    assert_readable(figure(SHAPES["rectangle"], style=replace(AUTO, dpi=dpi)))
+@pytest.mark.parametrize("log", [False, True])
+def test_other_resolutions_have_room_as_well(dpi, log):
+    assert_readable(figure(SHAPES["rectangle"], style=Style(dpi=dpi, log=log)))
+
+
+@pytest.mark.parametrize("name", ["one", "sixteen", "rectangle", "flat", "one query", "one cell", "cross"])
+def test_no_text_overlaps_another_or_leaves_the_sheet_on_a_logarithmic_scale_either(name):
+    assert_readable(figure(SHAPES[name], style=LOG))
 
 
 def test_positions_stand_along_the_axes_with_tokens_at_their_ends():
@@ -129,7 +136,8 @@ def test_positions_stand_along_the_axes_with_tokens_at_their_ends():
     left, right, bottom, top = tiles(sheet)[0].get_extent()
     places = {}
     for text in sheet.page.texts:
-        places.setdefault(text.get_text(), []).append(text.get_position())
+        if text.get_position()[0] <= right:  # what is right of it belongs to the scale
+            places.setdefault(text.get_text(), []).append(text.get_position())
     assert len(places["0"]) == len(places["19,999"]) == len(places["10,000"]) == 2
     assert len(places["the"]) == len(places["whale"]) == 2
     (query_x, query_y), (key_x, key_y) = places["10,000"]
@@ -211,7 +219,7 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
 @pytest.mark.parametrize("reduction", ["mass", "max"])
 def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(cmap, kind, reduction):
     m = long_map(3, (0, 3000), (0, 3000), (40, 40), kind, reduction)
-    sheet = figure(m, style=replace(AUTO, cmap=cmap))
+    sheet = figure(m, style=replace(LOG, cmap=cmap))
     picture = decode(sheet)
     for weights, tile in zip(m.weights, tiles(sheet), strict=True):
         low, high = tile.get_clim()
@@ -221,14 +229,14 @@ def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(
         share = np.clip(np.log(np.maximum(weights, 1e-30) / low) / np.log(high / low), 0, 1)
         expected = matplotlib.colormaps[cmap](share)[..., :3] * 255
         if kind == "masked":
-            expected[np.triu_indices(40, 1)] = 128
+            expected[np.triu_indices(40, 1)] = 255
         assert np.abs(picture[np.ix_(y, x)] - expected).max() <= 6  # two of 256 colours where the map is steepest
 
 
 def test_mass_and_largest_weights_have_a_scale_each():
     mass = long_map(2)
     largest = replace(mass, weights=mass.weights / 50, quantity=Quantity(reduction="max"))
-    sheet = figure(mass, largest)
+    sheet = figure(mass, largest, style=LOG)
     clims = [tile.get_clim() for tile in tiles(sheet)]
     assert clims[0] == clims[1]
     assert clims[2] == clims[3]
@@ -243,7 +251,7 @@ def test_a_logarithmic_scale_says_so_and_is_labelled_at_powers_of_ten():
     weights = np.full_like(m.weights, 1e-9)
     weights[0, :, :50] = 1e-3
     weights[0, 3, 3] = 1
-    sheet = figure(replace(m, weights=weights))
+    sheet = figure(replace(m, weights=weights), style=LOG)
     low, high = tiles(sheet)[0].get_clim()
     assert (low, high) == (pytest.approx(1e-6), 1)
     (bar,) = (image for image in sheet.page.images if image.get_label().startswith("scale"))
@@ -255,19 +263,19 @@ def test_a_logarithmic_scale_says_so_and_is_labelled_at_powers_of_ten():
         assert places[text] == pytest.approx(top + (bottom - top) * power / 6)
 
 
-def test_a_lone_spike_is_white_and_does_not_make_the_rest_black():
+def test_a_lone_spike_is_dark_and_does_not_make_the_rest_white():
     m = long_map(1, (0, 100_000), (0, 100_000), (512, 512), reduction="max")
     weights = np.full_like(m.weights, 1e-5)
     weights[0, 300, 400] = 0.9
-    sheet = figure(replace(m, weights=weights))
+    sheet = figure(replace(m, weights=weights), style=LOG)
     picture = decode(sheet)
     left, right, bottom, top = tiles(sheet)[0].get_extent()
     y, x = (
         int((top + (bottom - top) * 300.5 / 512) * sheet.dpi),
         int((left + (right - left) * 400.5 / 512) * sheet.dpi),
     )
-    assert (picture[y, x] >= 250).all()
-    assert 20 < picture[y + 50, x + 50].max() < 100
+    assert np.abs(picture[y, x] - (18, 29, 65)).max() <= 5
+    assert 155 < picture[y + 50, x + 50].min() < 235
 
 
 def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
@@ -279,9 +287,10 @@ def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
     for tile in tiles(sheet):
         left, right, bottom, top = tile.get_extent()
         y, x = round((top + bottom) / 2 * sheet.dpi), round(left * sheet.dpi)
-        assert (picture[y, x] > 230).all()
-        assert (picture[y, x - 1] < 160).all(), "the frame"
-        assert (picture[y, round(right * sheet.dpi)] < 160).all(), "the frame"
+        assert np.abs(picture[y, x] - (18, 29, 65)).max() <= 5
+        frame = [picture[y, x - 1], picture[y, round(right * sheet.dpi)]]
+        assert all((pixel > 90).all() and (pixel < 160).all() for pixel in frame), "grey on both sides"
+        assert (picture[y, [x + 1, round(right * sheet.dpi) - 1]] > 230).all(), "nearly nothing, nearly white"
 
 
 @pytest.mark.parametrize(("queries", "high"), [((0, 5000), 0.3), ((2000, 3000), 0.9)])
@@ -289,14 +298,21 @@ def test_the_first_row_of_a_masked_map_ends_the_scale_only_if_it_sees_more_than_
     m = long_map(1, queries, (0, 5000), (50, 50), "masked")
     weights = np.where(m.hidden, 0, np.full_like(m.weights, 0.001))
     weights[0, 0, 0], weights[0, 20, 0] = 0.9, 0.3
-    sheet = figure(replace(m, weights=weights))
+    sheet = figure(replace(m, weights=weights), style=LOG)
     assert tiles(sheet)[0].get_clim()[1] == pytest.approx(high)
     assert ("≥ 0.3" in texts(sheet)) == (high == 0.3)
 
 
-def test_equal_weights_are_grey():
+def test_equal_weights_are_the_darkest_of_a_linear_scale():
     m = long_map(2)
     sheet = figure(replace(m, weights=np.full_like(m.weights, 0.01)))
+    assert tiles(sheet)[0].get_clim() == (0, pytest.approx(0.01))
+    assert "≥ 0.01" not in texts(sheet)
+
+
+def test_equal_weights_are_in_the_middle_of_a_logarithmic_scale():
+    m = long_map(2)
+    sheet = figure(replace(m, weights=np.full_like(m.weights, 0.01)), style=LOG)
     low, high = tiles(sheet)[0].get_clim()
     assert 0.3 < np.log(0.01 / low) / np.log(high / low) < 0.7
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import Edges, made_map
 from matplotlib import image as mpl_image
+from matplotlib.colors import ListedColormap
 from shown import difference_figure, heatmap_figure, heatmap_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
 from mhaviz.records import Attention, Axis, Source
-from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
@@ -92,39 +93,56 @@ def test_columns_can_be_chosen(random_attention):
     assert len(lefts) == 2
 
 
-@pytest.mark.parametrize("cmap", ["bone", "viridis"])
+def in_colour(cmap, shares):
+    """The colours of these shares of a scale, 0 to 255, as matplotlib chooses them."""
+    chosen = ListedColormap(palette("ink") / 255) if cmap == "ink" else matplotlib.colormaps[cmap]
+    return chosen(shares)[..., :3] * 255
+
+
+@pytest.mark.parametrize("cmap", ["ink", "bone", "viridis"])
 @pytest.mark.parametrize(("q", "k"), [(6, 6), (3, 5), (1, 1), (30, 30)])
 def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention, q, k, cmap):
     attention = random_attention(3, tokens(q), tokens(k), kind="cross")
-    sheet = heatmap_figure(attention, Style(cmap))
+    sheet = heatmap_figure(attention, Style(cmap, vmax=1.0))
     picture = decode(sheet)
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, 1)
         assert np.array_equal(tile.get_array(), attention.maps[0].weights[head])
-        expected = colours(attention.maps[0].weights[head], Scale(cmap))
+        expected = in_colour(cmap, attention.maps[0].weights[head])
         for row, column, y, x in cell_pixels(sheet, tile, q, k):
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2, (head, row, column)
 
 
-def test_white_is_one_and_black_is_zero():
+@pytest.mark.parametrize(("cmap", "zero", "one"), [("ink", (255,) * 3, (18, 29, 65)), ("bone", (0,) * 3, (255,) * 3)])
+def test_zero_is_paper_and_one_is_the_darkest_ink_but_in_bone_black_and_white(cmap, zero, one):
     attention = Attention(Source("test"), (made_map(("a", "b"), ("a", "b"), np.eye(2, dtype=np.float32)[None]),))
-    sheet = heatmap_figure(attention)
+    sheet = heatmap_figure(attention, Style(cmap))
     picture = decode(sheet)
     seen = {(row, column): tuple(picture[y, x]) for row, column, y, x in cell_pixels(sheet, tiles(sheet)[0], 2, 2)}
-    assert seen == {(0, 0): (255,) * 3, (1, 1): (255,) * 3, (0, 1): (0,) * 3, (1, 0): (0,) * 3}
+    assert seen == {(0, 0): one, (1, 1): one, (0, 1): zero, (1, 0): zero}
 
 
-@pytest.mark.parametrize("vmax", [0.25, None])
-def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
-    attention = random_attention(2, tokens(4))
+def darkest_from(weights):
+    """The weight below which 70 % of the attention lies, rounded up to 2 digits, or the largest if it is near."""
+    ordered = np.sort(weights.astype(float), axis=None)
+    end = ordered[np.searchsorted(ordered.cumsum(), 0.7 * ordered.sum())]
+    step = 10 ** (np.floor(np.log10(end)) - 1)
+    end = np.ceil(end / step) * step
+    return end if end < 0.8 * ordered[-1] else ordered[-1]
+
+
+@pytest.mark.parametrize(("vmax", "n_tokens"), [(0.25, 4), (None, 4), (None, 10)])
+def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax, n_tokens):
+    attention = random_attention(2, tokens(n_tokens))
     weights = attention.maps[0].weights
-    high = vmax or weights.max()
+    high = vmax or darkest_from(weights)
+    assert vmax or (high < weights.max()) == (n_tokens == 10), "both kinds of end"
     sheet = heatmap_figure(attention, Style(vmax=vmax))
     picture = decode(sheet)
     for head, tile in enumerate(tiles(sheet)):
         assert tile.get_clim() == (0, pytest.approx(high))
-        expected = colours(weights[head], Scale(high=high))
-        for row, column, y, x in cell_pixels(sheet, tile, 4, 4):
+        expected = in_colour("ink", weights[head] / high)
+        for row, column, y, x in cell_pixels(sheet, tile, n_tokens, n_tokens):
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2
     open_end = "≥ " if weights.max() > high else ""
     assert f"{open_end}{high:.3g}" in [text.get_text() for text in sheet.page.texts]
@@ -133,7 +151,7 @@ def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax):
 
 def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
     attention = random_attention(2, tokens(5))
-    sheet = heatmap_figure(attention)
+    sheet = heatmap_figure(attention, Style(vmax=1.0))
     weights = attention.maps[0].weights
     drawn = {}
     for group in sheet.page.collections:
@@ -141,7 +159,8 @@ def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
             ink = "black" if group.get_facecolor()[0][0] < 0.5 else "white"
             for place in group.get_offsets():
                 drawn[tuple(np.round(place, 6))] = (group.get_label().removeprefix("numbers "), ink)
-    assert len(drawn) == weights.size
+    written = np.vectorize("{:.2f}".format)(weights)
+    assert len(drawn) == (written != "0.00").sum() < weights.size, "what rounds to 0 is not written"
     for head, tile in enumerate(tiles(sheet)):
         dark = needs_dark_text(colours(weights[head], Scale()))
         left, right, bottom, top = tile.get_extent()
@@ -149,9 +168,12 @@ def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):
             for column in range(5):
                 x = left + (column + 0.5) * (right - left) / 5
                 y = top + (row + 0.5) * (bottom - top) / 5
-                number, ink = min(drawn.items(), key=lambda d: abs(d[0][0] - x) + abs(d[0][1] - y))[1]
-                assert number == f"{weights[head, row, column]:.2f}"
-                assert (ink == "black") == dark[row, column]
+                place, (number, ink) = min(drawn.items(), key=lambda d: abs(d[0][0] - x) + abs(d[0][1] - y))
+                is_here = np.allclose(place, (x, y), atol=0.01)
+                assert is_here == (written[head, row, column] != "0.00")
+                if is_here:
+                    assert number == written[head, row, column]
+                    assert (ink == "black") == dark[row, column]
 
 
 def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
@@ -166,7 +188,8 @@ def test_a_lone_spike_among_three_thousand_tokens_is_in_the_picture():
         int((top + (bottom - top) * 1234.5 / 3000) * sheet.dpi),
         int((left + (right - left) * 2345.5 / 3000) * sheet.dpi),
     )
-    assert (picture[y - 1 : y + 2, x - 1 : x + 2] == 255).all(axis=-1).any()
+    assert (picture[y - 1 : y + 2, x - 1 : x + 2] == (18, 29, 65)).all(axis=-1).any()
+    assert (picture[y - 9 : y - 6, x - 9 : x - 6] == 255).all()
 
 
 def test_no_number_is_written_where_the_mask_hides(random_map):
@@ -191,7 +214,7 @@ def test_labels_of_pooled_maps_do_not_overlap():
 
 
 def test_the_colour_bar_has_its_high_end_on_top(random_attention):
-    sheet = heatmap_figure(random_attention(1, tokens(3)))
+    sheet = heatmap_figure(random_attention(1, tokens(3)), Style(vmax=1.0))
     (bar,) = (image for image in sheet.page.images if image.get_label() == "scale of weight")
     _, _, bottom, top = bar.get_extent()
     gradient = np.asarray(bar.get_array())[:, 0]
@@ -331,7 +354,7 @@ def test_a_notebook_gets_a_png(random_attention):
     assert heatmap_figure(random_attention())._repr_png_().startswith(b"\x89PNG")
 
 
-def test_hidden_keys_are_grey_and_visible_zeros_are_not(random_attention):
+def test_hidden_keys_are_blank_outside_an_outline_that_visible_zeros_are_in(random_attention):
     attention = random_attention(queries=("a", "b", "c"), kind="masked")
     weights = np.tril(attention.maps[0].weights)
     weights[:, 1, 0] = 0
@@ -341,15 +364,31 @@ def test_hidden_keys_are_grey_and_visible_zeros_are_not(random_attention):
     drawn = np.ma.filled(first.get_array(), np.nan)
     assert np.isnan(drawn[np.triu_indices(3, 1)]).all()
     assert drawn[1, 0] == 0
-    assert "grey: later keys, hidden" in " ".join(text.get_text() for text in sheet.page.texts)
+    assert "blank: later keys, hidden" in " ".join(text.get_text() for text in sheet.page.texts)
+    picture = decode(sheet)
+    for row, column, y, x in cell_pixels(sheet, first, 3, 3):
+        if column > row or (row, column) == (1, 0):
+            assert (picture[y, x] == 255).all()
+    left, right, _, top = (side * sheet.dpi for side in first.get_extent())
+    cell = (right - left) / 3
+
+    def has_line(row, edge):
+        """Whether there is one in this row at the left edge of this cell, which is paper beside it."""
+        x, y = round(left + edge * cell), round(top + (row + 0.2) * cell)
+        return (picture[y, x - 3 : x + 3].max(axis=-1) < 200).any()
+
+    lines = [[has_line(row, edge) for edge in edges] for row, edges in enumerate([(2, 3), (0, 3), ()])]
+    assert lines == [[False, False], [True, False], []], "around what is visible, and no frame"
+    beyond = picture[round(top + 0.2 * cell), round(left + cell) : round(left + cell) + 3]
+    assert (beyond.max(axis=-1) < 200).sum() == 1, "a line outside the first cell"
 
 
-def test_the_first_row_of_a_masked_map_ends_no_scale(random_attention):
+def test_the_first_row_of_a_masked_map_ends_no_logarithmic_scale(random_attention):
     """Its one key has all of the weight, whatever the others have."""
     attention = random_attention(queries=("a", "b", "c"), kind="masked")
-    weights = np.array([[[1, 0, 0], [0.6, 0.4, 0], [0.3, 0.3, 0.4]]] * 2, np.float32)
+    weights = np.array([[[1, 0, 0], [0.4, 0.6, 0], [0.39, 0.01, 0.6]]] * 2, np.float32)
     attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
-    assert Style(vmax=None).weight_scale(attention.maps).high == pytest.approx(0.6)
+    assert Style(log=True).weight_scale(attention.maps).high == pytest.approx(0.6)
 
 
 def test_a_title_shrinks_before_it_is_cut(random_attention):

@@ -82,9 +82,10 @@ def test_one_head_has_unscaled_on_the_left_and_scores_on_top():
     assert product[0] == panels["softmax(q·k)"][0]
 
 
-def test_hidden_scores_are_grey():
+def test_hidden_scores_are_blank():
     panel = images(scaling_figure(comparison(causal=True)))[0]
     assert np.isnan(np.asarray(panel.get_array())[0, 1])
+    assert tuple(panel.get_cmap().get_bad()) == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("sentence", ["one", "one two", " ".join(f"w{i}" for i in range(40))])

@@ -23,8 +23,8 @@ from mhaviz.views.terminal.legend import ScaleBar
 
 COLOUR, ASCII = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=False)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-HALF_BLOCK = re.compile(r"\x1b\[38;2;(\d+);(\d+);(\d+)(?:;48;2;(\d+);(\d+);(\d+))?m▀")
-AUTO = Style(vmax=None)
+HALF_BLOCK = re.compile(r"\x1b\[38;2;(\d+;\d+;\d+)(?:;48;2;(\d+;\d+;\d+))?m([▀▄])\x1b\[0m|·")
+AUTO, LOG = Style(), Style("bone", log=True)
 LENGTH, CELLS = 600, 200  # three tokens a cell, so that cells of cells are cells of whole tokens
 
 
@@ -85,15 +85,16 @@ def plain_lines(shown):
 
 
 def drawn(shown):
-    """The colours of one panel's cells: (rows, columns, 3)."""
+    """The colours of one panel's cells, (rows, columns, 3); NaN where a hidden one has none."""
     rows = []
     for line in shown.splitlines():
-        cells = HALF_BLOCK.findall(line)
-        if cells:
-            rows.append([tuple(map(int, cell[:3])) for cell in cells])
-            if cells[0][3]:
-                rows.append([tuple(map(int, cell[3:])) for cell in cells])
-    return np.array(rows)
+        label = re.match(r".*?(?=\x1b\[38;2;[\d;]*m[▀▄])", line)  # the first key is hidden from no query
+        if label:
+            cells = HALF_BLOCK.findall(line, label.end())
+            lower = [front if block == "▄" else back for front, back, block in cells]
+            rows.append(["" if block == "▄" else front for front, _, block in cells])
+            rows += [lower] * bool(lower[0])
+    return np.array([[[float(c) for c in (cell or "nan;nan;nan").split(";")] for cell in row] for row in rows])
 
 
 @cache
@@ -107,18 +108,19 @@ def drawn_map(kind, reduction):
 ])  # fmt: skip
 def test_half_blocks_are_cells_of_the_whole_matrix(show, width, kind, reduction):
     weights = weights_of(LENGTH, kind=kind)
-    shown = show(view(drawn_map(kind, reduction), style=replace(AUTO, vmax=0.5)), width, "truecolor")
+    shown = show(view(drawn_map(kind, reduction), style=replace(LOG, vmax=0.5)), width, "truecolor")
     colours = drawn(shown)
     rows, columns = colours.shape[:2]
     query_edges, key_edges = (3 * equal_edges(n) for n in (rows, columns))
     expected = reduced(weights, query_edges, key_edges, reduction)[0]
     visible = key_edges[:-1] <= query_edges[1:, None] - 1 if kind == "masked" else np.ones_like(expected, bool)
-    low = 0.5 * (np.quantile(expected[visible & (expected > 0)], 0.01) / 0.5) ** (6 / 5)  # a sixth below the quantile
+    palest = np.quantile(expected[visible & (expected > 0)], 0.01, method="lower")
+    low = 0.5 * (palest / 0.5) ** (6 / 5)  # a sixth of the scale lies below it
     shares = np.clip((np.log(np.maximum(expected, low)) - np.log(low)) / (np.log(0.5) - np.log(low)), 0, 1)
     bone = matplotlib.colormaps["bone"](shares)[..., :3] * 255
     assert np.abs(colours - bone)[visible].max() <= 3
     if kind == "masked":
-        assert len(np.unique(colours[~visible], axis=0)) == 1, "grey"
+        assert np.isnan(colours[~visible]).all(), "what is hidden has no colour"
     q, k = np.diff(query_edges).max(), np.diff(key_edges).max()
     sentence = {
         "mass": f"each cell is the mean over up to {q} queries of their weight on up to {k} keys",
@@ -130,16 +132,29 @@ def test_half_blocks_are_cells_of_the_whole_matrix(show, width, kind, reduction)
 
 def test_the_scale_is_that_of_the_cells_on_the_screen(show):
     weights = weights_of(LENGTH)
-    shown = show(view(long_map(weights)), 40, "truecolor")
+    shown = show(view(long_map(weights), style=LOG), 40, "truecolor")
     rows, columns = drawn(shown).shape[:2]
     expected = reduced(weights, *(3 * equal_edges(n) for n in (rows, columns)), "mass")
     assert f" {expected.max():.2g}, logarithmic" in words(shown)
 
 
+def test_most_of_the_attention_on_the_screen_lies_below_the_end_of_the_scale(show):
+    weights = weights_of(LENGTH)
+    shown = show(view(long_map(weights)), 40, "truecolor")
+    colours = drawn(shown)
+    cells = np.sort(reduced(weights, *(3 * equal_edges(n) for n in colours.shape[:2]), "mass"), axis=None)
+    end = float(re.search(r"≥([\d.]+) each cell", words(shown)).group(1))
+    below = cells[np.searchsorted(cells.cumsum(), 0.7 * cells.sum())]
+    assert below <= end <= below * 1.01 + 10.0 ** (np.floor(np.log10(below)) - 1), "rounded up to 2 digits"
+    assert "logarithmic" not in words(shown)
+    is_darkest = (colours == (18, 29, 65)).all(axis=-1)
+    assert is_darkest.sum() == (cells >= end * 255 / 256).sum(), "the last of 256 colours"
+
+
 def test_each_reduction_has_its_own_scale(show):
     weights = weights_of(LENGTH)
     mass, largest = long_map(weights), long_map(weights, "max")
-    both, alone = (words(show(view(*maps), 80)) for maps in ((mass, largest), (largest,)))
+    both, alone = (words(show(view(*maps, style=LOG), 80)) for maps in ((mass, largest), (largest,)))
     bars = re.findall(r"([\d.e-]+) [ ▁-█]+ ([\d.e-]+), logarithmic each cell is the (mean|largest)", both)
     assert [bar[2] for bar in bars] == ["mean", "largest"]
     assert bars[0][:2] != bars[1][:2]
@@ -218,13 +233,13 @@ def test_ascii_and_no_colour(show):
     weights = weights_of(LENGTH, kind="masked")
     weights[0, 500, 100] = 30  # a lone spike
     attention_map = long_map(weights, kind="masked", tokens=("naïve", *("x",) * 598, "鯨"))
-    shown = show(view(attention_map), 80, encoding="ascii")
+    shown = show(view(attention_map, style=LOG), 80, encoding="ascii")
     assert shown.isascii()
     assert "\x1b[3" not in shown
     assert "queries and keys: 0 na\\xefve ... 599 \\u9be8" in shown
     lines = [line[4:] for line in shown.splitlines() if line.count("@") or line.count("#") > 5]
     assert any("@" in line for line in lines)
-    assert "█" in show(view(attention_map), 80)
+    assert "█" in show(view(attention_map, style=LOG), 80)
     assert "logarithmic" in shown
 
 
@@ -272,10 +287,10 @@ def test_larger_windows_of_tokens_have_numbers_and_a_legend(show):
 
 def test_windows_of_more_tokens_than_a_legend_holds(show):
     weights = weights_of(120)
-    shown = show(view(window(120)), 80, "truecolor")
+    shown = show(view(window(120), style=Style("bone", vmax=0.5)), 80, "truecolor")
     rows, columns = drawn(shown).shape[:2]
     expected = reduced(weights, edges_of(120, rows), edges_of(120, columns), "max")[0]
-    bone = matplotlib.colormaps["bone"](expected / expected.max())[..., :3] * 255
+    bone = matplotlib.colormaps["bone"](expected / 0.5)[..., :3] * 255
     assert np.abs(drawn(shown) - bone).max() <= 3, "exact weights have a linear scale, however narrow the terminal"
     assert "queries: 15,000 the … 15,119 cat" in words(shown)
     assert "keys: 14,993 the … 15,112 cat" in words(shown)

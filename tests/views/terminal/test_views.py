@@ -124,16 +124,21 @@ def test_the_sweep_has_both_tables(show):
 @pytest.mark.parametrize("n", [4, 30, 120])
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-8", "·"), ("ascii", "/")])
 def test_hidden_keys_are_not_the_lowest_weight(show, encoding, mark, n):
-    """Without colour; up to 16 tokens have numbers."""
+    """Up to 16 tokens have numbers; more have two rows a line where there is colour and Unicode."""
     tokens = tuple(f"{i}" for i in range(n))
     m = made_map(tokens, tokens, np.eye(n, dtype=np.float32)[None], "masked")
-    view = heatmap_view(Attention(Source("s"), (m,)), Style(log=False))
+    view = heatmap_view(Attention(Source("s"), (m,)))
     cells, legend = show(view, 140, encoding=encoding).split(f"; {mark}: later keys, hidden")
     assert cells.count(mark) == n * (n - 1) // 2
-    assert "grey" not in cells + legend
-    in_colour = show(view, 140, "truecolor")
-    assert mark not in re.sub(r"\d+·\d+", "", in_colour), "two row labels share a line"
-    assert "grey: later keys, hidden" in in_colour
+    assert mark not in legend
+    assert "blank" not in cells + legend
+    cells, legend = show(view, 140, "truecolor", encoding).split(f"; {mark}: later keys, hidden")
+    is_halved = n > 16 and encoding == "utf-8"
+    both_hidden = sum(range(n - 2, 0, -2)) if is_halved else n * (n - 1) // 2
+    assert re.sub(r"\d+·\d+", "", cells).count(mark) == both_hidden, "two row labels share a line"
+    assert cells.count("▄") == (n // 2 if is_halved else 0), "the last key of every other query"
+    assert not re.search(rf"\x1b\[[^m]*8;2;[^m]*m *{mark}", cells), "what is hidden has no colour"
+    assert "blank" not in cells + legend
 
 
 def test_the_cells_of_long_maps_that_are_hidden(show):
@@ -147,10 +152,15 @@ def test_the_cells_of_long_maps_that_are_hidden(show):
     assert "/: later keys, hidden" in " ".join(shown.split())
 
 
-def test_hidden_keys_are_a_dash(show):
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8", "·"), ("ascii", "/")])
+@pytest.mark.parametrize("colour", [None, "truecolor"])
+def test_hidden_keys_have_a_mark_and_no_number(show, colour, encoding, mark):
+    """Of scores as of weights, in four panels: 2, 1 and 0 keys are hidden from a query."""
     comparison = compare_scaling(*encoded(RandomLayer(16, 2, causal=True), ["one two three"]), [0])
-    shown = show(ScalingView(comparison), 120)
-    assert len(re.findall(r"\s-\s", shown)) >= 6
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(ScalingView(comparison), 120, colour, encoding))
+    rows = [line for line in shown.splitlines() if line.split()[:1] in (["one"], ["two"], ["three"])][1:]
+    assert [line.split().count(mark) for line in rows] == [8, 4, 0], "under the tokens of the columns"
+    assert not re.search(r"\s-\s", shown)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
@@ -181,16 +191,16 @@ def test_many_heads_are_shown_without_numbers(show):
     assert sum("head 11" in line for line in many) == 3
 
 
-def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch):
+@pytest.mark.parametrize("log", [False, True])
+def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch, log):
     """The colours of many weights go by all of them."""
-    monkeypatch.setattr("mhaviz.views.style._SORTED_UP_TO", 2**16)
     monkeypatch.setattr("mhaviz.views.style._AT_ONCE", 2**16)
     weights = np.full((1, 1500, 1500), 1 / 1500, np.float32)
     positions = tuple(map(str, range(1500)))
     attention = Attention(Source("s"), (made_map(positions, positions, weights),))
     tracemalloc.start()
     try:
-        show(heatmap_view(attention, Style(vmax=None)), 80)
+        show(heatmap_view(attention, Style(log=log)), 80)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
