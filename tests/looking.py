@@ -8,9 +8,9 @@ from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of, show
 from mhaviz.records import Site, Source, Text, Tokens
 
 
-def attend(model, sentences, target=None, heads=None, hide_special=False):
+def attend(model, sentences, target=None, heads=None, special="shown"):
     """All weights of a model on these sentences."""
-    return attention_weights(model, model.encode(sentences, target), heads, hide_special)
+    return attention_weights(model, model.encode(sentences, target), heads, special)
 
 
 def calls(model, sentences, target=None, heads=None, batched=False):
@@ -64,7 +64,7 @@ class GivenModel(Model):
             seen = SiteCall(site, call, heads_of(site, None), (queries,), (keys,), None, inputs.sentence(i))
             show(on_attention, seen, "a test's", "mend it", heads)
 
-    def describe(self, inputs=None, hide_special=False):
+    def describe(self, inputs=None):
         return Source("made by a test", {"kind": "test"})
 
     def trace(self, inputs, values=False):

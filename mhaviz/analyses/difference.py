@@ -100,9 +100,11 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         summary=None,
         reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
         sink=before.sink or after.sink,
+        special=None,
     )
     per_head = list(zip(before.weights, after.weights, strict=True))
-    rows = [_compare_rows(change, a, b) for a, b in per_head]
+    has_rest = not change.is_whole or change.sink or any(m.special is not None for m in (before, after))
+    rows = [_compare_rows(change, a, b, has_rest) for a, b in per_head]
     return MapDifference(
         change,
         np.array([of_head.divergence for of_head in rows]),
@@ -123,15 +125,14 @@ class _Rows:
     zeros: int = 0
 
 
-def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> _Rows:
+def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool) -> _Rows:
     """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
 
-    A head's sink counts as one more key, and so does what a part of a map leaves out: the divergence of all keys is at
-    least that.
+    With ``has_rest`` what a row lacks to 1 counts as one more key: a head's sink, special tokens, or what a part of a
+    map leaves out. The divergence of all keys is at least that.
     """
     if not m.quantity.rows_are_shares:
         return _Rows()
-    has_rest = not m.is_whole or m.sink
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
     if (flaw := _flaw(m, sums, has_rest)) is not None:
         return _Rows(flaw=flaw)

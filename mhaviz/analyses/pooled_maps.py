@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mhaviz.analyses.weights import special_texts
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
@@ -19,6 +20,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
     KIND_NAMES,
+    RENORMALISED,
     WEIGHT,
     Attention,
     AttentionMap,
@@ -31,6 +33,8 @@ from mhaviz.records import (
     Quantity,
     Reduction,
     Sink,
+    Special,
+    SpecialKeys,
     Tokens,
 )
 from mhaviz.records.axis import even_cells, even_edges
@@ -73,14 +77,14 @@ class MapSize:
 
 
 def map_sizes(
-    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False
+    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown"
 ) -> tuple[MapSize, ...]:
     """Of every map of a model, in order; the arguments are those of ``pooled_maps``."""
     sizes = []
     for number, text in enumerate(inputs.texts):
         for site in model.sites(inputs):
             q_length, k_length = (
-                len(side) - (len(side.special) if hide_special else 0) for side in text.sides(site.kind)
+                len(side) - (len(side.special) if special == "left out" else 0) for side in text.sides(site.kind)
             )
             n_heads = len(heads_of(site, heads))
             sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
@@ -147,35 +151,50 @@ def pooled_maps(
     inputs: Inputs,
     pooling: Pooling,
     heads: Sequence[int] | None = None,
-    hide_special: bool = False,
+    special: Special = "shown",
     on_progress: Callable[[float], None] = lambda done: None,
 ) -> Attention:
     """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
 
     Args:
-        model, inputs, heads, hide_special: as in ``attention_weights``.
+        model, inputs, heads, special: as in ``attention_weights``; largest weights have no column of special tokens.
         pooling: how.
         on_progress: is called with how much is done, from 0 to 1.
 
     Raises:
-        ArgumentError: a window outside a map, a size that cannot be.
+        ArgumentError: a window outside a map, a size that cannot be; special tokens apart that are inside the text.
     """
     maps: list[AttentionMap] = []
-    whole, done = scores_needed(map_sizes(model, inputs, heads, hide_special), pooling), 0
+    whole, done = scores_needed(map_sizes(model, inputs, heads, special), pooling), 0
 
     def on_attention(seen: SiteCall) -> None:
         nonlocal done
-        seen = seen.without_special() if hide_special else seen
+        seen = seen.without_special() if special == "left out" else seen
+        part = replace(pooling, window=seen.run_of_text) if special == "apart" else pooling
         _, n_heads, q_length, k_length = seen.call.shape
         cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
-        pooled = pooling.run(
+        pooled = part.run(
             seen.call, seen.site.kind, seen.sentence, lambda share: on_progress((done + share * cost) / whole)
         )
         done += cost
-        maps.extend(_records(seen, pooling, pooled))
+        found = _records(seen, part, pooled)
+        if special == "left out":
+            found = [replace(m, quantity=replace(RENORMALISED, reduction=m.quantity.reduction)) for m in found]
+        elif special == "apart":
+            found = [_with_special_apart(m, seen) for m in found]
+        maps.extend(found)
 
     model.run(inputs, on_attention, heads)
-    return Attention(model.describe(inputs, hide_special), tuple(maps))
+    return Attention(model.describe(inputs), tuple(maps))
+
+
+def _with_special_apart(m: AttentionMap, seen: SiteCall) -> AttentionMap:
+    """The map of the run of text with what it lacks to 1, which goes to special tokens and to the head's sink."""
+    if m.quantity.reduction == "max":
+        return m
+    texts = special_texts(seen.keys[0])
+    others = (1 - m.row_sums).clip(0).astype(np.float32)
+    return replace(m, special=SpecialKeys(others, (*texts, "sink") if m.sink else texts), sink=False)
 
 
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:

@@ -1,18 +1,20 @@
 """All weights of every attention of a model, for each sentence."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import require_memory
-from mhaviz.records import Attention, AttentionMap
+from mhaviz.records import RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
 
 _FLOAT32 = 4  # bytes
 
 
 def attention_weights(
-    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False
+    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown"
 ) -> Attention:
     """A = softmax(S) of every attention that is looked at, for each sentence.
 
@@ -20,7 +22,7 @@ def attention_weights(
         model: of any kind.
         inputs: what it reads.
         heads: these alone, or those of them that an attention has; None: all.
-        hide_special: leave out tokens that are not of the text; weights are then shares of the other keys.
+        special: what becomes of tokens that are not of the text.
 
     Raises:
         ArgumentError: nothing but special tokens.
@@ -30,11 +32,32 @@ def attention_weights(
     maps: list[AttentionMap] = []
 
     def on_attention(seen: SiteCall) -> None:
-        shown = seen.without_special() if hide_special else seen
-        maps.append(shown.map(shown.call.weights()[0].float().cpu().numpy()))
+        seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
+        whole = seen.map(seen.call.weights()[0].float().cpu().numpy(), quantity=quantity)
+        maps.append(with_special_apart(whole, *seen.of_text) if special == "apart" else whole)
 
     model.run(inputs, on_attention, heads)
-    return Attention(model.describe(inputs, hide_special), tuple(maps))
+    return Attention(model.describe(inputs), tuple(maps))
+
+
+def with_special_apart(m: AttentionMap, rows: Sequence[int], columns: Sequence[int]) -> AttentionMap:
+    """The map of these queries and keys, which are of the text; what goes to the other keys is one column beside it."""
+    keys = m.columns.tokens
+    others = np.delete(m.weights[:, rows], columns, axis=2).sum(axis=2)  # n_heads rows
+    is_run = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
+    return replace(
+        m,
+        weights=m.weights[:, rows][:, :, columns],
+        rows=Axis(m.rows.tokens.at(tuple(rows))),
+        columns=Axis(keys.at(tuple(columns))),
+        reach=m.reach if is_run else None,
+        special=SpecialKeys(others, special_texts(keys)),
+    )
+
+
+def special_texts(tokens: Tokens) -> tuple[str, ...]:
+    """Those that are not of the text, each once."""
+    return tuple(dict.fromkeys(tokens.texts[i] for i in tokens.special))
 
 
 def require_weights_fit(model: Model, inputs: Inputs, heads: Sequence[int] | None = None, copies: int = 1) -> None:

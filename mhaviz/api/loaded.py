@@ -19,7 +19,7 @@ from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace
+from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace, Special
 
 if TYPE_CHECKING:
     import torch
@@ -113,6 +113,7 @@ class LoadedModel:
         kind: Kind | None = None,
         generate: int = 0,
         hide_special: bool = False,
+        renormalise: bool = False,
         rollout: bool = False,
         verify: bool = False,
         pool: Literal["mass", "max", "both"] | None = None,
@@ -134,7 +135,8 @@ class LoadedModel:
             layer, head: the numbers of those that are wanted, counted from 0; None: all.
             kind: "self", "masked" or "cross" alone; None: all.
             generate: so many tokens a decoder goes on writing, which are part of the map.
-            hide_special: leave out tokens that are not of the text; weights are then shares of the other keys.
+            hide_special: leave out tokens that are not of the text; what goes to them is one column beside the map.
+            renormalise: with ``hide_special``, weights are shares of what goes to the other keys, and sum to 1.
             rollout: attention rollout up to each layer instead (Abnar and Zuidema 2020, arXiv 2005.00928).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
@@ -148,6 +150,15 @@ class LoadedModel:
             MhavizError: it does not fit into memory; NaN or infinity in the model; outputs that differ.
         """
         long = LongInputs(pool, size, window, memory, summary)
+        if renormalise and not hide_special:
+            raise ArgumentError(
+                f"{parameter('renormalise')} shares out what special tokens get; add {parameter('hide_special')}"
+            )
+        if hide_special and window is not None and not renormalise:
+            raise ArgumentError(
+                f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
+            )
+        special: Special = "shown" if not hide_special else "left out" if renormalise else "apart"
         if hide_special and verify:
             raise ArgumentError(
                 f"{parameter('verify')} compares with all tokens; leave out {parameter('hide_special')}"
@@ -172,10 +183,10 @@ class LoadedModel:
         check(n_maps)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
         if pooling is None:
-            attention = attention_weights(model, inputs, heads, hide_special)
+            attention = attention_weights(model, inputs, heads, special)
         else:
-            announce(map_sizes(model, inputs, heads, hide_special), pooling, model.device, on_notice)
-            attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress)
+            announce(map_sizes(model, inputs, heads, special), pooling, model.device, on_notice)
+            attention = pooled_maps(model, inputs, pooling, heads, special, on_progress)
         return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 
     def explain(

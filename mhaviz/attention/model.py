@@ -101,19 +101,44 @@ class SiteCall:
         }
         return AttentionMap(values, rows, columns, **known | others)
 
-    def without_special(self) -> "SiteCall":
-        """The same of the text alone, of a call of one sentence: weights are shares of the keys that remain.
+    @property
+    def of_text(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The positions of the queries and of the keys that are of the text, of a call of one sentence.
 
         Raises:
-            ArgumentError: no query or no key remains.
+            ArgumentError: there are no such queries or keys.
         """
         (queries,), (keys,) = self.queries, self.keys
-        rows, columns = queries.of_text, keys.of_text
-        if not (rows and columns):
+        if not (queries.of_text and keys.of_text):
             raise ArgumentError(
                 f"expected tokens of the text as queries and keys, got special ones alone "
                 f"({KIND_NAMES[self.site.kind]}); leave out {parameter('hide_special')}"
             )
+        return queries.of_text, keys.of_text
+
+    @property
+    def run_of_text(self) -> tuple[int, int, int, int]:
+        """The first query of the text and the end, the first key and the end.
+
+        Raises:
+            ArgumentError: as ``of_text``; special tokens between those of the text.
+        """
+        for kept in self.of_text:
+            if kept[-1] - kept[0] + 1 != len(kept):
+                raise ArgumentError(
+                    f"{parameter('hide_special')}: special tokens stand inside the text, and pooled maps have no "
+                    f"column for them; add {parameter('renormalise')}, or leave it out"
+                )
+        rows, columns = self.of_text
+        return rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+
+    def without_special(self) -> "SiteCall":
+        """The same of the text alone, of a call of one sentence: weights are shares of the keys that remain.
+
+        Raises ArgumentError as ``of_text``.
+        """
+        (queries,), (keys,) = self.queries, self.keys
+        rows, columns = self.of_text
         gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
         return replace(
             self,
@@ -184,8 +209,8 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
-        """What a picture says of where its numbers come from; ``hide_special``: as in ``attention_weights``."""
+    def describe(self, inputs: Inputs | None = None) -> Source:
+        """What a picture says of where its numbers come from."""
 
     @abstractmethod
     def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:

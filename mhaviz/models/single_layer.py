@@ -151,7 +151,7 @@ class SingleLayer(Model):
         source = self.describe(inputs) if values else self._shapes_source(inputs.details)
         return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 
-    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+    def describe(self, inputs: Inputs | None = None) -> Source:
         """Where the weights and X come from, and the sizes."""
         assert isinstance(inputs, LayerInputs)
         origin, details = self._origin()

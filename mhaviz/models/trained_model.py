@@ -155,7 +155,7 @@ class TrainedModel(Model):
         tokens = tuple(text.sides(kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
-    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+    def describe(self, inputs: Inputs | None = None) -> Source:
         """What it has learnt, and what it has made of the sentences."""
         if not isinstance(inputs, PairInputs):
             return self.checkpoint.source(self.device)

@@ -26,6 +26,8 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
         parts += [*kinds, cells_texts(drawn.cells, name)]
         if any(m.sink for m in attention.maps):
             parts.append("what goes to no key goes to the head's sink")
+        if special := _special_names(attention.maps):
+            parts.append(f"the column beside a map is what goes to {special}")
     elif all(m.quantity.has_row_sums for m in attention.maps):
         parts.append(sums_text(attention.maps))
     parts += dict.fromkeys(m.quantity.remark for m in attention.maps)
@@ -38,6 +40,8 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
 
     Of heads with a sink it is said where the rest goes.
     """
+    if special := _special_names(maps):
+        return f"{_ONE} with the column beside it, which is what goes to {special}"
     sinks = [m.sink for m in maps]
     if any(sinks):
         less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
@@ -51,6 +55,11 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
     is_one = low >= 1 - ROUNDING and high <= 1 + ROUNDING
     text = _ONE if is_one else f"rows sum to {_sums_range(low, high)}"
     return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
+
+
+def _special_names(maps: Sequence[AttentionMap]) -> str:
+    """ "[CLS] [SEP]", where these have no columns of their own."""
+    return " or ".join(dict.fromkeys(m.special.name for m in maps if m.special))
 
 
 def _sums_range(low: float, high: float) -> str:

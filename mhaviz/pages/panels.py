@@ -10,6 +10,7 @@ from mhaviz.pages.pooling import pool_strongest
 from mhaviz.records import AttentionMap
 
 INK = "ink"  # paper is 0: mhaviz.views.ink
+QUIET = "quiet"  # from paper to a middle grey
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
@@ -65,12 +66,21 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written."""
+    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
+
+    ``aside``: one more column, (rows,), which is drawn apart, on a scale of its own: see ``Panel.beside``.
+    """
 
     title: str
     values: NDArray[np.float32]
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
+    aside: NDArray[np.float32] | None = None
+
+    @property
+    def beside(self) -> "Panel | None":
+        """The column aside, in quiet colours: it may have nearly all of the weight, and is not what is looked at."""
+        return None if self.aside is None else Panel("", self.aside[:, None], Scale(QUIET))
 
     def text(self, row: int, column: int) -> str:
         """The number in a cell."""
@@ -85,7 +95,10 @@ class Panel:
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""
         values = pool_strongest(self.values, rows, columns)
-        return self if values is self.values else Panel(self.title, values, self.scale)
+        if values is self.values:
+            return self
+        aside = None if self.aside is None else pool_strongest(self.aside[:, None], rows, 1)[:, 0]
+        return Panel(self.title, values, self.scale, aside=aside)
 
     @property
     def text_length(self) -> int:
@@ -116,9 +129,10 @@ def head_panels(
     hidden = attention_map.hidden
     titles = tile_titles(attention_map) if titles is None else titles
     panels: list[Panel] = []
-    for title, weights in zip(titles, attention_map.weights, strict=True):
+    asides = [None] * len(titles) if attention_map.special is None else attention_map.special.weights
+    for title, weights, aside in zip(titles, attention_map.weights, asides, strict=True):
         values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
-        panel = Panel(title, values, scale, hidden)
+        panel = Panel(title, values, scale, hidden, aside)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
 

@@ -8,15 +8,16 @@ from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
-from mhaviz.records.quantity import QUANTITIES, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.quantity import QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
 from mhaviz.records.site import Site
 from mhaviz.records.source import Source
+from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
+from mhaviz.records.tokens import KIND_NAMES, Kind, Special, Text, Tokens
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -25,6 +26,7 @@ __all__ = [
     "KIND_NAMES",
     "LARGEST",
     "QUANTITIES",
+    "RENORMALISED",
     "ROLLOUT",
     "ROUNDING",
     "STATISTICS",
@@ -73,6 +75,8 @@ __all__ = [
     "Sink",
     "Site",
     "Source",
+    "Special",
+    "SpecialKeys",
     "Text",
     "Timing",
     "Tokens",

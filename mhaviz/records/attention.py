@@ -14,6 +14,7 @@ from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
+from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import MapSummary
 from mhaviz.records.tokens import Kind
 
@@ -45,6 +46,7 @@ class AttentionMap(Brief):
         summary: of each head, if it was asked for.
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
+        special: what goes to special tokens, if they have been left out and the weights are still what they were.
     """
 
     weights: NDArray[np.float32]
@@ -58,6 +60,7 @@ class AttentionMap(Brief):
     summary: MapSummary | None = None
     reach: int | None = None
     sink: bool = False
+    special: SpecialKeys | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -83,6 +86,11 @@ class AttentionMap(Brief):
             object.__setattr__(self, "heads", tuple(range(n_heads)))
         if len(self.heads) != n_heads:
             raise ArgumentError(f"weights: expected axis n_heads to be {len(self.heads)}, got {n_heads}")
+        if self.special is not None and self.special.weights.shape != self.weights.shape[:2]:
+            raise ArgumentError(
+                f"special: expected weights of {self.weights.shape[:2]}, n_heads and rows, "
+                f"got {self.special.weights.shape}"
+            )
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
         """The same map with only these heads, in this order.
@@ -92,7 +100,8 @@ class AttentionMap(Brief):
         """
         rows = [self._row(head) for head in heads]
         summary = self.summary and replace(self.summary, heads=tuple(self.summary.heads[row] for row in rows))
-        return replace(self, weights=self.weights[rows], heads=heads, summary=summary)
+        special = self.special and self.special.select(rows)
+        return replace(self, weights=self.weights[rows], heads=heads, summary=summary, special=special)
 
     @property
     def name(self) -> str:
@@ -129,8 +138,9 @@ class AttentionMap(Brief):
 
     @property
     def row_sums(self) -> NDArray[np.float64]:
-        """What each row of each head sums to, (n_heads, rows)."""
-        return np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
+        """What each row of each head sums to, (n_heads, rows), with what goes to special tokens."""
+        sums = np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
+        return sums if self.special is None else sums + self.special.weights
 
     @property
     def hidden(self) -> NDArray[np.bool_] | None:
@@ -155,23 +165,29 @@ class AttentionMap(Brief):
         return hidden
 
     def columns_of_weights(self) -> dict[str, NDArray[Any]]:
-        """Every weight with what it stands between, as columns of equal length: head by head, row by row."""
-        n_heads, rows, columns = self.weights.shape
-        query, key = self.rows.edges[:-1], self.columns.edges[:-1]
+        """Every weight with what it stands between, as columns of equal length: head by head, row by row.
+
+        What goes to special tokens together ends each row, with -1 for the position of the key.
+        """
+        query, key, weights = self.rows.edges[:-1], self.columns.edges[:-1], self.weights
         query_names = np.array(self.queries, object)[query - query[0]]
         key_names = np.array(self.keys, object)[key - key[0]]
+        if self.special is not None:
+            weights = np.concatenate([weights, self.special.weights[..., None]], axis=-1)
+            key, key_names = np.append(key, -1), np.append(key_names, np.array(self.special.name, object))
+        n_heads, rows, columns = weights.shape
         return {
-            "sentence": np.full(self.weights.size, 0 if self.sentence is None else self.sentence),
-            "layer": np.full(self.weights.size, self.layer),
-            "kind": np.full(self.weights.size, self.kind, object),
+            "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
+            "layer": np.full(weights.size, self.layer),
+            "kind": np.full(weights.size, self.kind, object),
             "head": np.repeat(self.heads, rows * columns),
             "query": np.tile(np.repeat(query_names, columns), n_heads),
             "key": np.tile(key_names, n_heads * rows),
             "query_position": np.tile(np.repeat(query, columns), n_heads),
             "key_position": np.tile(key, n_heads * rows),
-            "quantity": np.full(self.weights.size, self.quantity.key, object),
-            "reduction": np.full(self.weights.size, self.quantity.reduction, object),
-            "weight": self.weights.reshape(-1),
+            "quantity": np.full(weights.size, self.quantity.key, object),
+            "reduction": np.full(weights.size, self.quantity.reduction, object),
+            "weight": weights.reshape(-1),
         }
 
     def _row(self, head: int) -> int:

@@ -60,7 +60,15 @@ ROLLOUT = Quantity(
 """The share of the row's token that comes from each other token, through a layer and all layers before it: the product
 of their mean weights, each with the residual connection added (arXiv 2005.00928, section 3)."""
 
-QUANTITIES = (ROLLOUT, WEIGHT)
+RENORMALISED = Quantity(
+    "renormalised",
+    name="share",
+    title_prefix="renormalised ",
+    remark="renormalised: shares of the weight that goes to the text, special tokens left out",
+)
+"""Each weight divided by the sum of its row over the tokens of the text."""
+
+QUANTITIES = (ROLLOUT, RENORMALISED, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
 

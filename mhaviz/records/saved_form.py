@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.records.attention import AttentionMap
+from mhaviz.records.attention import LARGEST, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.records.source import Source
+from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.tokens import Kind, Tokens
 
 _OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", "special_queries", "special_keys")
-_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "summary")
+_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "special", "summary")
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
 FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_NUMBERS))
 """What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
@@ -68,6 +69,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "special_keys": list(m.columns.tokens.special),
         "reach": m.reach,
         "sink": m.sink,
+        "special": m.special and {"tokens": list(m.special.texts), "weights": m.special.weights},
         m.quantity.key: m.quantity.key != WEIGHT.key,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
@@ -111,12 +113,25 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         summary and _summary(summary),
         reach=None if description.get("reach") is None else _position(description, "reach"),
         sink=_field({"sink": False, **description}, "sink", bool),
+        special=_special(description["special"]) if description.get("special") is not None else None,
     )
     if quantity.through_layers and len(m.heads) > 1:
         raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
     return m
+
+
+def _special(special: Any) -> SpecialKeys:
+    if not isinstance(special, dict):
+        raise ValueError(f"special: expected an object, got {plain(special)!r:.40}")
+    try:
+        weights = np.asarray(special.get("weights"), np.float32)
+    except (TypeError, ValueError):
+        raise ValueError("special: expected weights, a row of numbers a head") from None
+    if weights.size and not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= LARGEST):
+        raise ValueError(f"special: expected weights from 0 to {LARGEST:g}")
+    return SpecialKeys(weights, _tokens(special, "tokens"))
 
 
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.panels import INK, Scale
-from mhaviz.views.ink import ink
+from mhaviz.pages.panels import INK, QUIET, Scale
+from mhaviz.views.ink import ink, quiet
+
+_OWN = {INK: ink, QUIET: quiet}
 
 
 @cache
@@ -17,8 +19,8 @@ def palette(name: str) -> NDArray[np.uint8]:
     Raises:
         ArgumentError: there is no such colormap; the message names some that are near.
     """
-    if name == INK:
-        return ink()
+    if name in _OWN:
+        return _OWN[name]()
     import matplotlib
     from matplotlib.colors import Colormap
 

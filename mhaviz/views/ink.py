@@ -8,8 +8,15 @@ _PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # along the scale, where
 _CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # the colour is so strong,
 _HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # and of this angle: one hue, blue, which no colour blindness takes away
 
+_GREY = 150  # of 255
+
 _TO_RGB = ((3.2404542, -1.5371385, -0.4985314), (-0.9692660, 1.8760108, 0.0415560), (0.0556434, -0.2040259, 1.0572252))
 _WHITE = np.array([0.95047, 1.0, 1.08883])  # D65
+
+
+def quiet(n: int = 256) -> NDArray[np.uint8]:
+    """The colours, (n, 3) in sRGB, of what is there but not looked at: from paper to a middle grey."""
+    return np.round(np.linspace(255, _GREY, n)[:, None] * np.ones(3)).astype(np.uint8)
 
 
 def ink(n: int = 256) -> NDArray[np.uint8]:

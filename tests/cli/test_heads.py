@@ -41,7 +41,7 @@ class FakeModel(CorpusModel):
     def trace(self, inputs, values=False):
         raise NotImplementedError
 
-    def describe(self, inputs=None, hide_special=False):
+    def describe(self, inputs=None):
         return Source("a model of a test", {"kind": "test", "model": "fake"})
 
     def lengths(self, texts):

@@ -88,12 +88,22 @@ def test_what_a_decoder_writes(mhaviz, model_folder):
 
 def test_without_special_tokens(mhaviz, model_folder):
     model = ("--model", str(model_folder("bert")))
-    result = mhaviz("heatmap", TEXT, *model, "--hide-special", "--json")
-    document = json.loads(result.out)
-    assert document["maps"][0]["queries"] == ["the", " cat", " sat"]
-    np.testing.assert_allclose(np.sum(document["maps"][0]["weights"], axis=2), 1, atol=1e-6)
-    assert "special tokens left out" in document["source"]["remark"]
-    assert "special tokens left out" in " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
+    first = json.loads(mhaviz("heatmap", TEXT, *model, "--hide-special", "--json").out)["maps"][0]
+    whole = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"][0]
+    assert first["queries"] == first["keys"] == ["the", " cat", " sat"]
+    np.testing.assert_array_equal(first["weights"], np.array(whole["weights"])[:, 1:-1, 1:-1])
+    assert first["special"]["tokens"] == ["[CLS]", "[SEP]"]
+    np.testing.assert_allclose(np.sum(first["weights"], axis=2) + first["special"]["weights"], 1, atol=1e-6)
+    shown = " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
+    assert "a row sums to 1 with the column beside it, which is what goes to [CLS] [SEP]" in shown
+
+
+def test_renormalised_weights_say_so_in_their_title(mhaviz, model_folder):
+    model = ("--model", str(model_folder("bert")), "--hide-special", "--renormalise")
+    (first, *_) = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
+    np.testing.assert_allclose(np.sum(first["weights"], axis=2), 1, atol=1e-6)
+    assert first["renormalised"]
+    assert "renormalised self-attention, layer 0: the cat sat" in mhaviz("heatmap", TEXT, *model).out
 
 
 def test_verify(mhaviz, model_folder):
@@ -303,6 +313,8 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--rollout", "--verify"], 2, "leave out --verify"),
         (["--rollout", "--hide-special", "--size", "4"], 2, "leave out --size, --hide-special"),
         (["--verify", "--hide-special"], 2, "leave out --hide-special"),
+        (["--renormalise"], 2, "add --hide-special"),
+        (["--hide-special", "--window", "0:2,0:2"], 2, "leave out one"),
         (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
     ],
 )

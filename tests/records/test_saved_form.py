@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mhaviz import diff
-from mhaviz.records import QUANTITIES, ROLLOUT, Attention, MapSummary, Source, Tokens, saved_form
+from mhaviz.records import QUANTITIES, ROLLOUT, Attention, MapSummary, Source, SpecialKeys, Tokens, saved_form
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.views.data import document
@@ -18,7 +18,8 @@ def full():
     axis = Axis(Tokens(tuple("abc"), (0,)), np.array([0, 2, 3]))
     weights = np.full((1, 2, 2), 0.5, np.float32)
     summary = MapSummary((), 3, 1, 0.5)
-    return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, reach=0, sink=True)
+    special = SpecialKeys(np.array([[0.25, 0.125]], np.float32), ("[CLS]",))
+    return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, reach=0, sink=True, special=special)
 
 
 def test_every_field_is_known(full):

