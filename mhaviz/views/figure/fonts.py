@@ -82,6 +82,19 @@ def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...
 
 
 @cache
+def are_truetype(families: tuple[str, ...]) -> bool:
+    """Whether the outlines of all these fonts are of TrueType, which is what a PDF can take as it is."""
+    from fontTools.ttLib import TTFont  # type: ignore[import-untyped]
+    from matplotlib.font_manager import findfont
+
+    for family in families:
+        with TTFont(findfont(family), fontNumber=0, lazy=True) as font:
+            if "glyf" not in font:
+                return False
+    return True
+
+
+@cache
 def _default_font() -> "FT2Font":
     from matplotlib.font_manager import findfont, get_font
 

@@ -464,7 +464,9 @@ def draw_scale(
     width = snap(0.12, sheet.dpi)
     x, y, height = snap(x, sheet.dpi), snap(y, sheet.dpi), snap(height, sheet.dpi)
     gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
-    sheet.image(x, y, width, height, gradient, scale).set_label(f"scale of {name}")
+    bar = sheet.image(x, y, width, height, gradient, scale)
+    bar.is_gradient = True
+    bar.set_label(f"scale of {name}")
     sheet.frames([(x, y, width, height)])
     low, high = ("≤ " if open_ends[0] else ""), ("≥ " if open_ends[1] else "")
     labels: list[tuple[float, Literal["top", "center", "bottom"], str]] = [

@@ -17,13 +17,23 @@ class CellImage(AxesImage):
     """A matrix of coloured cells. Where they fill whole pixels, they are coloured first and enlarged then.
 
     matplotlib enlarges the numbers and colours every pixel, which for a page of heads takes longer than all else.
+
+    Attributes:
+        is_gradient: whether it shows a scale and no cells.
     """
+
+    is_gradient = False
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """Of the cells, (rows, columns)."""
+        return np.ma.asarray(self.get_array())
 
     def make_image(
         self, renderer: RendererBase, magnification: float = 1.0, unsampled: bool = False
     ) -> tuple[NDArray[np.uint8], float, float, Affine2D]:
         """See ``AxesImage.make_image``."""
-        numbers: NDArray[Any] = np.ma.asarray(self.get_array())
+        numbers = self.numbers
         box = self.get_window_extent()
         left, bottom = min(box.x0, box.x1), min(box.y0, box.y1)
         sizes = np.array([abs(box.height) / numbers.shape[0], abs(box.width) / numbers.shape[1], left, bottom])

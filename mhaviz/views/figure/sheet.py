@@ -18,7 +18,6 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.image import AxesImage
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
@@ -30,14 +29,14 @@ from rich.cells import cell_len
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
+from mhaviz.views.figure.vectors import Numbers, as_vectors, write_scaled
 from mhaviz.views.labels import cut, harmless, title_text
 from mhaviz.views.style import Style
 
-# No dates, and no names of things that change between two runs.
-_METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_DATES = {"svg": "Date", "pdf": "CreationDate"}  # which two runs would not have in common
 _COMPRESSION = 3  # of 9: with 6 most files are 5 % smaller, pages of many heads a third, and take twice as long
 
 POINTS = 72  # an inch
@@ -71,10 +70,12 @@ class Sheet(Figure):
         page: these axes.
         fonts: the fonts for text that comes from users.
         notices: what the reader of the picture should be told, a line each.
+        zoom: how much larger it is saved than it is laid out: letters, lines and cells alike.
+        heading: what a PDF or an SVG is called: the whole of the first title.
         shown_in_cell: the number of the notebook's cell that has shown it last.
     """
 
-    def __init__(self, width: float, height: float, dpi: float, fonts: Fonts | None = None) -> None:
+    def __init__(self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0) -> None:
         allowed = most_dpi(width, height)
         super().__init__(figsize=(width, height), dpi=min(dpi, allowed), facecolor="white")
         FigureCanvasAgg(self)
@@ -82,7 +83,9 @@ class Sheet(Figure):
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
+        self.zoom, self.heading = zoom, ""
         self._alike: list[tuple[Text, Text]] = []
+        self._numbers: list[Numbers] = []
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         if dpi > allowed:
             self.notices.append(fewer_pixels_notice(allowed, dpi))
@@ -104,16 +107,18 @@ class Sheet(Figure):
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes whenever and wherever, whatever matplotlibrc says."""
-        # Journals ask for TrueType in a PDF; the fonts that other scripts need are often of another kind.
-        pdf_font = 42 if self.fonts.families == (DEFAULT_FAMILY,) else 3
         with house_style(), warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", message="Glyph ")
-            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "path", "pdf.fonttype": pdf_font})
+            # Texts stay texts, to be found and edited. Journals ask for TrueType in a PDF, which not all fonts are.
+            pdf_font = 42 if are_truetype(self.fonts.families) else 3
+            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
+            matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
             matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and are made in half the time
             if suffix == "png":
                 self._save_png(stream)
             else:
-                self.savefig(stream, format=suffix, dpi=self.dpi, metadata=_METADATA[suffix])
+                with as_vectors(self.page, self._numbers):
+                    write_scaled(self, stream, suffix, self.zoom, {_DATES[suffix]: None, "Title": self.heading or None})
         notice = "no installed font can join some of the characters: they are drawn as boxes"
         if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
             self.notices.append(notice)
@@ -132,7 +137,7 @@ class Sheet(Figure):
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
         copy_texts(pixels, copies)
         self.set_canvas(before)
-        dpi = self.dpi, self.dpi
+        dpi = self.dpi / self.zoom, self.dpi / self.zoom
         Image.fromarray(pixels).convert("RGB").save(stream, "png", compress_level=_COMPRESSION, dpi=dpi)
 
     def write(
@@ -176,6 +181,7 @@ class Sheet(Figure):
     def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
         """What the picture is of, in a smaller size or shortened where the sheet is narrow."""
         shorten = _shortening(title, self.fonts)
+        self.heading = self.heading or harmless(shorten(_LONGEST_LINE))
         families, room = self.fonts.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
         if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
@@ -203,7 +209,7 @@ class Sheet(Figure):
 
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
-    ) -> AxesImage:
+    ) -> CellImage:
         """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is paper."""
         image = CellImage(
             self.page,
@@ -279,6 +285,7 @@ class Sheet(Figure):
             outlines.set_transform(self.dpi_scale_trans)
             outlines.set_label(f"numbers {text}")
             self.page.add_collection(outlines, autolim=False)
+            self._numbers.append(Numbers(outlines, text, places[members], colour, size))
 
     def plot_axes(self, x: float, y: float, width: float, height: float, title: str = "") -> Axes:
         """Axes for a plot in the rectangle, and what stands over them."""

@@ -127,7 +127,7 @@ def test_vector_files_take_a_tile_at_a_time(monkeypatch, suffix):
 
 
 def test_tiles_in_an_svg_have_the_pixels_of_the_png():
-    sheet = heatmap_figure(layers_of(2, 2, 70, kind="masked"))
+    sheet = heatmap_figure(layers_of(2, 2, 72, kind="masked"))  # so many cells that they are no shapes
     png, svg = io.BytesIO(), io.BytesIO()
     sheet.save(png, "png")
     sheet.save(svg, "svg")
@@ -139,7 +139,7 @@ def test_tiles_in_an_svg_have_the_pixels_of_the_png():
     for image, drawn in zip(images[:4], sheet.page.images, strict=False):
         left, right, bottom, top = (round(side * sheet.dpi) for side in drawn.get_extent())
         assert image.shape[:2] == (bottom - top, right - left)
-        pixels = np.arange(bottom - top) * 70 // (bottom - top)
+        pixels = np.arange(bottom - top) * 72 // (bottom - top)
         visible = (pixels <= pixels[:, None])[inner, inner]
         clear = (pixels[3:-1] <= pixels[1:-3, None]) & visible  # of the outline, which is a little wider than a pixel
         ours, theirs = page[top:bottom, left:right][inner, inner], image[::-1][inner, inner]
