@@ -29,6 +29,21 @@ def parse_bytes(text: str) -> int:
     return int(float(number) * base ** (" kmgtp".index(prefix) if prefix else 0))
 
 
+_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
+
+
+def parse_length(text: str) -> float:
+    """ "8.4cm" → inches; also "3.3in", "84 mm", "240pt".
+
+    Raises:
+        ValueError: it cannot be read, or is not above 0.
+    """
+    match = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*(in|cm|mm|pt)\s*", text.lower(), re.ASCII)
+    if not match or not float(match[1]):
+        raise ValueError(f"expected a length such as 3.3in or 8.4cm, got {text[:60]!r}")
+    return float(match[1]) * _INCHES[match[2]]
+
+
 def parse_whole(text: str) -> int:
     """ "-12" → -12. Of more digits than ``errors.quoted`` writes the first alone count, as Python reads no thousands.
 

@@ -17,12 +17,13 @@ from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.json_files import read_json
 from mhaviz.files.map_checks import require_weights, seen_hidden, sum_notices
+from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import Layers, read_layers
 from mhaviz.records import KIND_NAMES, Attention, AttentionMap, Axis, Kind, Source
-from mhaviz.records.saved_form import restore, restore_source, tensor_names
+from mhaviz.records.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**28  # bytes
@@ -65,8 +66,8 @@ def read_maps(
     """Read attention maps that mhaviz has saved, or an array of weights.
 
     Args:
-        path: a .safetensors or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of shape
-            (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
+        path: a .safetensors, .npz or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of
+            shape (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
         about: for an array; what mhaviz has saved says itself what it is.
         on_notice: is told what a large file unpacks to, before it is read.
 
@@ -92,10 +93,14 @@ def _own_maps(path: Path) -> Attention | None:
     """What mhaviz has saved; None if it is an array of another tool's."""
     if path.suffix.lower() == ".json":
         return _restored(read_json(path), path, lambda name, described: _stacked(described.get("weights")))
-    if path.suffix.lower() != ".safetensors":
+    if path.suffix.lower() == ".safetensors":
+        arrays, of_file = read_safetensors(path)
+        metadata = of_file.get(METADATA)
+    elif path.suffix.lower() == ".npz":
+        arrays, metadata = read_npz(path), read_text_of_npz(path, METADATA_FILE)
+    else:
         return None
-    arrays, metadata = read_safetensors(path)
-    if "mhaviz" not in metadata:
+    if metadata is None:
         return None
     require_room(arrays.values())
 
@@ -105,7 +110,7 @@ def _own_maps(path: Path) -> Attention | None:
         arrays[name].require_floats()
         return arrays[name].read()
 
-    return _restored(json.loads(metadata["mhaviz"]), path, weights_of)
+    return _restored(json.loads(metadata), path, weights_of)
 
 
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:

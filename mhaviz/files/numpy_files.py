@@ -44,6 +44,12 @@ def read_npz(path: Path) -> dict[str, SavedArray]:
     return arrays
 
 
+def read_text_of_npz(path: Path, name: str) -> str | None:
+    """A file of the archive that is a text; None: there is no such file."""
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name).decode() if name in archive.namelist() else None
+
+
 def _unpacked(path: Path, member: str) -> NDArray[np.float32]:
     """A piece at a time: whole arrays of float64 would take twice the memory of the weights beside them."""
     with zipfile.ZipFile(path) as archive, archive.open(member) as stream:

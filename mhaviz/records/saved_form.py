@@ -19,6 +19,9 @@ from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.tokens import Kind, Tokens
 
+METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
+"""What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""
+
 _OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", "special_queries", "special_keys")
 _OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "special", "summary")
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")

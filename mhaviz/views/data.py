@@ -1,7 +1,10 @@
 """Records as data: JSON for people and scripts, safetensors for arrays; ``formats`` writes them to files."""
 
+import csv
+import io
 import json
 import math
+import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
 from functools import singledispatch
@@ -31,10 +34,13 @@ from mhaviz.records import (
     TraceStep,
     Training,
 )
-from mhaviz.records.saved_form import describe, describe_source, tensor_names
+from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
 
 
 @singledispatch
@@ -261,7 +267,40 @@ def safetensors_bytes(attention: Attention) -> bytes:
     arrays = (np.ascontiguousarray(m.weights) for m in attention.maps)
     tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(maps), arrays, strict=True))
     metadata = describe_source(attention.source) | {"maps": maps}
-    return save(tensors, {"mhaviz": "".join(_pieces(metadata))})
+    return save(tensors, {METADATA: "".join(_pieces(metadata))})
+
+
+def npz_bytes(attention: Attention) -> bytes:
+    """The same arrays by the same names as a .npz file, with the metadata as a text file among them.
+
+    numpy's own ``savez`` writes the time into the file.
+    """
+    maps = [describe(m) for m in attention.maps]
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.ascontiguousarray(m.weights) for name, m in zip(tensor_names(maps), attention.maps, strict=True)
+    }
+    metadata = "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            about = zipfile.ZipInfo(f"{name}.npy", _LONG_AGO)
+            about.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(about, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.writestr(zipfile.ZipInfo(METADATA_FILE, _LONG_AGO), metadata, zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def write_csv(attention: Attention, stream: IO[str]) -> None:
+    """All numbers in long form, a line each, with the columns of ``Attention.to_dataframe``; a head at a time."""
+    lines = csv.writer(stream, lineterminator="\n")
+    for number, m in enumerate(attention.maps):
+        for head in m.heads:
+            columns = m.select((head,)).columns_of_weights()
+            if not number and head == m.heads[0]:
+                lines.writerow(columns)
+            columns["weight"] = columns["weight"].astype(str)  # in as few digits as tell it from all others
+            lines.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def _without_head(whole: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The formats that mhaviz writes, by the suffixes of files: a new one is a function and a row of ``FORMATS``.
 
-Pictures are drawn in ``figure``, JSON and safetensors are made in ``data``.
+Pictures are drawn in ``figure``, all else is made in ``data``.
 """
 
 import io
@@ -87,6 +87,25 @@ def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
     stream.write(safetensors_bytes(result.record))
 
 
+def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.records import Attention
+    from mhaviz.views.data import npz_bytes
+
+    assert isinstance(result.record, Attention)
+    stream.write(npz_bytes(result.record))
+
+
+def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.records import Attention
+    from mhaviz.views.data import write_csv
+
+    assert isinstance(result.record, Attention)
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # of half characters
+    write_csv(result.record, text)
+    text.flush()
+    text.detach()
+
+
 @dataclass(frozen=True)
 class Format:
     """How files of a suffix are written; ``of``: what they can hold."""
@@ -101,6 +120,8 @@ FORMATS = {
     ".pdf": Format(_write_picture, "pictures"),
     ".json": Format(_write_json, "records"),
     ".safetensors": Format(_write_safetensors, "maps"),
+    ".npz": Format(_write_npz, "maps"),
+    ".csv": Format(_write_csv, "maps"),
 }
 """Every format that mhaviz writes."""
 

@@ -23,6 +23,7 @@ _DARKEST = 0.01  # of all weights that are shown, the share that has the palest 
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 _LEAST_VMAX = 1e-30  # weights divided by it are still numbers of float32
+_WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 _LEAST_DECIMALS, _MOST_DECIMALS = 2, 6  # of changes
 _MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
@@ -31,26 +32,37 @@ _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look 
 
 @dataclass(frozen=True)
 class Style:
-    """What a user may choose; dpi and columns are for figures.
+    """What a user may choose; all but cmap, vmax and log is for figures.
 
     Attributes:
         cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
         vmax: the weight from which on the colour is darkest; None: chosen so that most of the attention lies below it.
-        numbers: whether a figure writes them into its cells where there is room.
+        numbers: whether they stand in the cells; None: where there are few.
         log: whether equal factors are equal steps of colour.
+        width: of the picture in inches, into which heads are fitted; None: as it comes.
+        font_size: of labels, in points; other letters go with them. None: 8, and less where cells are small.
+        title: stands in the place of the picture's own; "": there is none.
+        footnote: whether it says where the numbers come from, and how to read them.
+        axis_names: whether the sides of a map are called "query" and "key".
 
     Raises:
-        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1.
+        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1, a width or a font size
+            that no page has.
     """
 
     cmap: str = INK
     dpi: int = 150
     columns: int | None = None
     vmax: float | None = None
-    numbers: bool = True
+    numbers: bool | None = None
     log: bool = False
+    width: float | None = None
+    font_size: float | None = None
+    title: str | None = None
+    footnote: bool = True
+    axis_names: bool = False
 
     def __post_init__(self) -> None:
         check_colormap(self.cmap)
@@ -61,6 +73,11 @@ class Style:
             raise ArgumentError(
                 f"{parameter('vmax')}: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}"
             )
+
+        lengths = ("width", self.width, _WIDTHS, "inches"), ("font_size", self.font_size, _FONT_SIZES, "points")
+        for name, length, (shortest, longest), unit in lengths:
+            if length is not None and not shortest <= length <= longest:
+                raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
 
     @property
     def ends(self) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ import typer
 
 from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.shared.delivery import MOST_MAPS, Delivery
-from mhaviz.cli.shared.groups import Heads, PageOptions, look_option
+from mhaviz.cli.shared.groups import FigureOptions, Heads, look_option
 from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
 from mhaviz.errors import ArgumentError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChangeOptions(PageOptions):
+class ChangeOptions(FigureOptions):
     """How changes look."""
 
     cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = "RdBu_r"

@@ -22,10 +22,10 @@ def heatmap(
         bool, model_option("--hide-special", help="[CLS] and its like share one column beside each map.")
     ] = False,
     renormalise: Annotated[
-        bool, model_option("--renormalise", help="With it: leave them out; weights of a row sum to 1 without them.")
+        bool, model_option("--renormalise", help="With it: leave them out; rows sum to 1 without.")
     ] = False,
     verify: Annotated[
-        bool, model_option("--verify", help="Recompute the model's outputs; exit with 1 if they differ.")
+        bool, model_option("--verify", help="Recompute the outputs; exit with 1 if they differ.")
     ] = False,
     rollout: Annotated[bool, model_option("--rollout", help="Attention rollout up to each layer.")] = False,
 ) -> None:

@@ -17,7 +17,7 @@ from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
-from mhaviz.units import parse_bytes, parse_whole
+from mhaviz.units import parse_bytes, parse_length, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
@@ -59,8 +59,9 @@ class ModelOptions:
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="random; translation, which is bundled; a file of mhaviz train, or with the parameters of an "
-            "attention; a folder or a hub id of transformers.",
+            help="random, the default; translation, which is bundled; a file of mhaviz train, or with an attention's "
+            "parameters; a folder or a hub id of transformers.",
+            show_default=False,
         ),
     ] = RANDOM
     layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
@@ -80,14 +81,14 @@ class ModelOptions:
     ] = None
     prefix: Annotated[
         str | None,
-        weights_option(metavar="NAME", help="Which attention of the file, such as encoder.layers.0.self_attn."),
+        weights_option(metavar="NAME", help="Which attention of the file, such as layers.0.self_attn."),
     ] = None
     input: Annotated[
         Path | None,
         weights_option(
             metavar="FILE",
-            help="What goes into it, (length, d_model) or (batch_size, length, d_model), not random embeddings; "
-            "SENTENCE then labels it. Tensors query and key: source-target attention.",
+            help="What goes into it, (length, d_model), several or one; SENTENCE labels it. Tensors query and key: "
+            "source-target attention.",
         ),
     ] = None
     input_name: Annotated[str | None, weights_option(help="Which tensor of --input, if it holds several.")] = None
@@ -159,21 +160,21 @@ class LongOptions:
     ] = None
     size: Annotated[
         int | None,
-        long_option(metavar="CELLS", help=f"Pool what has more rows or columns than this. \\[default: {MOST_CELLS}]"),
+        long_option(metavar="CELLS", help=f"Most rows and columns of cells. \\[default: {MOST_CELLS}]"),
     ] = None
     window: Annotated[
         str | None,
-        long_option(metavar="Q0:Q1,K0:K1", help="These queries and keys alone, with their shares of all keys."),
+        long_option(metavar="Q0:Q1,K0:K1", help="These queries and keys alone."),
     ] = None
     summary: Annotated[
         bool | None,
-        long_option("--summary/--no-summary", help="What each head does, in numbers. \\[default: of pooled maps]"),
+        long_option("--summary/--no-summary", help="Each head in numbers. \\[default: if pooled]"),
     ] = None
     memory: Annotated[
         str | None,
         long_option(
             metavar="BYTES",
-            help="Memory limit for computing the map, such as 2GiB. \\[default: a quarter of what is free]",
+            help="Limit for computing it, such as 2GiB.",
         ),
     ] = None
     max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
@@ -210,6 +211,13 @@ class DpiOption:
     vmax: str | None = field(default=None, init=False)
     columns: int | None = field(default=None, init=False)
     scale: Literal["linear", "log"] = field(default="linear", init=False)
+    numbers: bool | None = field(default=None, init=False)
+    width: str | None = field(default=None, init=False)
+    font_size: float | None = field(default=None, init=False)
+    title: str | None = field(default=None, init=False)
+    no_title: bool = field(default=False, init=False)
+    no_footnote: bool = field(default=False, init=False)
+    axis_names: bool = field(default=False, init=False)
 
     @property
     def style(self) -> "Style":
@@ -221,14 +229,32 @@ class DpiOption:
             largest = None if vmax.strip().lower() == "auto" else float(vmax)
         except ValueError:
             raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-        return Style(self.cmap, self.dpi, self.columns, largest, log=self.scale == "log")
+        try:
+            width = None if self.width is None else parse_length(self.width)
+        except ValueError as error:
+            raise ArgumentError(f"--width: {error}") from None
+        if self.no_title and self.title is not None:
+            raise ArgumentError("--title gives the picture a title, and --no-title takes it away; leave out one")
+        return Style(
+            self.cmap,
+            self.dpi,
+            self.columns,
+            largest,
+            self.numbers,
+            log=self.scale == "log",
+            width=width,
+            font_size=self.font_size,
+            title="" if self.no_title else self.title,
+            footnote=not self.no_footnote,
+            axis_names=self.axis_names,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CmapOptions(DpiOption):
     """How a picture with colours looks."""
 
-    cmap: Annotated[str, look_option(help="ink, bone as in the articles, or another of matplotlib.")] = "ink"
+    cmap: Annotated[str, look_option(help="ink, bone or one of matplotlib's.")] = "ink"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,7 +265,7 @@ class VmaxOptions(CmapOptions):
         str | None,
         look_option(
             metavar="WEIGHT|auto",
-            help="Darkest from this weight on. \\[default: auto: most lies below]",
+            help="Darkest from it on. \\[default: most lies below]",
         ),
     ] = None
 
@@ -252,12 +278,27 @@ class PageOptions(VmaxOptions):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapOptions(PageOptions):
+class FigureOptions(PageOptions):
+    """The same for a figure in a paper or in a talk."""
+
+    numbers: Annotated[
+        bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
+    ] = None
+    width: Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")] = None
+    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
+    title: Annotated[str | None, look_option(metavar="TEXT", help="In place of the picture's own.")] = None
+    no_title: Annotated[bool, look_option("--no-title", help="Draw no title.")] = False
+    no_footnote: Annotated[bool, look_option("--no-footnote", help="Nothing in small print.")] = False
+    axis_names: Annotated[bool, look_option("--axis-names", help='Write "query" and "key" at the sides.')] = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MapOptions(FigureOptions):
     """How maps look."""
 
     scale: Annotated[
         Literal["linear", "log"],
-        look_option(metavar="linear|log", help="log: equal factors are equal steps of colour."),
+        look_option(metavar="linear|log", help="log: equal factors, equal steps."),
     ] = "linear"
 
 

@@ -69,9 +69,7 @@ class OneText(OneSentence):
 
     target: Annotated[
         str | None,
-        typer.Option(
-            help="Queries from this sentence, keys and values from SENTENCE; of a translator, what it writes."
-        ),
+        typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
     ] = None
 
     def read_one(self, command: str, any_text: bool, required: bool) -> list[str]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from mhaviz.pages.blocks import Bars, Heads, Panels
+from mhaviz.pages.blocks import Bars, Heads, Panels, Title
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
@@ -19,7 +20,6 @@ from mhaviz.views.figure.mosaic import (
     decide_mosaic,
     draw_mosaic,
     draw_scale,
-    draw_scale_beside,
 )
 from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, text_width
 from mhaviz.views.figure.table import TablePart, measure_table
@@ -29,6 +29,7 @@ from mhaviz.views.style import Style
 TITLE = 0.3  # inches over a mosaic
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers beside the bar included; a name is longer
+_LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _MOST_PANELS_WIDTH, _USUAL_ACROSS = 15.0, 5  # inches, of so many panels
 _LEAST_BAR, _MOST_BAR, _OVER_BAR = 0.6, 2.5, 0.4  # inches: a bar, and its name with the gap to the bar above
@@ -39,19 +40,30 @@ class HeadsPart:
     """Heads that have been laid out.
 
     Attributes:
+        title: stands over it; "": nothing does.
         table: beside a single head, or under several.
         text: what a cell is, if that stands under the mosaic.
         drawn: the maps in the cells of the picture, and their scale, as ``choose_scales`` finds them.
+        bar: whether the scale stands beside it, and not beside another of its kind.
+        beyond: whether some numbers lie below the scale, and above it, in all that share it.
     """
 
     block: Heads
+    title: Title | str
     layout: MosaicLayout
     table: TablePart | None
     text: str
     drawn: tuple[AttentionMap, ...] = ()
     scale: Scale = field(default_factory=Scale)
+    bar: bool = True
+    beyond: tuple[bool, bool] = (False, False)
 
     before, after = 0.0, 0.3
+
+    @property
+    def title_height(self) -> float:
+        """Inches over the mosaic."""
+        return TITLE if self.title else 0.0
 
     @property
     def cells(self) -> Cells:
@@ -72,30 +84,37 @@ class HeadsPart:
     @property
     def top(self) -> float:
         """Inches from the top to the first row of cells."""
-        return TITLE + self.layout.tile(0)[1]
+        return self.title_height + self.layout.tile(0)[1]
 
     def height(self, _: float) -> float:
         """In inches."""
-        height = TITLE + self.layout.height + (_CELL_LINE if self.text else 0.0)
+        height = self.title_height + self.layout.height + (_CELL_LINE if self.text else 0.0)
         if self.table is None:
             return height
         if self.table.card:
             return max(height, self.top + self.table.height(0))
         return height + _OVER_TABLE + self.table.height(self.width)
 
+    @cached_property
+    def panels(self) -> list[Panel]:
+        """Of all heads, in the cells of the picture."""
+        tiles, panels = iter(self.block.tiles), []
+        for m in self.drawn:
+            panels += head_panels(m, self.scale, [next(tiles) for _ in m.heads], self.layout.cells)
+        return panels
+
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
         block, layout, scale = self.block, self.layout, self.scale
-        sheet.title(y + 0.1, block.title)
-        y += TITLE
-        tiles, panels = iter(block.tiles), []
-        for m in self.drawn:
-            panels += head_panels(m, scale, [next(tiles) for _ in m.heads], layout.cells)
-        draw_mosaic(sheet, x, y, layout, panels)
+        if self.title:
+            sheet.title(y + 0.1, self.title)
+        y += self.title_height
+        draw_mosaic(sheet, x, y, layout, self.panels)
         first = block.first
-        with_below = first.quantity.is_signed or not first.is_whole or scale.log
         name = f"{first.quantity.drawn_name}, log" if scale.log else first.quantity.drawn_name
-        right, top = draw_scale_beside(sheet, x, y, layout, scale, name, values_beyond(panels, scale, with_below))
+        right, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
+        if self.bar:
+            draw_scale(sheet, right, top, layout.bar, scale, name, self.beyond)
         under = y + layout.height
         if self.text:
             sheet.write(x + layout.queries.room, under + _CELL_LINE / 2, self.text, SMALL, colour=QUIET)
@@ -105,25 +124,53 @@ class HeadsPart:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
 
-def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int) -> HeadsPart:
+def decide_heads(
+    block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int, like: Sequence[HeadsPart] = ()
+) -> HeadsPart:
     """Lay out heads, their cells on whole pixels.
 
-    ``stacked``: how many such blocks share the page; ``text_length``: characters of the longest number in a cell.
+    Args:
+        block: the heads.
+        fonts, style: as everywhere; a width is that of the page.
+        stacked: how many such blocks share the page.
+        text_length: characters of the longest number in a cell.
+        like: those that it stands in line with: of the same cells, columns and room for labels.
     """
     m = block.first
     numbers = style.numbers
-    if not (m.is_whole or m.quantity.is_signed):
-        numbers = numbers and max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
+    if numbers is None and not (m.is_whole or m.quantity.is_signed):
+        is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
+        numbers = None if is_seen else False
+    around = 2 * MARGIN + BESIDE + _scale_width(m)
     # A whole map may make a somewhat wider page.
-    room = MOST_WIDTH if m.is_whole else MOST_WIDTH - 2 * MARGIN - BESIDE - _scale_width(m)
-    aside = m.special.name if m.special else ""
-    space = Space(fonts, style.dpi, style.columns or block.across, room, stacked=stacked, aside=aside)
+    room = MOST_WIDTH if m.is_whole else MOST_WIDTH - around
+    space = Space(
+        fonts,
+        style.dpi,
+        style.columns or block.across,
+        room if style.width is None else max(style.width - around, _LEAST_ROOM),
+        stacked=stacked,
+        aside=m.special.name if m.special else "",
+        on_slide=style.width is None,
+        fills=style.width is not None,
+        axis_names=style.axis_names,
+    )
+    if like:
+        cells = [min(part.layout.queries.cell, part.layout.keys.cell) for part in like]
+        space = replace(
+            space,
+            cell=min(cells),
+            left=max(part.layout.queries.room for part in like),
+            columns=max(part.layout.columns for part in like),
+        )
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
+    if like:  # heads of the same number stand above each other
+        layout = layout.spread(max(len(part.block.first.columns) for part in like) * layout.keys.cell + layout.gap)
     table = None
     if block.table is not None:
         table = measure_table(block.table.make(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
-    return HeadsPart(block, layout, table, text)
+    return HeadsPart(block, block.title, layout, table, text)
 
 
 def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:
@@ -133,10 +180,19 @@ def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:
     """
     drawn = [tuple(m if m.is_whole else pool_map(m, *p.layout.cells) for m in p.block.maps) for p in parts]
     scales = style.scales([m for part in parts for m in part.block.maps], [m for several in drawn for m in several])
-    return [
-        replace(part, drawn=maps, scale=scales[scale_group(part.block.first)])
-        for part, maps in zip(parts, drawn, strict=True)
-    ]
+    chosen: list[HeadsPart] = []
+    for part, maps in zip(parts, drawn, strict=True):
+        group = scale_group(part.block.first)
+        is_first = all(scale_group(other.block.first) != group for other in chosen)
+        chosen.append(replace(part, drawn=maps, scale=scales[group], bar=is_first))
+    beyond: dict[str, tuple[bool, bool]] = {}
+    for part in chosen:
+        first, scale = part.block.first, part.scale
+        with_below = first.quantity.is_signed or not first.is_whole or scale.log
+        below, above = values_beyond(part.panels, scale, with_below)
+        lower, higher = beyond.get(scale_group(first), (False, False))
+        beyond[scale_group(first)] = (below or lower, above or higher)
+    return [replace(part, beyond=beyond[scale_group(part.block.first)]) for part in chosen]
 
 
 def number_length(maps: list[AttentionMap], style: Style) -> int:
@@ -170,6 +226,11 @@ class PanelsPart:
     layout: MosaicLayout
 
     before, after = 0.0, 0.25
+
+    @property
+    def title(self) -> str:
+        """Stands over it."""
+        return self.block.title
 
     @property
     def width(self) -> float:

@@ -52,6 +52,13 @@ _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
 _LEAST_ASIDE, _MOST_ASIDE, _ASIDE_GAP = 0.07, 0.5, 0.05  # inches of a column beside a tile, and before it
+_NAME = 0.16  # inches for the name of a side
+_SLIDE = 5.8, 11.6  # inches of tiles, from top to bottom and from left to right, on a slide of 7.5 × 13.3
+_SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
+_LEAST_ON_SLIDE = 0.13  # inches of a cell whose label can be read there
+_BETTER = 1.1  # times as large, for which tiles are put in other columns than on paper
+_OF_NUMBERS = 0.36  # inches of a cell with a number
+_MOST_LARGER = 2.0  # times as large as usual, to fill a width
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
@@ -100,6 +107,7 @@ class MosaicLayout:
         value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
         aside: the column beside each tile, if there is one.
+        axis_names: whether the sides of the tiles are named.
     """
 
     columns: int
@@ -111,6 +119,7 @@ class MosaicLayout:
     value_size: float | None = None
     gap: float = GAP
     aside: "Aside | None" = None
+    axis_names: bool = False
 
     @property
     def cells(self) -> tuple[int, int]:
@@ -180,6 +189,11 @@ class Space:
         least_tile: inches, from which on no side of a tile gets smaller.
         stacked: how many such mosaics share the page, one above the other.
         aside: what a column beside each tile is called; "": there is none.
+        on_slide: whether tiles get smaller so that all fit on a slide, as far as labels can be read there.
+        fills: whether ``width`` is that of the whole mosaic, and not just a limit.
+        cell: inches that no side of a cell exceeds; None: as it comes.
+        left: least inches for the labels of the queries.
+        axis_names: whether the sides are named.
     """
 
     fonts: Fonts
@@ -190,6 +204,11 @@ class Space:
     least_tile: float = 0.3
     stacked: int = 1
     aside: str = ""
+    on_slide: bool = False
+    fills: bool = False
+    cell: float | None = None
+    left: float = 0.0
+    axis_names: bool = False
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
@@ -197,7 +216,7 @@ class Space:
 
 
 def decide_mosaic(
-    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool = True
+    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool | None = None
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these axes, their cells on whole pixels.
 
@@ -209,13 +228,20 @@ def decide_mosaic(
         queries, keys: of one map.
         space: what there is room for.
         text_length: characters of the longest number in a cell.
-        numbers: write them into cells that have room.
+        numbers: write them into the cells; None: where there are few tokens.
     """
     if all(axis.cells is None or _is_labelled(axis) for axis in (queries, keys)):
         layout = _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
     else:
         layout = _decide_cells(n_tiles, queries, keys, space)
-    return _with_aside(layout, space) if space.aside else layout
+    layout = _with_aside(layout, space) if space.aside else layout
+    return _with_names(layout, space) if space.axis_names else layout
+
+
+def _with_names(layout: MosaicLayout, space: Space) -> MosaicLayout:
+    """The same with room for the names of the sides."""
+    queries, keys = (replace(side, room=snap(side.room + _NAME, space.dpi)) for side in (layout.queries, layout.keys))
+    return replace(layout, queries=queries, keys=keys, axis_names=True)
 
 
 def _with_aside(layout: MosaicLayout, space: Space) -> MosaicLayout:
@@ -248,7 +274,7 @@ def _is_labelled(axis: Axis) -> bool:
 
 
 def _decide_tokens(
-    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int, numbers: bool
+    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int, numbers: bool | None
 ) -> MosaicLayout:
     """A cell a token, or, where that would be less than a pixel, a pixel a cell.
 
@@ -256,13 +282,26 @@ def _decide_tokens(
     """
     q_length, k_length, dpi = len(queries.tokens), len(keys.tokens), space.dpi
     query_labels, key_labels = (space.fonts.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
-    height, width = _ideal_cell(q_length, k_length)
+    height, width = _ideal_cell(q_length, k_length, has_numbers=bool(numbers))
+    if space.cell is not None:
+        height, width = (min(side, space.cell) for side in (height, width))
     columns = space.columns
     if columns is None:
         tile = k_length * width + GAP, space.stacked * (q_length * height + GAP + TILE_TITLE)
-        columns = choose_columns(n_tiles, *tile, space.width)
+        columns = choose_columns(n_tiles, *tile, space.width, fills=space.fills)
     columns = min(columns, n_tiles)
+    if space.on_slide and not numbers:
+        lengths = q_length, k_length
+        if space.columns is None:
+            columns = _columns_on_a_slide(n_tiles, columns, (height, width), lengths, space.stacked)
+        shrink = _shrink_to_slide(n_tiles, columns, (height, width), lengths, space.stacked)
+        shrink = max(shrink, min(_LEAST_ON_SLIDE / min(height, width), 1.0))
+        height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
+    if space.fills:
+        most = (space.width - space.widest(query_labels, label_size(height)) + GAP) / columns - GAP
+        larger = min(max(most / (k_length * width), 1), _MOST_LARGER)
+        height, width = height * larger, width * larger
     beside = (space.width - space.widest(query_labels, label_size(height)) + GAP) / columns - GAP
     below = (space.height - space.widest(key_labels, label_size(width))) / rows - TILE_TITLE - GAP
     least = space.least_tile
@@ -277,10 +316,11 @@ def _decide_tokens(
         for length, pitch in ((q_length, query_pitch), (k_length, key_pitch))
     )
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
-    with_values = numbers and max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
+    has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
+    with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
     key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
-    left, bottom = space.widest(query_labels, size), _label_room(key_widest, size, turned)
+    left, bottom = max(space.widest(query_labels, size), space.left), _label_room(key_widest, size, turned)
     return MosaicLayout(
         columns,
         rows,
@@ -504,9 +544,41 @@ def _between(scale: Scale, height: float) -> list[float]:
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
-def _ideal_cell(q_length: int, k_length: int) -> tuple[float, float]:
+def _shrink_to_slide(
+    n_tiles: int, columns: int, cell: tuple[float, float], lengths: tuple[int, int], stacked: int
+) -> float:
+    """How much smaller cells must be for all tiles to fit on a slide; 1: they do.
+
+    ``cell``: height and width of one; ``lengths``: queries and keys; ``stacked``: mosaics one above the other.
+    """
+    tiles = -(-n_tiles // columns) * stacked, columns
+    between = GAP + TILE_TITLE, GAP
+    sides = zip(cell, lengths, tiles, _SLIDE, between, strict=True)
+    return min(1.0, *((room / number - gap) / (length * side) for side, length, number, room, gap in sides))
+
+
+def _columns_on_a_slide(
+    n_tiles: int, columns: int, cell: tuple[float, float], lengths: tuple[int, int], stacked: int
+) -> int:
+    """``columns``, unless tiles do not fit on a slide with them and are larger there with others."""
+
+    def size(columns: int) -> float:
+        rows = -(-n_tiles // columns)
+        empty = (rows * columns - n_tiles) / (rows * columns)
+        return _shrink_to_slide(n_tiles, columns, cell, lengths, stacked) * (1 - empty / 2)
+
+    if size(columns) == 1:
+        return columns
+    best = max(range(1, n_tiles + 1), key=size)
+    is_read = min(cell) * _shrink_to_slide(n_tiles, best, cell, lengths, stacked) >= _LEAST_ON_SLIDE
+    return best if is_read and size(best) > size(columns) * _BETTER else columns
+
+
+def _ideal_cell(q_length: int, k_length: int, has_numbers: bool = False) -> tuple[float, float]:
     """Height and width in inches: a square, unless one side of the tile would then be too short to see."""
     side = min(_ideal_side(q_length), _ideal_side(k_length))
+    if has_numbers:
+        side = max(side, _OF_NUMBERS)
     height, width = (max(side, min(_ideal_side(n), 0.6 / n)) for n in (q_length, k_length))
     return height, width
 
@@ -519,16 +591,26 @@ def _ideal_side(length: int) -> float:
 
 
 def choose_columns(
-    n_tiles: int, width: float, height: float, most_width: float, most: int | None = None, empty: float = 6.0
+    n_tiles: int,
+    width: float,
+    height: float,
+    most_width: float,
+    most: int | None = None,
+    empty: float = 6.0,
+    fills: bool = False,
 ) -> int:
     """The number of columns, up to ``most``, that makes the page most like a slide, 3 : 2, with few empty places.
 
-    ``empty``: how much worse the page would be if all its places were.
+    ``empty``: how much worse the page would be if all its places were. ``fills``: the page is as wide as it may be; one
+    that is narrow is rather high than full of tiny tiles.
     """
+    wanted = _SLIDE_SHAPE if not fills else min(max(most_width / _WIDE, 0.6), _SLIDE_SHAPE)
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)
-        shape = abs(math.log(columns * width / (rows * height) / 1.5))
+        shape = abs(math.log(columns * width / (rows * height) / wanted))
+        if fills:
+            return shape + empty * (rows * columns - n_tiles) / n_tiles
         too_wide = max(math.log(columns * width / most_width), 0)
         return shape + 0.3 * too_wide + empty * (rows * columns - n_tiles) / n_tiles
 
@@ -564,6 +646,9 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     for left, top in corners[:: layout.columns]:
         if layout.queries.ruler:
             draw_ruler(sheet, layout.queries.ruler, left, top)
+        if layout.axis_names:
+            x, middle = left - layout.queries.room + _NAME / 2, top + layout.tile_height / 2
+            sheet.write(x, middle, "query", SMALL, colour=QUIET, align="center", rotation=90)
         for i, label, place, colour in layout.queries.written():
             text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
@@ -575,6 +660,9 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for i, label, place, colour in layout.keys.written():
             text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
+        if layout.axis_names:
+            middle, bottom = left + layout.tile_width / 2, under + layout.keys.room - _NAME / 2
+            sheet.write(middle, bottom, "key", SMALL, colour=QUIET, align="center")
         if layout.aside:
             middle = left + layout.tile_width + _ASIDE_GAP + layout.aside.width / 2
             put = _written_upright(sheet) if layout.aside.turned else _written_level(sheet)

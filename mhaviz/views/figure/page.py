@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
 from mhaviz.pages.words import counted
@@ -44,6 +44,7 @@ from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
 _TITLE = 0.34  # inches
+_ROUNDING = 0.15  # inches by which labels may be wider than was thought
 _UNDER = 0.05  # inches between the last words and the foot
 _BETWEEN_PICTURES = 0.3
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
@@ -58,7 +59,12 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size.
     """
     style = style or Style()
-    fonts, asked = Fonts.covering(_texts(page)), style.dpi
+    zoom = (style.font_size or BODY) / BODY
+    width = None if style.width is None else style.width / zoom
+    style = replace(style, dpi=round(style.dpi * zoom), width=width)  # of the page before it is made larger by that
+    if not style.footnote:
+        page = replace(page, footnote="", remark="")
+    fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
@@ -72,11 +78,11 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts)
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom)
     if style.dpi < asked:
-        sheet.notices.append(fewer_pixels_notice(style.dpi, asked))
-    if page.title:
-        sheet.title(MARGIN + 0.1, page.title)
+        sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
+    if plan.title:
+        sheet.title(MARGIN + 0.1, plan.title)
     heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], style))
     for part, x, y, room in plan.places:
         (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
@@ -153,9 +159,14 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
     length = number_length([m for block in stacked for m in block.maps], style)
     explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
 
+    alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
+    in_line = {place: part for place, part in alone.items() if not part.layout.queries.ruler}
+
     def decide(block: Block, cells_height: float = 0.0) -> Part:
         if isinstance(block, Heads):
-            return decide_heads(block, fonts, style, len(stacked), length)
+            if block.place not in in_line or len(in_line) == 1:
+                return alone[block.place]
+            return decide_heads(block, fonts, style, len(stacked), length, tuple(in_line.values()))
         if isinstance(block, Panels):
             return decide_panels(block, style)
         if isinstance(block, Curves):
@@ -181,9 +192,10 @@ Place = tuple[Part, float, float, float]
 
 @dataclass(frozen=True)
 class _Plan:
-    """Where the parts of a page go, and its size in inches."""
+    """Where the parts of a page go, its title, and its size in inches."""
 
     places: tuple[Place, ...]
+    title: str
     remark: str
     width: float
     height: float
@@ -194,22 +206,45 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     parts, beside = _decide_parts(page, fonts, style)
     if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
         parts, beside = parts + beside, []
+    title, parts = _titled(page.title, parts, style.title)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
-    titles = [page.title, *(part.block.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
+    titles = [title, *(part.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
     later = [part for part in parts if isinstance(part, PanelsPart)][1:]  # the first title stands above what is beside
-    across = max([0.0, *(part.width for part in parts), *(title_width(part.block.title, fonts) for part in later)])
+    across = max([0.0, *(part.width for part in parts), *(title_width(part.title, fonts) for part in later)])
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
-        *(min(title_width(title, fonts), widest_title) for title in titles if title),
+        *(min(title_width(one, fonts), widest_title) for one in titles if one),
         *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
         _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,
     )
-    places, bottom = _place(parts, beside, MARGIN + (_TITLE if page.title else 0.0), across, width - MARGIN)
-    height = bottom + foot_height(width, page.footnote, remark) + MARGIN
-    return _Plan(tuple(places), remark, snap(width, style.dpi), snap(height, style.dpi))
+    if style.width is not None:
+        needed = 2 * MARGIN + across + sum(part.before + part.width for part in beside)
+        if needed > style.width + _ROUNDING:
+            zoom = (style.font_size or BODY) / BODY
+            raise ArgumentError(
+                f"{parameter('width')}: expected at least {zoom * needed + 0.05:.1f} inches for what is drawn, got "
+                f"{zoom * style.width:.3g}; give more, or choose fewer heads side by side, by {parameter('columns')}"
+            )
+        width = style.width
+    places, bottom = _place(parts, beside, MARGIN + (_TITLE if title else 0.0), across, width - MARGIN)
+    foot = foot_height(width, page.footnote, remark)
+    height = bottom + (foot + MARGIN if foot else 0.0)
+    return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi))
+
+
+def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:
+    """The title of the page and its parts, with the title that the user wants; None: with their own."""
+    of_heads = [part for part in parts if isinstance(part, HeadsPart)]
+    if wanted is None:
+        return title, parts
+    if not wanted:
+        return "", [replace(part, title="") if isinstance(part, HeadsPart) else part for part in parts]
+    if title or len(of_heads) != 1:
+        return wanted, parts
+    return "", [replace(part, title=wanted) if part is of_heads[0] else part for part in parts]
 
 
 def _place(

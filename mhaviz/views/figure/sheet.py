@@ -190,22 +190,25 @@ class Sheet(Figure):
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
-        """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
-        bottom = self.height - MARGIN
-        if footnote:
-            self._foot_line(footnote, MARGIN, bottom, "left")
-        if foot_height(self.width, footnote, remark) > FOOT_LINE:
-            self._foot_line(remark, MARGIN, bottom - FOOT_LINE, "left")
-        elif remark:
-            self._foot_line(remark, self.width - MARGIN, bottom, "right")
+        """Where the numbers come from, and a remark beside it or, where there is no room, above it.
 
-    def _foot_line(self, text: str, x: float, y: float, align: Literal["left", "right"]) -> None:
-        """A line that may quote files of the user's: in fonts that have what it needs, as far as the sheet is wide."""
-        text, fonts = _foot_text(text)
-        if fonts.notice and fonts.notice not in self.notices:
-            self.notices.append(fonts.notice)
-        shown = fit_text(text, self.width - 2 * MARGIN, SMALL, fonts.families)
-        self.write(x, y, shown, SMALL, colour=QUIET, vertical="bottom", align=align, fonts=fonts)
+        Both may quote files of the user's: they are in fonts that have what they need.
+        """
+        bottom = self.height - MARGIN
+        for text in (footnote, remark):
+            notice = _foot_text(text)[1].notice
+            if notice and notice not in self.notices:
+                self.notices.append(notice)
+        if _is_one_line(self.width, footnote, remark):
+            sides: tuple[tuple[str, float, Literal["left", "right"]], ...]
+            sides = (footnote, MARGIN, "left"), (remark, self.width - MARGIN, "right")
+            for text, x, align in (side for side in sides if side[0]):
+                shown, fonts = _foot_text(text)
+                self.write(x, bottom, shown, SMALL, colour=QUIET, vertical="bottom", align=align, fonts=fonts)
+            return
+        for i, (line, fonts) in enumerate(reversed(_foot_lines(self.width, footnote, remark))):
+            y = bottom - i * FOOT_LINE
+            self.write(MARGIN, y, line, SMALL, colour=QUIET, vertical="bottom", fonts=fonts)
 
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
@@ -355,9 +358,22 @@ def redraw_coarser(draw: Callable[[Style], Sheet], style: Style) -> Sheet:
 
 
 def foot_height(width: float, footnote: str, remark: str) -> float:
-    """Inches that the foot of a sheet takes: one line or two."""
-    both = foot_width(footnote) + foot_width(remark) + 2 * MARGIN + 0.3
-    return FOOT_LINE if both < width or not remark or not footnote else 2 * FOOT_LINE
+    """Inches that the foot of a sheet takes: a line, or several where it is narrow."""
+    if _is_one_line(width, footnote, remark):
+        return FOOT_LINE if footnote or remark else 0.0
+    return FOOT_LINE * len(_foot_lines(width, footnote, remark))
+
+
+def _is_one_line(width: float, footnote: str, remark: str) -> bool:
+    between = 0.3 if footnote and remark else 0.0
+    return foot_width(footnote) + foot_width(remark) + between < width - 2 * MARGIN + _HAIR
+
+
+def _foot_lines(width: float, footnote: str, remark: str) -> list[tuple[str, Fonts]]:
+    """The remark, then the footnote, broken between words."""
+    texts = [_foot_text(text) for text in (remark, footnote) if text]
+    room = width - 2 * MARGIN
+    return [(line, fonts) for text, fonts in texts for line in wrap(text, room, SMALL, fonts.families)]
 
 
 def foot_width(text: str) -> float:

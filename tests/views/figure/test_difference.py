@@ -125,9 +125,9 @@ def test_no_more_pixels_than_programs_open(difference):
 
 
 def test_too_many_maps_for_a_picture(random_map):
-    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(500))
+    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(1_000))
     d = compare(*[Attention(Source("s"), maps)] * 2)
-    with pytest.raises(ArgumentError, match="of 500 maps of up to 1 head; choose fewer sentences, layers or heads"):
+    with pytest.raises(ArgumentError, match="of 1,000 maps of up to 1 head; choose fewer sentences, layers or heads"):
         difference_figure(d)
 
 
