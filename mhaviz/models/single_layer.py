@@ -21,7 +21,7 @@ from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, sentence_inputs
-from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
+from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records import Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
 
 WORKED_EXAMPLE = (
@@ -120,7 +120,7 @@ class SingleLayer(Model):
             seen = SiteCall(site, call, chosen, (queries,), (keys,), None, inputs.sentence(i))
             show(on_attention, seen, self._origin()[0], _ADVICE)
 
-    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
         Without ``values`` nothing is computed.
@@ -142,7 +142,7 @@ class SingleLayer(Model):
             device = torch.device("meta")
             with device:
                 layer = self._layer(inputs, inputs.longest).to(device)
-        recorder = StepRecorder(layer, VALUES_UP_TO if values else 0)
+        recorder = StepRecorder(layer, values_up_to(values, most_values))
         with torch.no_grad(), recorder:
             weights = layer(inputs, device, recorder)
         if values:

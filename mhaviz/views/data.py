@@ -22,6 +22,7 @@ from mhaviz.records import (
     FollowedElement,
     HeadStatistics,
     ImplementationComparison,
+    LayerMatrices,
     ProjectionComparison,
     Report,
     ScalingComparison,
@@ -202,6 +203,23 @@ def _(record: HeadStatistics) -> dict[str, Any]:
 def _(record: Explanation) -> dict[str, Any]:
     about = {"token": record.token, "d_key": record.d_key}
     return describe_source(record.source) | about | _without_source(record)
+
+
+@document.register
+def _(record: LayerMatrices) -> dict[str, Any]:
+    layer = {} if record.layer is None else {"layer": record.layer}
+    about = layer | {
+        "kind": record.kind,
+        "queries": list(record.queries.texts),
+        "keys": list(record.keys.texts),
+        "n_heads": record.n_heads,
+        "n_key_heads": record.n_key_heads,
+        "rule": record.rule,
+        "left_out": record.left_out or None,
+    }
+    named = ("input", "memory", "query", "key", "value", "joined", "output")
+    wholes = {name: matrix and _fields(matrix) for name in named for matrix in [getattr(record, name)]}
+    return describe_source(record.source) | about | {"heads": [_fields(head) for head in record.heads]} | wholes
 
 
 def count_numbers(document: Any) -> int:
