@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mhaviz.analyses import explanation, matrices, scaling, verification
+from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
@@ -25,6 +25,7 @@ from mhaviz.records import (
     HeadStatistics,
     Kind,
     LayerMatrices,
+    Masking,
     Report,
     ScalingComparison,
     ShapeTrace,
@@ -248,6 +249,36 @@ class LoadedModel:
         if head is None:
             head = range(site.n_heads if site.n_heads <= _FEW_HEADS else 1)
         return matrices.layer_matrices(model, inputs, _heads_of(model, head), position)
+
+    def masks(
+        self,
+        texts: str | Sequence[str] = WORKED_EXAMPLE,
+        target: str | None = None,
+        *,
+        dropout: float | None = None,
+        seed: int = 0,
+        head: Numbers = 0,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> Masking:
+        """Scores before and after the mask, their weights, and what dropout drops of them.
+
+        Args:
+            texts: a sentence, or several, which are padded to the longest.
+            dropout: the share of the weights that is dropped, as in training; None: nothing is.
+            seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``.
+            head: of which heads, counted from 0; None: all.
+            kind: of attention; None: the masked one, if there is one.
+            target, layer, generate: as in ``explain``.
+
+        Raises:
+            ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
+        """
+        if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
+            kind = "masked"
+        model, inputs = self._one(texts, target, layer, kind, generate)
+        return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
     def compare_scaling(
         self,

@@ -19,6 +19,7 @@ from mhaviz.records import (
     HeadStatistics,
     Kind,
     LayerMatrices,
+    Masking,
     ScalingComparison,
     ShapeTrace,
 )
@@ -42,6 +43,13 @@ def matrices(
 ) -> LayerMatrices:
     """One layer from X to O as matrices; see ``LoadedModel.matrices`` for the options and errors."""
     return _loaded(model).matrices(text, target, **options)
+
+
+def masks(
+    model: AnyModel, texts: str | Sequence[str] = WORKED_EXAMPLE, target: str | None = None, **options: Any
+) -> Masking:
+    """Scores before and after the mask, weights, and dropout; see ``LoadedModel.masks`` for the options and errors."""
+    return _loaded(model).masks(texts, target, **options)
 
 
 def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:

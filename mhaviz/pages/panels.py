@@ -65,15 +65,25 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written."""
+    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
+
+    ``marks``: (rows, columns), what is written in place of a number; "" where the number stays.
+    """
 
     title: str
     values: NDArray[np.float32]
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
+    marks: NDArray[np.str_] | None = None
+
+    def mark(self, row: int, column: int) -> str:
+        """What stands in place of the number in a cell, if something does."""
+        return "" if self.marks is None else str(self.marks[row, column])
 
     def text(self, row: int, column: int) -> str:
         """The number in a cell."""
+        if mark := self.mark(row, column):
+            return mark
         if self.hidden is not None and self.hidden[row, column]:
             return ""
         return self.scale.text(float(self.values[row, column]))

@@ -7,6 +7,7 @@ from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, 
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import QUANTITIES, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
@@ -59,6 +60,8 @@ __all__ = [
     "LongestInput",
     "MapDifference",
     "MapSummary",
+    "MaskedSentence",
+    "Masking",
     "Matrix",
     "Part",
     "ProjectionComparison",

@@ -23,6 +23,7 @@ from mhaviz.records import (
     HeadStatistics,
     ImplementationComparison,
     LayerMatrices,
+    Masking,
     ProjectionComparison,
     Report,
     ScalingComparison,
@@ -220,6 +221,18 @@ def _(record: LayerMatrices) -> dict[str, Any]:
     named = ("input", "memory", "query", "key", "value", "joined", "output")
     wholes = {name: matrix and _fields(matrix) for name in named for matrix in [getattr(record, name)]}
     return describe_source(record.source) | about | {"heads": [_fields(head) for head in record.heads]} | wholes
+
+
+@document.register
+def _(record: Masking) -> dict[str, Any]:
+    layer = {} if record.layer is None else {"layer": record.layer}
+    about = layer | {"kind": record.kind, "rule": record.rule, "heads": list(record.heads)}
+    dropout = {"dropout": record.dropout, "dropout_seed": None if record.dropout is None else record.seed}
+    sentences = [
+        _fields(one) | {"queries": list(one.queries.texts), "keys": list(one.keys.texts), "padding": one.padding}
+        for one in record.sentences
+    ]
+    return describe_source(record.source) | about | dropout | {"sentences": sentences}
 
 
 def count_numbers(document: Any) -> int:

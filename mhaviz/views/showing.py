@@ -36,6 +36,7 @@ PAGES = {
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
     "LayerMatrices": ("figure.matrices:matrices_figure", "terminal.matrices:MatricesView"),
+    "Masking": ("figure.masking:masking_figure", "terminal.masking:MaskingView"),
     "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
     "Report": ("figure.report:report_figure", "terminal.report:ReportView"),
     "ScalingComparison": ("figure.scaling:scaling_figure", "terminal.scaling:ScalingView"),
