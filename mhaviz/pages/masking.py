@@ -3,11 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Quote
+from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.records import KIND_NAMES, AttentionMap, Axis, MaskedSentence, Masking, Tokens
 
-_TOKENS = 60  # cells of a terminal, of the words of a sentence
 PAD = "pad"
 """The label of a token that only fills the batch up."""
 
@@ -19,20 +18,20 @@ def masking_title(m: Masking) -> str:
     return f"{KIND_NAMES[m.kind]}{layer}: scores before and after the mask, weights{dropped}"
 
 
-def sentence_title(m: Masking, number: int, quote: Quote) -> str:
+def sentence_title(m: Masking, number: int) -> Title:
     """Which sentence, and how far it is padded."""
     one = m.sentences[number]
-    queries, keys = (
-        quote(" ".join(token.strip() for token in side.texts), _TOKENS) for side in (one.queries, one.keys)
-    )
-    words = queries if queries == keys else f"queries: {queries}, keys: {keys}"
-    which = f"sentence {number}: {words}" if len(m.sentences) > 1 else words
-    if not one.is_padded:
-        return which
-    q_length, k_length = one.scores.shape[1:]
-    if len(one.queries) == len(one.keys) and q_length == k_length:
-        return f"{which}; {len(one.keys)} of {k_length} tokens, the others are padding"
-    return f"{which}; {len(one.queries)} of {q_length} queries and {len(one.keys)} of {k_length} keys, the rest padding"
+    short = f"sentence {number}" if len(m.sentences) > 1 else "sentence"
+    head, (q_length, k_length) = short, one.scores.shape[1:]
+    if one.is_padded and (len(one.queries), q_length) == (len(one.keys), k_length):
+        head = f"{short}, {len(one.keys)} of {k_length} tokens, the others are padding"
+    elif one.is_padded:
+        head = (
+            f"{short}, {len(one.queries)} of {q_length} queries, {len(one.keys)} of {k_length} keys, the others padding"
+        )
+    if one.queries.texts == one.keys.texts:
+        return Title(head, (("", one.queries),), short)
+    return Title(head, (("queries", one.queries), ("keys", one.keys)), short)
 
 
 def padded_axis(tokens: Tokens, length: int) -> Axis:
@@ -106,7 +105,9 @@ def has_padding(m: Masking) -> bool:
 
 def hidden_words(m: Masking) -> str:
     """What the blank cells are."""
-    return "hidden by the mask: −∞, no number, and no weight" if has_hidden(m) else "the mask hides nothing"
+    if has_hidden(m):
+        return "hidden by the mask: −∞, no number, and no weight"
+    return f"the mask hides nothing{' but padding' if has_padding(m) else ''}"
 
 
 PADDING_WORDS = "padding: hidden as a key, and read by nobody as a query"

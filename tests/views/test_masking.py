@@ -72,7 +72,7 @@ def test_a_cross_for_each_weight_that_is_dropped():
 
 def test_padding_is_labelled_and_said_only_where_there_is_some():
     shown = texts(masking_figure(made()))
-    assert "sentence 1: a dog barks; 3 of 6 tokens, the others are padding" in shown
+    assert "sentence 1, 3 of 6 tokens, the others are padding: a dog barks" in shown
     assert {"pad₃", "pad₄", "pad₅"} <= set(shown)
     assert any(text.startswith("padding: ") for text in shown)
     alone = texts(masking_figure(made(BATCH[:1], dropout=None)))

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from mhaviz.pages.blocks import Title
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.masking import (
     PAD,
@@ -33,14 +34,12 @@ from mhaviz.views.figure.sheet import (
     QUIET,
     SMALL,
     Sheet,
-    fit_text,
     foot_height,
     foot_width,
     redraw_coarser,
     snap,
     text_width,
 )
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
 _HEADING = 10.0  # font size in points
@@ -58,7 +57,7 @@ class _Row:
     """One sentence, laid out."""
 
     one: MaskedSentence
-    heading: str
+    title: Title
     layout: MosaicLayout
 
 
@@ -80,7 +79,7 @@ def _masking_sheet(m: Masking, style: Style) -> Sheet:
         longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
         pitch = longest * DRAWN_WIDER + GAP
         layout = layout.spread(pitch)
-        rows.append(_Row(one, sentence_title(m, number, quoting(fonts.shown)), layout))
+        rows.append(_Row(one, sentence_title(m, number), layout))
 
     room = max(row.layout.queries.room for row in rows)  # all sentences line up
     rows = [replace(row, layout=_with_room(row.layout, room)) for row in rows]
@@ -90,7 +89,7 @@ def _masking_sheet(m: Masking, style: Style) -> Sheet:
         has_crosses = any(min(_cell(row)) >= _LEAST_CROSS for row in rows)
         key.append(("dropped" if has_crosses else "", dropped_words(m)))
     across = max(max(row.layout.width, row.layout.tile(n_columns - 1)[0] + pitch) for row in rows)
-    remark = "; ".join(filter(None, ["rows are queries, columns keys", _pooled(rows)]))
+    remark = "; ".join(filter(None, ["rows are queries, columns keys", _pooled(rows), m.source.remark]))
     width = 2 * MARGIN + max(
         across + 0.2 + 2 * _SCALE,
         *(text_width(text, BODY) * DRAWN_WIDER + 0.4 for _, text in key),
@@ -109,8 +108,7 @@ def _masking_sheet(m: Masking, style: Style) -> Sheet:
     y += 0.16
     top = y + _SENTENCE + rows[0].layout.tile(0)[1]
     for row in rows:
-        heading = fit_text(row.heading, width - 2 * MARGIN, _HEADING, fonts.families, bold=True)
-        sheet.write(MARGIN, y + 0.08, heading, _HEADING, bold=True)
+        sheet.title(y + 0.08, row.title, _HEADING)
         panels = masking_panels(m, row.one, scores, weights, ("", ""))
         draw_mosaic(sheet, MARGIN, y + _SENTENCE, row.layout, panels)
         _draw_marks(sheet, y + _SENTENCE, row, n_columns)

@@ -21,7 +21,7 @@ from mhaviz.pages.masking import (
     weight_maps,
 )
 from mhaviz.records import Masking
-from mhaviz.views.labels import quoting
+from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -47,9 +47,12 @@ class MaskingView:
             yield Text(plain(f"{marks[0]}  {dropped_words(m)}"), DIM)
         for number, one in enumerate(m.sentences):
             yield Segment.line()
-            yield Text(plain(sentence_title(m, number, quoting(abilities.shown))), BOLD)
+            title = title_text(sentence_title(m, number), options.max_width, not abilities.unicode)
+            yield Text(title, BOLD, no_wrap=True)
             yield HeatGrid(masking_panels(m, one, scores, weights, marks), *axes_of(one))
         yield Segment.line()
         yield ScaleBar(scores, "score")
         yield ScaleBar(weights, "weight", (False, exceeds(m, weights)))
+        if m.source.remark:
+            yield Text(plain(harmless(m.source.remark)), DIM)
         yield footnote(m.source.footnote, not abilities.unicode)
