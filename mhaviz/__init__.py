@@ -10,7 +10,17 @@ from mhaviz._version import __version__
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel, load
-    from mhaviz.api.studies import attend, compare_scaling, diff, explain, head_statistics, read, trace_shapes
+    from mhaviz.api.studies import (
+        attend,
+        compare_scaling,
+        diff,
+        explain,
+        head_statistics,
+        masks,
+        matrices,
+        read,
+        trace_shapes,
+    )
     from mhaviz.attention.map import attention_map
     from mhaviz.errors import ArgumentError, MhavizError
     from mhaviz.layer.attention import MultiHeadAttention
@@ -33,6 +43,8 @@ _HOMES = {
     "explain": "api.studies",
     "head_statistics": "api.studies",
     "load": "api.loaded",
+    "masks": "api.studies",
+    "matrices": "api.studies",
     "read": "api.studies",
     "tokenize": "layer.tokens",
     "trace_shapes": "api.studies",
@@ -54,6 +66,8 @@ __all__ = [
     "explain",
     "head_statistics",
     "load",
+    "masks",
+    "matrices",
     "read",
     "tokenize",
     "trace_shapes",

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mhaviz.analyses import explanation, scaling, verification
+from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
@@ -19,11 +19,25 @@ from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace, Special
+from mhaviz.records import (
+    Attention,
+    Explanation,
+    HeadStatistics,
+    Kind,
+    LayerMatrices,
+    Masking,
+    Report,
+    ScalingComparison,
+    ShapeTrace,
+    Special,
+)
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_FEW_HEADS = 4
+"""So many heads have room for all their matrices on a page."""
 
 _ON_A_PAGE = 4096
 """Tokens: a page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
@@ -217,6 +231,66 @@ class LoadedModel:
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
         (one,) = _heads_of(model, [head])
         return explanation.explain(model, inputs, position, one)
+
+    def matrices(
+        self,
+        text: str | Sequence[str] = WORKED_EXAMPLE[:1],
+        target: str | None = None,
+        *,
+        token: str | int | None = None,
+        head: Numbers = None,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> LayerMatrices:
+        """One layer from X to O as matrices: Q, K and V, then S, A and H of each head, and their concatenation.
+
+        Args:
+            text: a sentence of up to 512 tokens.
+            token: the query that is marked as an example, as in ``explain``; None: that of the largest weight.
+            head: whose S, A and H are wanted, counted from 0; None: all of up to four, else the first.
+            target, layer, kind, generate: as in ``explain``.
+
+        Raises:
+            ArgumentError, MhavizError: as ``explain``; too many tokens.
+        """
+        model, inputs = self._one(text, target, layer, kind, generate)
+        site = model.one_site(inputs)
+        queries, _ = inputs.texts[0].sides(site.kind)
+        position = None if token is None else choose_token(token, queries.texts, is_target=site.kind == "cross")
+        if head is None:
+            head = range(site.n_heads if site.n_heads <= _FEW_HEADS else 1)
+        return matrices.layer_matrices(model, inputs, _heads_of(model, head), position)
+
+    def masks(
+        self,
+        texts: str | Sequence[str] = WORKED_EXAMPLE,
+        target: str | None = None,
+        *,
+        dropout: float | None = None,
+        seed: int = 0,
+        head: Numbers = 0,
+        layer: int | None = None,
+        kind: Kind | None = None,
+        generate: int = 0,
+    ) -> Masking:
+        """Scores before and after the mask, their weights, and what dropout drops of them.
+
+        Args:
+            texts: a sentence, or several, which are padded to the longest.
+            dropout: the share of the weights that is dropped, as in training; None: nothing is.
+            seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``.
+            head: of which heads, counted from 0; None: all.
+            kind: of attention; None: the masked one, if there is one.
+            target, layer, generate: as in ``explain``.
+
+        Raises:
+            ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
+        """
+        if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
+            kind = "masked"
+        model, inputs = self._one(texts, target, layer, kind, generate)
+        return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
     def compare_scaling(
         self,

@@ -12,7 +12,17 @@ from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import RANDOM, Notice
 from mhaviz.models.single_layer import WORKED_EXAMPLE
-from mhaviz.records import Attention, Difference, Explanation, HeadStatistics, Kind, ScalingComparison, ShapeTrace
+from mhaviz.records import (
+    Attention,
+    Difference,
+    Explanation,
+    HeadStatistics,
+    Kind,
+    LayerMatrices,
+    Masking,
+    ScalingComparison,
+    ShapeTrace,
+)
 
 AnyModel = LoadedModel | str | Path
 """What ``mhaviz.load`` returns, or what it takes."""
@@ -26,6 +36,20 @@ def attend(model: AnyModel, texts: str | Sequence[str], target: str | None = Non
 def explain(model: AnyModel, text: str, token: str | int, target: str | None = None, **options: Any) -> Explanation:
     """Take apart one query of one head; see ``LoadedModel.explain`` for the options and errors."""
     return _loaded(model).explain(text, token, target, **options)
+
+
+def matrices(
+    model: AnyModel, text: str | Sequence[str] = WORKED_EXAMPLE[:1], target: str | None = None, **options: Any
+) -> LayerMatrices:
+    """One layer from X to O as matrices; see ``LoadedModel.matrices`` for the options and errors."""
+    return _loaded(model).matrices(text, target, **options)
+
+
+def masks(
+    model: AnyModel, texts: str | Sequence[str] = WORKED_EXAMPLE, target: str | None = None, **options: Any
+) -> Masking:
+    """Scores before and after the mask, weights, and dropout; see ``LoadedModel.masks`` for the options and errors."""
+    return _loaded(model).masks(texts, target, **options)
 
 
 def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:

@@ -213,8 +213,11 @@ class Model(ABC):
         """What a picture says of where its numbers come from."""
 
     @abstractmethod
-    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
-        """Every step of the way through one attention; with ``values``, the numbers of small tensors too."""
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
+        """Every step of the way through one attention; with ``values``, the numbers of small tensors too.
+
+        ``most_values``: so many numbers are few enough to be kept; None: as many as anybody prints.
+        """
 
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
         """The attentions that are looked at, for these inputs."""

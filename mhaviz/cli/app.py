@@ -19,6 +19,8 @@ from mhaviz.cli.commands.diff import diff
 from mhaviz.cli.commands.explain import explain
 from mhaviz.cli.commands.heads import heads
 from mhaviz.cli.commands.heatmap import heatmap
+from mhaviz.cli.commands.masks import masks
+from mhaviz.cli.commands.matrices import matrices
 from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
@@ -87,6 +89,8 @@ for command in (
     heatmap,
     trace_shapes,
     explain,
+    matrices,
+    masks,
     heads,
     compare_scaling,
     compare_projections,

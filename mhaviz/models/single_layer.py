@@ -21,7 +21,7 @@ from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, sentence_inputs
-from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
+from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records import Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
 
 WORKED_EXAMPLE = (
@@ -105,9 +105,12 @@ class SingleLayer(Model):
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
     ) -> None:
-        """Project X of one sentence after the other, a piece at a time; see ``Model.run``."""
+        """Project X of one sentence after the other, a piece at a time, or of all at once; see ``Model.run``."""
         assert isinstance(inputs, LayerInputs)
         (site,) = self.sites(inputs)
+        if batched and len(inputs.texts) > 1:
+            self._run_batch(inputs, site, on_attention, heads)
+            return
         chosen = heads_of(site, heads)
         numbers = 3 * inputs.longest * len(chosen) * site.d_key
         require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * numbers, self.device, "the input")
@@ -120,7 +123,21 @@ class SingleLayer(Model):
             seen = SiteCall(site, call, chosen, (queries,), (keys,), None, inputs.sentence(i))
             show(on_attention, seen, self._origin()[0], _ADVICE)
 
-    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+    def _run_batch(
+        self, inputs: LayerInputs, site: Site, on_attention: OnAttention, heads: Sequence[int] | None
+    ) -> None:
+        """All sentences at once: the shorter ones are padded, and the mask hides their padding."""
+        features = 7 * len(inputs.texts) * inputs.longest * self.d_model
+        require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * features, self.device, "the batch")
+        layer = self._layer(inputs, inputs.longest).to(self.device)
+        with torch.no_grad():
+            Q, K, V = layer.attention.project(*layer.encoder(self.device))
+        queries, keys = zip(*inputs.sides, strict=True)
+        call = AttentionCall(Q, K, V, 1 / math.sqrt(site.d_key), mask=inputs.mask(self.device))
+        seen = SiteCall(site, call, heads_of(site, None), queries, keys, None, inputs.sentence(0))
+        show(on_attention, seen, self._origin()[0], _ADVICE, heads)
+
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
         Without ``values`` nothing is computed.
@@ -142,7 +159,7 @@ class SingleLayer(Model):
             device = torch.device("meta")
             with device:
                 layer = self._layer(inputs, inputs.longest).to(device)
-        recorder = StepRecorder(layer, VALUES_UP_TO if values else 0)
+        recorder = StepRecorder(layer, values_up_to(values, most_values))
         with torch.no_grad(), recorder:
             weights = layer(inputs, device, recorder)
         if values:

@@ -17,7 +17,7 @@ from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
 from mhaviz.models.layer_inputs import words_of
-from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
+from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records import KIND_NAMES, AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
@@ -136,7 +136,7 @@ class TrainedModel(Model):
             seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
             show(on_attention, seen, *_in_messages(site.kind), heads)
 
-    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``SingleLayer.trace``."""
         assert isinstance(inputs, PairInputs)
         kind = self.sites()[-1].kind
@@ -145,7 +145,7 @@ class TrainedModel(Model):
         if values:
             self._require_memory(batch, 3)
         model = self._model if values else copy.deepcopy(self._model).to(device)
-        recorder = StepRecorder(model, VALUES_UP_TO if values else 0)
+        recorder = StepRecorder(model, values_up_to(values, most_values))
         with recorder:
             weights = self._forward(batch, only(kind, recorder), model)[kind]
         if values:

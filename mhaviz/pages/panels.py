@@ -69,6 +69,7 @@ class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
     ``aside``: one more column, (rows,), which is drawn apart, on a scale of its own: see ``Panel.beside``.
+    ``marks``: (rows, columns), what is written in place of a number; "" where the number stays.
     """
 
     title: str
@@ -76,14 +77,21 @@ class Panel:
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
     aside: NDArray[np.float32] | None = None
+    marks: NDArray[np.str_] | None = None
 
     @property
     def beside(self) -> "Panel | None":
         """The column aside, in quiet colours: it may have nearly all of the weight, and is not what is looked at."""
         return None if self.aside is None else Panel("", self.aside[:, None], Scale(QUIET))
 
+    def mark(self, row: int, column: int) -> str:
+        """What stands in place of the number in a cell, if something does."""
+        return "" if self.marks is None else str(self.marks[row, column])
+
     def text(self, row: int, column: int) -> str:
         """The number in a cell."""
+        if mark := self.mark(row, column):
+            return mark
         if self.hidden is not None and self.hidden[row, column]:
             return ""
         return self.scale.text(float(self.values[row, column]))

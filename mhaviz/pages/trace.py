@@ -1,8 +1,14 @@
 """The shape of every tensor on the way through attention, and what becomes of one element, in words and as tables."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Column, Quote, Table
+from mhaviz.pages.explanation import number_text
+from mhaviz.pages.words import counted
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 
@@ -33,6 +39,82 @@ def steps_table(trace: ShapeTrace) -> Table:
         for step in trace.steps
     ]
     return Table(columns, tuple(rows))
+
+
+@dataclass(frozen=True)
+class StepNumbers:
+    """The numbers of one step for the first sentence: a table, or one for each head, which its heading names."""
+
+    heading: str
+    tables: tuple[Table, ...]
+
+
+_TOKEN = 10  # cells of a terminal, of a token over or beside numbers
+_OF_QUERIES, _OF_KEYS = ("q_length", "seq_length"), ("k_length",)
+
+
+def step_numbers(trace: ShapeTrace, quote: Quote) -> tuple[StepNumbers, ...]:
+    """The steps that have numbers of their own: rows are tokens, columns features or keys."""
+    return tuple(_numbers_of(trace, step, quote) for step in trace.steps if _is_printed(step))
+
+
+def numbers_remark(trace: ShapeTrace) -> tuple[str, ...]:
+    """What of the numbers is not printed, a line each."""
+    kept = [step for step in trace.steps if step.values is not None]
+    again = [step.name for step in kept if not _is_printed(step)]
+    large = [step.name for step in trace.steps if step.values is None]
+    lines = []
+    if len(trace.tokens) > 1:
+        lines.append(f"numbers of the first of {counted(len(trace.tokens), 'sentence')}; a .json file has those of all")
+    if again:
+        lines.append(f"not printed, as they are earlier numbers in another order: {', '.join(again)}")
+    if large:
+        lines.append(f"not printed, as they are many: {', '.join(large)}")
+    return tuple(lines)
+
+
+def _is_printed(step: TraceStep) -> bool:
+    """Whether it has numbers, and they are no view or copy of an earlier step's."""
+    return step.values is not None and step.memory == "computed" and len(step.shape) in (3, 4)
+
+
+def _numbers_of(trace: ShapeTrace, step: TraceStep, quote: Quote) -> StepNumbers:
+    """A table of (length, features), one for each head of (n_heads, length, features)."""
+    assert step.values is not None
+    first, axes = step.values[0], step.axes[1:]
+    heading = f"{step.name} = {step.equation}, {shape_text(step.shape)}"
+    rows, columns = (_labels(trace, axis, first.shape[i - 2], quote) for i, axis in enumerate(axes[-2:]))
+    matrices = first if first.ndim == 3 else first[None]
+    names = [f"head {i}" for i in range(len(matrices))] if first.ndim == 3 else [""]
+    tables = (_matrix_table(*named, rows, columns) for named in zip(names, matrices, strict=True))
+    return StepNumbers(heading, tuple(tables))
+
+
+def _labels(trace: ShapeTrace, axis: str, size: int, quote: Quote) -> list[str]:
+    """The tokens of the first sentence, without its padding; of an axis of something else its numbers."""
+    is_of_tokens = axis in _OF_QUERIES or (axis in _OF_KEYS and _have_same_tokens(trace))
+    if not (is_of_tokens and trace.tokens and len(trace.tokens[0]) <= size):
+        return list(map(str, range(size)))
+    return [quote(token, _TOKEN) for token in trace.tokens[0]]
+
+
+def _have_same_tokens(trace: ShapeTrace) -> bool:
+    """Whether the keys are of the same text as the queries: both are made of the same X."""
+    made_of = {step.name: step.inputs for step in trace.steps if step.name in ("Q", "K")}
+    return made_of.get("Q") == made_of.get("K")
+
+
+def _matrix_table(name: str, matrix: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Table:
+    """Numbers with a label beside each row and over each column."""
+    heads = (Column(name, align="left", is_key=True), *(Column(label, _number) for label in columns))
+    return Table(
+        heads,
+        tuple((label, *numbers) for label, numbers in zip(rows, matrix[:, : len(columns)].tolist(), strict=False)),
+    )
+
+
+def _number(value: float) -> str:
+    return "−∞" if value == -np.inf else number_text(value)
 
 
 def visits_table(followed: FollowedElement) -> Table:

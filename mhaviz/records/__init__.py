@@ -7,6 +7,8 @@ from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, 
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.masking import MaskedSentence, Masking
+from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.report import Report
@@ -48,16 +50,21 @@ __all__ = [
     "FollowedElement",
     "HeadAverages",
     "HeadDifference",
+    "HeadMatrices",
     "HeadStatistics",
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",
     "Kind",
+    "LayerMatrices",
     "LearningPoint",
     "Link",
     "LongestInput",
     "MapDifference",
     "MapSummary",
+    "MaskedSentence",
+    "Masking",
+    "Matrix",
     "Part",
     "ProjectionComparison",
     "ProjectionInputs",

@@ -25,6 +25,8 @@ from mhaviz.records import (
     FollowedElement,
     HeadStatistics,
     ImplementationComparison,
+    LayerMatrices,
+    Masking,
     ProjectionComparison,
     Report,
     ScalingComparison,
@@ -208,6 +210,35 @@ def _(record: HeadStatistics) -> dict[str, Any]:
 def _(record: Explanation) -> dict[str, Any]:
     about = {"token": record.token, "d_key": record.d_key}
     return describe_source(record.source) | about | _without_source(record)
+
+
+@document.register
+def _(record: LayerMatrices) -> dict[str, Any]:
+    layer = {} if record.layer is None else {"layer": record.layer}
+    about = layer | {
+        "kind": record.kind,
+        "queries": list(record.queries.texts),
+        "keys": list(record.keys.texts),
+        "n_heads": record.n_heads,
+        "n_key_heads": record.n_key_heads,
+        "rule": record.rule,
+        "left_out": record.left_out or None,
+    }
+    named = ("input", "memory", "query", "key", "value", "joined", "output")
+    wholes = {name: matrix and _fields(matrix) for name in named for matrix in [getattr(record, name)]}
+    return describe_source(record.source) | about | {"heads": [_fields(head) for head in record.heads]} | wholes
+
+
+@document.register
+def _(record: Masking) -> dict[str, Any]:
+    layer = {} if record.layer is None else {"layer": record.layer}
+    about = layer | {"kind": record.kind, "rule": record.rule, "heads": list(record.heads)}
+    dropout = {"dropout": record.dropout, "dropout_seed": None if record.dropout is None else record.seed}
+    sentences = [
+        _fields(one) | {"queries": list(one.queries.texts), "keys": list(one.keys.texts), "padding": one.padding}
+        for one in record.sentences
+    ]
+    return describe_source(record.source) | about | dropout | {"sentences": sentences}
 
 
 def count_numbers(document: Any) -> int:

@@ -35,6 +35,8 @@ PAGES = {
 
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
+    "LayerMatrices": ("figure.matrices:matrices_figure", "terminal.matrices:MatricesView"),
+    "Masking": ("figure.masking:masking_figure", "terminal.masking:MaskingView"),
     "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
     "Report": ("figure.report:report_figure", "terminal.report:ReportView"),
     "ScalingComparison": ("figure.scaling:scaling_figure", "terminal.scaling:ScalingView"),
@@ -42,8 +44,9 @@ _DRAWINGS = {
 }
 """Records that no blocks could show: the function that draws each, and its view in the terminal.
 
-Each teaches by where things stand: features in strips that line up with their sums, boxes with arrows, four stages with
-what each adds beside the one before, scores over weights with their numbers, and a page of A4 that has all of these.
+Each teaches by where things stand: features in strips that line up with their sums, products between their factors,
+boxes with arrows, four stages with what each adds beside the one before, scores over weights with their numbers, and a
+page of A4 that has several of these.
 """
 
 

@@ -214,6 +214,8 @@ def test_every_study_gives_a_record_that_saves_itself(tmp_path, model_folder):
     records = {
         "explanation": mhaviz.explain(model, "one two three", "two", head=1),
         "scaling": mhaviz.compare_scaling("random", "one two"),
+        "masks": mhaviz.masks(model, ["one two three", "one"], dropout=0.5),
+        "matrices": mhaviz.matrices(model, "one two three", head=1),
         "trace": mhaviz.trace_shapes(model, "one two"),
         "statistics": mhaviz.head_statistics(mhaviz.load(model_folder("bert")), ["the cat", "a dog"]),
         "difference": mhaviz.diff(attention, mhaviz.attend(mhaviz.load(d_model=16, n_heads=2, seed=1), "one two")),

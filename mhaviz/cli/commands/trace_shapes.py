@@ -23,7 +23,9 @@ def trace_shapes(
         str | None,
         typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
     ] = None,
-    values: Annotated[bool, typer.Option("--values", help="Print the numbers of small tensors.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Print the numbers of small tensors, for the first sentence.")
+    ] = False,
     batch_size: Annotated[int | None, typer.Option(help="Trace this many sentences of --seq-length.")] = None,
     seq_length: Annotated[int | None, typer.Option(help="Trace a length without a sentence.")] = None,
     texts: ManyTexts,

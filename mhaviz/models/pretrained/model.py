@@ -17,7 +17,7 @@ from mhaviz.models.pretrained.reading import read_without_names
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
-from mhaviz.models.step_recorder import VALUES_UP_TO, StepRecorder
+from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records import Kind, ShapeTrace, Site, Source, Text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
@@ -115,7 +115,7 @@ class PretrainedModel(CorpusModel):
 
         run_hooked(self.loaded, *self._reader.batch(texts), hook, last=max(site.number for site in chosen))
 
-    def trace(self, inputs: Inputs, values: bool = False) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
 
         The queries, keys and values are those after rotary positions; scores and weights are computed for the trace,
@@ -127,7 +127,7 @@ class PretrainedModel(CorpusModel):
         """
         self.require_captured()
         site = self.one_site(inputs)
-        recorder = StepRecorder(self.loaded.model, VALUES_UP_TO if values else 0)
+        recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
         batch = self._reader.batch(inputs.texts)
         trace_attention(self.loaded, site.number, site.kind, *batch, recorder)

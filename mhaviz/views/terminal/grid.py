@@ -429,7 +429,7 @@ class _Cells:
         number = self._panel.text(row, column)
         width = self._layout.cell_width
         if np.isnan(self._values[row, column]):
-            return Segment(_hidden_mark(self._abilities.unicode).center(width))
+            return Segment((self._panel.mark(row, column) or _hidden_mark(self._abilities.unicode)).center(width))
         if not self._abilities.colour:
             is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
             return Segment((number if number and is_sign else self._ramp[row][column] + number).center(width))

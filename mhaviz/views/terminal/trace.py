@@ -3,14 +3,23 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from mhaviz.pages.trace import costs_text, following_text, memory_text, shape_text, steps_table, visits_table
-from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
+from mhaviz.pages.trace import (
+    costs_text,
+    following_text,
+    memory_text,
+    numbers_remark,
+    shape_text,
+    step_numbers,
+    steps_table,
+    visits_table,
+)
+from mhaviz.records import FollowedElement, ShapeTrace
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -40,9 +49,8 @@ class TraceView:
         else:  # parts of a table would tear steps apart, each of which is one thought
             yield from self._list(plain)
         yield Text(plain(f"altogether {costs_text(self.trace.steps)}"))
-        for step in self.trace.steps:
-            if step.values is not None:
-                yield from _numbers(step, options.max_width, plain)
+        if any(step.values is not None for step in self.trace.steps):
+            yield from self._numbers(abilities, console, options)
         if self.followed is not None:
             yield Segment.line()
             first, *rest = following_text(self.followed, self.trace, quoting())
@@ -52,17 +60,25 @@ class TraceView:
         if self.with_footnote:
             yield footnote(self.trace.source.footnote, ascii_only)
 
+    def _numbers(
+        self, abilities: Abilities, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType | Segment]:
+        """The numbers of each step, its heads side by side as far as there is room."""
+        for numbers in step_numbers(self.trace, quoting(abilities.shown)):
+            yield Segment.line()
+            yield Text(abilities.plain(numbers.heading), BOLD)
+            grids = [draw_grid(table, range(len(table.columns)), abilities, box=None) for table in numbers.tables]
+            if all(fits(grid, console, options) for grid in grids):
+                yield Columns(grids, padding=(0, 3))
+            else:
+                for table in numbers.tables:
+                    yield from table_lines(table, console, options, box=None)
+        yield Segment.line()
+        yield from (Text(abilities.plain(line), DIM) for line in numbers_remark(self.trace))
+
     def _list(self, plain: _Plain) -> Iterator[Padding | Text]:
         for step in self.trace.steps:
             yield Text.assemble((plain(step.name), BOLD), f"  {shape_text(step.shape)}  ", plain(f"= {step.equation}"))
             costs = costs_text([step])
             remark = f"{' × '.join(step.axes)}; {memory_text(step)}" + (f"; {costs}" if costs else "")
             yield Padding(Text(plain(remark), DIM), (0, 0, 0, 2), expand=False)
-
-
-def _numbers(step: TraceStep, width: int, plain: _Plain) -> Iterator[Segment | Text]:
-    assert step.values is not None
-    yield Segment.line()
-    yield Text(plain(f"{step.name} = {step.equation}, {shape_text(step.shape)}"), BOLD)
-    with np.printoptions(precision=2, suppress=True, floatmode="fixed", linewidth=max(width, 20), threshold=10**6):
-        yield Text(np.array2string(step.values))

@@ -59,6 +59,18 @@ def test_trace_in_ascii(show, golden):
     )
 
 
+@pytest.mark.parametrize(("width", "encoding"), [(40, "utf-8"), (60, "ascii"), (100, "utf-8")])
+def test_the_numbers_of_the_worked_example_take_a_few_screens(show, width, encoding):
+    trace = traced(RandomLayer(8, 4, device_name="cpu"), WORKED_EXAMPLE, values=True)
+    lines = show(TraceView(trace), width, None, encoding).splitlines()
+    numbers = lines[next(i for i, line in enumerate(lines) if line.startswith("E = ")) :]
+    assert len(numbers) <= (100 if width == 100 else 220)
+    assert max(map(len, lines)) <= width
+    for step in ("X", "S", "O"):
+        for number in trace.step(step).values[0].ravel():
+            assert f"{number:z.2f}" in " ".join(numbers)
+
+
 def test_trace_shows_small_values_and_not_large_ones(show):
     trace = traced(RandomLayer(8, 4, device_name="cpu"), ["one two"], values=True)
     shown = show(TraceView(trace), 100)

@@ -1,0 +1,94 @@
+"""Scores before and after the mask, their softmax, and one draw of dropout.
+
+The mask puts −∞ in place of a score (Vaswani et al. 2017, section 3.2.3). Dropout sets weights to 0 with probability p
+and divides the others by 1 − p, so that their expected value stays (Srivastava et al. 2014, JMLR 15, section 10).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import Inputs, Model, SiteCall
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.layer.seeding import seeded
+from mhaviz.records import MaskedSentence, Masking
+
+MOST_TOKENS = 512
+"""Of a longer text nobody sees what is hidden."""
+
+
+def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float | None = None, seed: int = 0) -> Masking:
+    """What the mask and dropout do to some heads of one attention, for all sentences of a padded batch.
+
+    The weights that are dropped are those that ``torch.nn.Dropout`` drops of the weights of all heads and sentences,
+    float32, (batch_size, n_heads, q_length, k_length), on the CPU after ``torch.manual_seed(seed)``.
+
+    Args:
+        model: of which one attention is looked at.
+        inputs: what it reads.
+        heads: counted from 0.
+        dropout: p, from 0 to less than 1; None: nothing is dropped.
+        seed: of the draw.
+
+    Raises:
+        ArgumentError: there is no such head; several attentions; a p that cannot be; more than ``MOST_TOKENS``.
+        MhavizError: as ``Model.run``; the model shows its weights alone.
+    """
+    model.require_captured()
+    site = model.one_site(inputs)
+    if dropout is not None and not 0 <= dropout < 1:
+        raise ArgumentError(f"{parameter('dropout')}: expected a share from 0 to less than 1, got {dropout:g}")
+    if inputs.longest > MOST_TOKENS:
+        raise ArgumentError(f"masks: expected at most {MOST_TOKENS:,} tokens, got {inputs.longest:,}")
+    if missing := [head for head in heads if not 0 <= head < site.n_heads]:
+        raise ArgumentError(f"expected heads from 0 to {site.n_heads - 1}, got {missing[0]}")
+    seen: list[SiteCall] = []
+    model.run(inputs, seen.append, None, batched=True)
+    with seeded(seed):
+        sentences = [sentence for one in seen for sentence in _masked(one, list(heads), dropout)]
+    return Masking(
+        source=model.describe(inputs),
+        kind=site.kind,
+        rule=seen[0].captured.rule,
+        heads=tuple(heads),
+        sentences=tuple(sentences),
+        dropout=dropout,
+        seed=seed,
+        layer=site.layer if model.has_layers else None,
+    )
+
+
+def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[MaskedSentence]:
+    """The sentences of one batch."""
+    call = replace(seen.captured, query=seen.captured.query.double())
+    S = call.scores()  # batch_size n_heads q_length k_length
+    A = call.weigh(S).float().cpu()
+    before = _unhidden(call).scores()
+    # A weight of 1 tells where a weight of 0, as of a hidden key, is dropped.
+    left = None if dropout is None else nn.functional.dropout(torch.ones_like(A), dropout)
+    sentences = []
+    for i, (queries, keys) in enumerate(zip(seen.queries, seen.keys, strict=True)):
+        one = MaskedSentence(
+            queries, keys, _array(before[i, heads]), S[i, heads].isneginf().cpu().numpy(), _array(A[i, heads])
+        )
+        if left is not None:
+            one = replace(one, dropped=(left[i, heads] == 0).numpy(), kept=_array((A * left)[i, heads]))
+        sentences.append(one)
+    return sentences
+
+
+def _unhidden(call: AttentionCall) -> AttentionCall:
+    """The same with nothing hidden; what a mask adds to scores otherwise, such as a bias of positions, stays."""
+    mask = call.mask
+    if mask is not None and mask.dtype != torch.bool:
+        return replace(call, causal=False, mask=mask.masked_fill(mask <= torch.finfo(mask.dtype).min / 2, 0.0))
+    return replace(call, causal=False, mask=None)
+
+
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return np.asarray(x.float().cpu().numpy())

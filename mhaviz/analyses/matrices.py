@@ -1,0 +1,141 @@
+"""The matrices of one layer on one sentence: X, Q, K, V, then S, A and H of some heads, and O.
+
+Vaswani et al. 2017, sections 3.2.1 and 3.2.2.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.attention.model import Inputs, Model, call_of_one
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.records import HeadMatrices, LayerMatrices, Matrix, TraceStep
+
+MOST_TOKENS = 512
+"""Of a longer text a page shows no row of any matrix alone."""
+
+_INPUTS, _MEMORIES = ("X", "X target", "X query"), ("X source", "X key", "E")
+"""What the steps of a trace call X of the queries, and X of keys that are of another text."""
+
+
+def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position: int | None = None) -> LayerMatrices:
+    """All matrices of a layer, those of single heads for some of them.
+
+    Args:
+        model: of which one attention is looked at.
+        inputs: what it reads, of one sentence.
+        heads: counted from 0.
+        position: of the query that is marked; None: that of the largest weight in the first head.
+
+    Raises:
+        ArgumentError: there is no such head or position; several attentions; the model shows its weights alone; more
+            than ``MOST_TOKENS``.
+        MhavizError: as ``Model.run``.
+    """
+    site = model.one_site(inputs)
+    if inputs.longest > MOST_TOKENS:
+        raise ArgumentError(
+            f"matrices: expected at most {MOST_TOKENS:,} tokens, got {inputs.longest:,}; mhaviz heatmap draws the "
+            f"weights of longer texts"
+        )
+    if missing := [head for head in heads if not 0 <= head < site.n_heads]:
+        raise ArgumentError(f"expected heads from 0 to {site.n_heads - 1}, got {missing[0]}")
+    seen = call_of_one(model, inputs, range(site.n_heads))
+    (queries,), (keys,) = seen.queries, seen.keys
+    if position is not None and not 0 <= position < len(queries):
+        raise ArgumentError(f"expected a position from 0 to {len(queries) - 1}, got {position}")
+
+    call = replace(seen.captured, query=seen.captured.query.double())
+    chosen = call.select(heads)
+    S = chosen.scores()  # 1 n_heads q_length k_length
+    A = chosen.weigh(S)
+    H = chosen.mix(A)  # 1 n_heads q_length d_value
+    S_seen = S.masked_fill(S.isneginf(), math.nan)
+    of_heads = tuple(
+        HeadMatrices(
+            head,
+            head // call.group,
+            query=_array(chosen.query[0, i]),
+            key=_array(chosen.key[0, i // chosen.group]),
+            value=_array(chosen.value[0, i // chosen.group]),
+            scores=_array(S_seen[0, i]),
+            weights=_array(A[0, i]),
+            output=_array(H[0, i]),
+        )
+        for i, head in enumerate(heads)
+    )
+    steps, left_out = _steps(model, inputs)
+    marked = _marked(of_heads[0], queries.of_text, position)
+    return LayerMatrices(
+        source=model.describe(inputs),
+        queries=queries,
+        keys=keys,
+        kind=seen.site.kind,
+        rule=call.rule,
+        n_heads=site.n_heads,
+        n_key_heads=call.key.shape[1],
+        heads=of_heads,
+        query=Matrix("Q", _projection(steps, "Q"), _side_by_side(call.query)),
+        key=Matrix("K", _projection(steps, "K"), _side_by_side(call.key)),
+        value=Matrix("V", _projection(steps, "V"), _side_by_side(call.value)),
+        joined=Matrix("concat", "H of all heads", _side_by_side(call.output())),
+        input=next(_matrices(steps, "X target" if seen.site.kind == "cross" else "X", _INPUTS), None),
+        memory=next(_matrices(steps, "X source", _MEMORIES), None) if seen.site.kind == "cross" else None,
+        output=next(_matrices(steps, "O", ("O",)), None),
+        position=marked[0],
+        key_position=marked[1],
+        left_out=left_out,
+        layer=seen.site.layer if model.has_layers else None,
+    )
+
+
+def _steps(model: Model, inputs: Inputs) -> tuple[Mapping[str, TraceStep], str]:
+    """The steps of the way through the layer by their names, with all numbers; or none, and why."""
+    try:
+        steps = model.trace(inputs, values=True, most_values=2**31).steps
+    except MhavizError as error:
+        return {}, str(error)
+    found = {step.name: step for step in steps}
+    return found, "" if "O" in found else "the layer has no last projection that could be found"
+
+
+def _matrices(steps: Mapping[str, TraceStep], name: str, names: Sequence[str]) -> Iterator[Matrix]:
+    """The steps of these names that are there, as matrices of this one."""
+    for step in (steps[one] for one in names if one in steps):
+        assert step.values is not None, "all were asked for"
+        yield Matrix(name, step.equation, step.values[0])
+
+
+def _projection(steps: Mapping[str, TraceStep], name: str) -> str:
+    """How Q, K or V is made, as the trace says it: "X Wq", "part of X c_attn", "X q_proj, with positions"."""
+    if name in steps:
+        equation = steps[name].equation
+    elif "QKV" in steps:
+        equation = f"part of {steps['QKV'].equation}"
+    else:
+        return ""
+    return equation + (", with positions" if steps[f"{name} heads"].equation.endswith("with positions") else "")
+
+
+def _marked(head: HeadMatrices, of_text: Sequence[int], position: int | None) -> tuple[int, int]:
+    """The query that is marked, and the key with its largest weight.
+
+    By itself a query of the text that sees several keys, as one that sees a single key shows little.
+    """
+    if position is None:
+        several = [i for i in of_text if np.isfinite(head.scores[i]).sum() > 1]
+        position = max(several or [0], key=lambda i: float(head.weights[i].max()))
+    return position, int(np.argmax(head.weights[position]))
+
+
+def _side_by_side(x: Tensor) -> NDArray[np.float32]:
+    """(1, n_heads, length, d_key) → (length, n_heads · d_key)"""
+    return _array(x[0].transpose(0, 1).flatten(1))
+
+
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return np.asarray(x.float().cpu().numpy())

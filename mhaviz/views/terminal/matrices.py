@@ -1,0 +1,102 @@
+"""The matrices of one layer in the terminal: those that share their rows and columns side by side."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from mhaviz.pages.matrices import (
+    JOIN,
+    PRODUCTS,
+    PROJECT,
+    MatrixScales,
+    columns_text,
+    head_title,
+    hidden_text,
+    left_out_text,
+    marked_text,
+    matrices_title,
+    others_text,
+    output_text,
+    score_text,
+    scores_title,
+    titled,
+    weights_of,
+    whole_title,
+)
+from mhaviz.pages.panels import Panel
+from mhaviz.records import AttentionMap, Axis, LayerMatrices, Tokens
+from mhaviz.views.labels import harmless, quoting, title_text
+from mhaviz.views.style import Style
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.legend import ScaleBar, footnote
+
+
+@dataclass(frozen=True)
+class MatricesView:
+    """X, Q, K and V of all heads; then S and A of each; then the H of all heads, and O."""
+
+    matrices: LayerMatrices
+    style: Style = field(default_factory=Style)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        m, abilities = self.matrices, Abilities.of(console, options)
+        plain, quote = abilities.plain, quoting(abilities.shown)
+        scales = MatrixScales.of(m)
+        weights = np.stack([head.weights for head in m.heads])
+        weight_scale = self.style.weight_scale([AttentionMap(weights, Axis(m.queries), Axis(m.keys), m.kind)])
+
+        yield Text(title_text(matrices_title(m), options.max_width, not abilities.unicode), BOLD, no_wrap=True)
+        yield Text(plain(marked_text(m, quote)), DIM)
+        yield Segment.line()
+
+        yield Text(plain(PROJECT), BOLD)
+        wholes = [Panel(plain(whole_title(x)), x.values, scales.of_whole(x)) for x in m.projected]
+        n_of_queries = (
+            len(wholes) if m.memory is None and m.queries.texts == m.keys.texts else 1 + (m.input is not None)
+        )
+        yield from _grids(wholes[:n_of_queries], m.queries)
+        yield from _grids(wholes[n_of_queries:], m.keys)
+        yield Segment.line()
+
+        yield Text(plain(PRODUCTS), BOLD)
+        for head in m.heads:
+            yield Text.assemble((plain(head_title(m, head)), BOLD), f": {columns_text(m, head)}")
+            yield Text(plain(score_text(m, head, quote)))
+            yield Text(plain(output_text(m, head, quote)))
+            products = [
+                Panel(plain(scores_title(m, head)), head.scores, scales.scores),
+                Panel(titled("A", "softmax(S)", head.weights), weights_of(head), replace(weight_scale, zeros=True)),
+            ]
+            yield HeatGrid(products, Axis(m.queries), Axis(m.keys))
+            yield Segment.line()
+
+        yield Text(plain(JOIN), BOLD)
+        joined = [m.joined, *([m.output] if m.output else [])]
+        yield from _grids([Panel(plain(whole_title(x)), x.values, scales.of_whole(x)) for x in joined], m.queries)
+        yield Segment.line()
+
+        names = (
+            (scales.inputs, "X") if m.input else None,
+            (scales.projected, "Q, K"),
+            (scales.scores, "S"),
+            (weight_scale, "A"),
+            (scales.values, "V, H"),
+            (scales.output, "O") if m.output else None,
+        )
+        for scale, name in filter(None, names):
+            yield ScaleBar(scale, name)
+        remarks = (others_text(m), hidden_text(m, abilities.hidden), left_out_text(m), m.source.remark)
+        for remark in filter(None, remarks):
+            yield Text(plain(harmless(remark)), DIM)
+        yield footnote(m.source.footnote, not abilities.unicode)
+
+
+def _grids(panels: Sequence[Panel], rows: Tokens) -> Iterator[RenderableType]:
+    """Panels of the same rows, a grid for each number of columns."""
+    for columns in dict.fromkeys(panel.values.shape[1] for panel in panels):
+        alike = [panel for panel in panels if panel.values.shape[1] == columns]
+        yield HeatGrid(alike, Axis(rows), Axis.of(str(i) for i in range(columns)), numbered=True)

@@ -1,0 +1,175 @@
+"""The picture of a layer's matrices: what stands where, in which colours, with which words."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from drawn import inside, texts
+from hostile import HOSTILE
+from looking import encoded
+
+from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.records import Tokens
+from mhaviz.views.figure.matrices import matrices_figure
+from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.style import Style
+
+
+def matrices(sentence=WORKED_EXAMPLE[0], heads=(0,), target=None, d_model=8, n_heads=4, **options):
+    layer = RandomLayer(d_model, n_heads, device_name="cpu", **options)
+    return layer_matrices(*encoded(layer, [sentence], target), heads)
+
+
+def drawn(sheet):
+    """The matrices by their titles: numbers, and (left, top, right, bottom) in inches."""
+    found = {}
+    for image in sheet.page.images:
+        if not image.get_label().startswith("scale of"):
+            left, right, bottom, top = image.get_extent()
+            found[image.get_label()] = (
+                np.ma.filled(image.get_array().astype(float), np.nan),
+                (left, top, right, bottom),
+            )
+    return found
+
+
+def test_all_matrices_have_their_equation_and_shape():
+    m = matrices()
+    head = m.heads[0]
+    expected = {
+        "X = dropout(E + PE) (6 × 8)": m.input.values,
+        "Q = X Wq (6 × 8)": m.query.values,
+        "K = X Wk (6 × 8)": m.key.values,
+        "V = X Wv (6 × 8)": m.value.values,
+        "Q (6 × 2)": head.query,
+        "Kᵀ (2 × 6)": head.key.T,
+        "S = Q Kᵀ / √2 (6 × 6)": head.scores,
+        "A = softmax(S) (6 × 6)": head.weights,
+        "V (6 × 2)": head.value,
+        "H = A V (6 × 2)": head.output,
+        "concat = H of all heads (6 × 8)": m.joined.values,
+        "O = concat Wo (6 × 8)": m.output.values,
+    }
+    sheet = matrices_figure(m)
+    shown = drawn(sheet)
+    assert set(shown) == set(expected)
+    for title, values in expected.items():
+        np.testing.assert_array_equal(shown[title][0], values.astype(float))
+        assert title in texts(sheet)
+
+
+@pytest.mark.parametrize(("sentence", "target", "d_model"), [(WORKED_EXAMPLE[0], None, 8), ("a b c", "d e", 64)])
+def test_a_product_lines_up_with_its_factors(sentence, target, d_model):
+    shown = {
+        title.split(" ")[0] + title[-9:]: box
+        for title, (_, box) in drawn(matrices_figure(matrices(sentence, target=target, d_model=d_model))).items()
+    }
+    n, k, d = len((target or sentence).split()), len(sentence.split()), d_model // 4
+    of = {
+        name: next(box for title, box in shown.items() if title.startswith(name) and title.endswith(shape))
+        for name, shape in (
+            ("Q", f"({n} × {d})"),
+            ("Kᵀ", f"({d} × {k})"),
+            ("S", f"({n} × {k})"),
+            ("A", f"({n} × {k})"),
+            ("V", f"({k} × {d})"),
+            ("H", f"({n} × {d})"),
+        )
+    }
+    for row in ("S", "A", "H"):
+        assert of[row][1::2] == of["Q"][1::2], "the same rows"
+    assert of["Kᵀ"][0::2] == of["S"][0::2]
+    assert of["V"][0::2] == of["H"][0::2]
+    assert of["Q"][2] < of["S"][0] < of["S"][2] < of["A"][0] < of["A"][2] < of["H"][0]
+    assert of["Kᵀ"][3] < of["S"][1]
+    assert of["V"][3] < of["H"][1]
+
+
+def test_numbers_are_in_the_cells_of_small_matrices():
+    m = matrices()
+    labels = {artist.get_label() for artist in matrices_figure(m).page.collections}
+    for number in (*m.heads[0].scores.ravel(), *m.output.values.ravel()):
+        assert f"numbers {number:z.2f}" in labels
+    labels = {artist.get_label() for artist in matrices_figure(matrices(" ".join("abcdefghijkl"))).page.collections}
+    assert not any(label.startswith("numbers") for label in labels)
+
+
+def test_zero_is_in_the_middle_of_all_scales_but_that_of_weights():
+    m = matrices(heads=(0, 2))
+    sheet = matrices_figure(m)
+    limits = {image.get_label(): image.get_clim() for image in sheet.page.images}
+    low, high = limits.pop("A = softmax(S) (6 × 6)")
+    assert (low, limits.pop("scale of A")) == (0, (low, high))
+    assert all(low == -high for low, high in limits.values())
+    assert limits["V (6 × 2)"] == limits["H = A V (6 × 2)"], "a mean of values is no larger than they are"
+    assert limits["S = Q Kᵀ / √2 (6 × 6)"][1] == max(np.abs(head.scores).max() for head in m.heads)
+
+
+def test_hidden_cells_are_no_numbers():
+    m = matrices(causal=True)
+    sheet = matrices_figure(m)
+    for title in ("S = Q Kᵀ / √2 (6 × 6)", "A = softmax(S) (6 × 6)"):
+        np.testing.assert_array_equal(np.isnan(drawn(sheet)[title][0]), ~np.tri(6, dtype=bool))
+    assert any("blank: hidden keys" in text for text in texts(sheet))
+
+
+def test_the_example_is_written_out():
+    m = matrices()
+    i, j, head = m.position, m.key_position, m.heads[0]
+    shown = " ".join(texts(matrices_figure(m)))
+    assert f"“{m.queries.texts[i]}” at position {i}, orange" in shown
+    assert f"= {head.query[i] @ head.key[j]:.2f}; / √2 = {head.scores[i, j]:.2f}" in shown
+    assert f"= ({head.output[i, 0]:.2f}, {head.output[i, 1]:.2f})" in shown
+    for key, token in enumerate(m.keys.texts):
+        assert f"{head.weights[i, key]:.2f}·v(“{token}”)" in shown
+
+
+def test_the_marked_row_is_that_of_the_query():
+    sheet = matrices_figure(dataclasses.replace(matrices(), position=4))
+    _, (left, top, right, bottom) = drawn(sheet)["S = Q Kᵀ / √2 (6 × 6)"]
+    orange = tuple(int(ACCENT[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    boxes = [
+        path.get_extents()
+        for artist in sheet.page.collections
+        if len(artist.get_edgecolor()) and tuple(artist.get_edgecolor()[0][:3]) == orange
+        for path in artist.get_paths()
+    ]
+    cell = (bottom - top) / 6
+    (box,) = [
+        box for box in boxes if box.x0 == pytest.approx(left) and box.x1 == pytest.approx(right) and box.y0 >= top
+    ]
+    assert (box.y0, box.y1) == (pytest.approx(top + 4 * cell), pytest.approx(top + 5 * cell))
+
+
+def test_what_is_left_out_is_said():
+    m = dataclasses.replace(matrices(), input=None, output=None, left_out="nobody knows them")
+    sheet = matrices_figure(m)
+    assert any("X and O left out: nobody knows them" in text for text in texts(sheet))
+    assert not any(title.startswith(("X", "O")) for title in drawn(sheet))
+
+
+@pytest.mark.parametrize("length", [1, 3, 13, 40, 200])
+@pytest.mark.parametrize("sizes", [(1, 1), (8, 4), (96, 12), (512, 1)])
+def test_any_size_stays_on_the_sheet(length, sizes):
+    d_model, n_heads = sizes
+    m = matrices(" ".join(f"w{i}" for i in range(length)), range(min(n_heads, 2)), d_model=d_model, n_heads=n_heads)
+    sheet = matrices_figure(m, Style(dpi=60))
+    inside(sheet)
+    assert max(sheet.get_size_inches()) < 30
+    for values, (left, top, right, bottom) in drawn(sheet).values():
+        assert values.shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
+        assert values.shape[0] <= (bottom - top) * sheet.dpi + 1
+
+
+def test_no_more_pixels_than_programs_open():
+    sheet = matrices_figure(matrices(), Style(dpi=5000))
+    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
+    assert len(sheet.notices) == 1
+
+
+def test_hostile_tokens():
+    m = matrices(" ".join(f"w{i}" for i in range(len(HOSTILE))))
+    sheet = matrices_figure(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE)))
+    sheet.save(io.BytesIO(), "png")

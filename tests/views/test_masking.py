@@ -1,0 +1,124 @@
+"""What a picture and the terminal show of masks, padding and dropout, each told apart without colour."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from drawn import images, inside, texts
+from hostile import HOSTILE
+from looking import encoded
+from rich.cells import cell_len
+
+from mhaviz.analyses.masking import masking
+from mhaviz.models.single_layer import RandomLayer
+from mhaviz.records import Tokens
+from mhaviz.views.figure.masking import masking_figure
+from mhaviz.views.figure.sheet import INK
+from mhaviz.views.style import Style
+from mhaviz.views.terminal.masking import MaskingView
+
+BATCH = ["the cat sat on the mat", "a dog barks"]
+
+
+def made(sentences=BATCH, heads=(0,), dropout=0.3, causal=True, n_heads=2, target=None):
+    layer = RandomLayer(8, n_heads, device_name="cpu", causal=causal)
+    return masking(*encoded(layer, sentences, target), heads, dropout)
+
+
+def values(image):
+    return np.ma.filled(image.get_array().astype(float), np.nan)
+
+
+def crosses(sheet):
+    """Where the middle of each cross is."""
+    found = []
+    for artist in sheet.page.collections:
+        if len(artist.get_edgecolor()) and tuple(artist.get_edgecolor()[0][:3]) == _rgb(INK):
+            ends = [path.vertices.mean(axis=0) for path in artist.get_paths() if len(path.vertices) == 2]
+            found += ends[::2]
+    return found[1:]  # the first is that of the key
+
+
+def _rgb(colour):
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def test_each_matrix_shows_its_numbers():
+    m = made()
+    sheet = masking_figure(m)
+    for name, of in (("S = ", "scores"), ("A = ", "weights"), ("dropout", "kept")):
+        for image, one in zip(images(sheet, name), m.sentences, strict=True):
+            blank = np.zeros_like(one.padding) if of == "scores" else one.hidden[0] | one.padding
+            expected = np.where(blank, np.nan, getattr(one, of)[0].astype(float))
+            np.testing.assert_array_equal(values(image), expected)
+    scores = {image.get_clim() for image in (*images(sheet, "S "),)}
+    assert len(scores) == 1
+    assert len({image.get_clim() for image in (*images(sheet, "A "), *images(sheet, "dropout"))}) == 1
+
+
+def test_a_cross_for_each_weight_that_is_dropped():
+    m = made()
+    sheet = masking_figure(m)
+    places = crosses(sheet)
+    expected = []
+    for image, one in zip(images(sheet, "dropout"), m.sentences, strict=True):
+        left, right, bottom, top = image.get_extent()
+        for i, j in np.argwhere(one.dropped[0] & ~one.hidden[0] & ~one.padding):
+            expected.append((left + (j + 0.5) * (right - left) / 6, top + (i + 0.5) * (bottom - top) / 6))
+    assert expected
+    np.testing.assert_allclose(places, expected, atol=0.01)
+
+
+def test_padding_is_labelled_and_said_only_where_there_is_some():
+    shown = texts(masking_figure(made()))
+    assert "sentence 1, 3 of 6 tokens, the others are padding: a dog barks" in shown
+    assert {"pad₃", "pad₄", "pad₅"} <= set(shown)
+    assert any(text.startswith("padding: ") for text in shown)
+    alone = texts(masking_figure(made(BATCH[:1], dropout=None)))
+    assert not any(text.startswith(("padding", "dropped", "pad")) for text in alone)
+    assert any(text.startswith("hidden by the mask") for text in alone)
+    assert "the mask hides nothing" in texts(masking_figure(made(BATCH[:1], causal=False)))
+
+
+@pytest.mark.parametrize("length", [1, 3, 13, 128])
+@pytest.mark.parametrize("dropout", [None, 0.2])
+def test_any_size_stays_on_the_sheet(length, dropout):
+    m = made([" ".join(f"w{i}" for i in range(length)), "a"], (0, 1), dropout)
+    sheet = masking_figure(m, Style(dpi=60))
+    inside(sheet)
+    titles = [
+        text for text in sheet.page.texts if text.get_text().startswith(("S masked", "A = ", "head", "score", "weight"))
+    ]
+    renderer = sheet.canvas.get_renderer()
+    boxes = [title.get_window_extent(renderer) for title in titles]
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_hostile_tokens(show):
+    m = made([" ".join(f"w{i}" for i in range(len(HOSTILE))), "a"])
+    first = dataclasses.replace(m.sentences[0], queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))
+    m = dataclasses.replace(m, sentences=(first, *m.sentences[1:]))
+    masking_figure(m).save(io.BytesIO(), "png")
+    for encoding in ("utf-8", "ascii"):
+        assert "\x1b" not in show(MaskingView(m), 80, None, encoding)
+
+
+@pytest.mark.parametrize(("encoding", "cross", "hidden"), [("utf-8", "×", "·"), ("ascii", "x", "/")])
+@pytest.mark.parametrize("width", [60, 120])
+def test_the_terminal_tells_them_apart_without_colour(show, width, encoding, cross, hidden):
+    m = made()
+    lines = show(MaskingView(m), width, None, encoding).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    cells = " ".join(
+        line
+        for line in lines
+        if line.split() and line.split()[0] in "the₀ the_0 cat sat on the₄ mat a dog barks pad₃ pad_3"
+    )
+    seen = [~one.hidden[0] & ~one.padding for one in m.sentences]
+    n_dropped = sum(int((one.dropped[0] & of).sum()) for one, of in zip(m.sentences, seen, strict=True))
+    assert n_dropped
+    assert sum(line.split().count(cross) for line in lines[5:]) == n_dropped
+    assert " pad " in cells
+    assert f" {hidden} " in cells
