@@ -18,7 +18,36 @@ MINILM = ["--model", "{folder}/minilm"]
 TIRED = "The animal didn't cross the street because it was too tired."
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
 
+BEFORE_AND_AFTER = ["--columns", "2", "--width", "5.5in", "--vmax", "1", "--no-footnote"]
+RED = "the small black cat sees my red car"
+
 PICTURES: dict[str, list[str]] = {
+    "before.png": [
+        "heatmap",
+        RED,
+        "--target",
+        "le petit chat noir voit ma voiture rouge",
+        "--n-heads",
+        "4",
+        "--d-model",
+        "64",
+        "--title",
+        "before training: random weights",
+        *BEFORE_AND_AFTER,
+        *CPU,
+    ],
+    "after.png": [
+        "heatmap",
+        RED,
+        "--model",
+        "translation",
+        "--kind",
+        "cross",
+        "--title",
+        "after training: the translator",
+        *BEFORE_AND_AFTER,
+        *CPU,
+    ],
     "heatmap.png": ["heatmap", SENTENCE, *CPU],
     "masked.png": [
         "heatmap",
@@ -51,6 +80,8 @@ PICTURES: dict[str, list[str]] = {
         "{film}",
         *CPU,
     ],
+    "matrices.png": ["matrices", *CPU],
+    "masks.png": ["masks", "the cat sat on the mat", "a dog barks", "--dropout", "0.2", *CPU],
     "compare-implementations.png": ["compare-implementations", *CPU],
     "complexity.png": ["complexity", *CPU],
     "report.png": ["report", SENTENCE, *CPU],
