@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
-from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -18,7 +16,6 @@ from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import AttentionMap, Axis
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.labels import (
     bare,
     cut,
@@ -30,6 +27,8 @@ from mhaviz.views.labels import (
     token_labels,
     visible,
 )
+from mhaviz.views.terminal.cells import CellKind, Cells, Colours
+from mhaviz.views.terminal.ramps import hidden_mark
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -43,10 +42,6 @@ _BESIDES = 6  # lines of the screen that are left to titles, positions and the s
 _LEAST_LINES = 8  # of a panel, however low the screen is
 _APART = 4  # columns between two positions, about
 _BETWEEN = 4  # lines from one row label to the next, or more
-RAMP = " ▁▂▃▄▅▆▇█"
-ASCII_RAMP = " .:-=+*#%@"
-HIDDEN, ASCII_HIDDEN = "·", "/"
-"""What stands in a hidden cell, which has no colour: a blank would look like the lowest value on some screens."""
 
 DIM = RichStyle(dim=True)
 BOLD = RichStyle(bold=True)
@@ -58,16 +53,24 @@ RowLabel = tuple[list[Segment], range]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What the terminal can show."""
+    """What the terminal can show.
 
-    colour: bool
+    ``colours``: how many; sixteen are no scale, and count as none.
+    """
+
+    colours: Colours | None
     unicode: bool
 
     @classmethod
     def of(cls, console: Console, options: ConsoleOptions) -> "Abilities":
-        """Sixteen colours are no scale: they count as none."""
-        many_colours = console.color_system in ("256", "truecolor", "windows")
-        return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
+        """Those of the terminal that is printed on."""
+        colours: dict[str | None, Colours] = {"256": "256", "truecolor": "truecolor"}
+        return cls(None if console.no_color else colours.get(console.color_system), not options.ascii_only)
+
+    @property
+    def colour(self) -> bool:
+        """Whether numbers have colours."""
+        return self.colours is not None
 
     @property
     def blocks(self) -> Literal["half-blocks", "lines"]:
@@ -82,7 +85,7 @@ class Abilities:
     @property
     def hidden(self) -> str:
         """How hidden cells are shown, for a legend."""
-        return _hidden_mark(self.unicode)
+        return hidden_mark(self.unicode)
 
     def plain(self, text: str) -> str:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
@@ -108,7 +111,7 @@ class GridLayout:
             that has been pooled to these cells.
     """
 
-    cells: Literal["values", "half-blocks", "lines"]
+    cells: CellKind
     cell_width: int
     label_width: int
     panel_width: int
@@ -389,85 +392,21 @@ def _lines(
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
-    shown = [_Cells(panel, layout, abilities) for panel in panels]
+    shown = [
+        Cells(
+            panel.pooled(layout.rows, layout.columns),
+            layout.cells,
+            layout.cell_width,
+            abilities.colours,
+            abilities.unicode,
+        )
+        for panel in panels
+    ]
     for label, rows in labels:
         left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
         rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
         parts = [[*cells.line(rows), rest] for cells in shown]
         yield [left, *label, Segment(" "), *beside(parts)]
-
-
-class _Cells:
-    """One panel's cells, coloured."""
-
-    def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
-        self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
-        self._values = panel.pooled(layout.rows, layout.columns).values
-        if abilities.colour:
-            rgb = colours(self._values, panel.scale)
-            hidden = np.isnan(self._values).tolist()
-            self._colours = [
-                [None if is_hidden else tuple(cell) for cell, is_hidden in zip(*row, strict=True)]
-                for row in zip(rgb.tolist(), hidden, strict=True)
-            ]
-            self._dark_text = needs_dark_text(rgb)
-            # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
-            self._style = cache(_coloured)
-        else:
-            self._ramp = ramp_characters(self._values, panel.scale, abilities.unicode).tolist()
-
-    def line(self, rows: range) -> list[Segment]:
-        """One line of the terminal: one row of cells, or two."""
-        if self._layout.cells == "half-blocks":
-            return [self._half_block(rows, column) for column in range(self._layout.columns)]
-        (row,) = rows
-        if self._layout.cells == "values":
-            return [self._value(row, column) for column in range(self._layout.columns)]
-        return [self._ramp_or_blank(row, column) for column in range(self._layout.columns)]
-
-    def _value(self, row: int, column: int) -> Segment:
-        number = self._panel.text(row, column)
-        width = self._layout.cell_width
-        if np.isnan(self._values[row, column]):
-            return Segment(_hidden_mark(self._abilities.unicode).center(width))
-        if not self._abilities.colour:
-            is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
-            return Segment((number if number and is_sign else self._ramp[row][column] + number).center(width))
-        text = (0, 0, 0) if self._dark_text[row, column] else (255, 255, 255)
-        return Segment(number.center(width), self._style(text, self._colours[row][column]))
-
-    def _half_block(self, rows: range, column: int) -> Segment:
-        upper = self._colours[rows[0]][column]
-        lower = self._colours[rows[1]][column] if len(rows) > 1 else None
-        if upper is None:
-            return Segment(HIDDEN) if lower is None else Segment("▄", self._style(lower, None))
-        return Segment("▀", self._style(upper, lower))
-
-    def _ramp_or_blank(self, row: int, column: int) -> Segment:
-        if not self._abilities.colour:
-            return Segment(self._ramp[row][column])
-        colour = self._colours[row][column]
-        return (
-            Segment(_hidden_mark(self._abilities.unicode))
-            if colour is None
-            else Segment(" ", self._style(None, colour))
-        )
-
-
-def _coloured(text: tuple[int, int, int] | None, ground: tuple[int, int, int] | None) -> RichStyle:
-    return RichStyle.from_color(*(Color.from_rgb(*rgb) if rgb else None for rgb in (text, ground)))
-
-
-def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool) -> NDArray[np.str_]:
-    """The character that stands for each value where there is no colour: the fuller, the larger; for NaN another."""
-    ramp = np.array(list(RAMP if in_unicode else ASCII_RAMP))
-    shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
-    places = np.clip(shares * len(ramp), 0, len(ramp) - 1).astype(int)
-    return np.where(np.isnan(values), _hidden_mark(in_unicode), ramp[places])
-
-
-def _hidden_mark(in_unicode: bool) -> str:
-    return HIDDEN if in_unicode else ASCII_HIDDEN
 
 
 def _fit(text: str, width: int, ellipsis: str) -> str:
