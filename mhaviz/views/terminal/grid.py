@@ -28,12 +28,14 @@ from mhaviz.views.labels import (
     visible,
 )
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
+from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.ramps import hidden_mark
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
 
 LEGEND_UP_TO = 100  # tokens
+_TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
 _TOKEN = 24  # cells of a token in a legend
 # Of maps with round positions:
@@ -91,6 +93,10 @@ class Abilities:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
         return text if self.unicode else mathematics_in_ascii(text)
 
+    def quote(self, token: str, cells: int) -> str:
+        """A token among words, in at most so many cells."""
+        return isolated(cut(self.shown(bare(token)), cells, self.ellipsis))
+
     def shown(self, token: str) -> str:
         """A user's text, as this terminal can show it."""
         return visible(token) if self.unicode else in_ascii(visible(token))
@@ -125,6 +131,10 @@ class GridLayout:
         """The rows that each line of a panel shows."""
         together = 2 if self.cells == "half-blocks" else 1
         return [range(row, min(row + together, self.rows)) for row in range(0, self.rows, together)]
+
+    def height(self, n_panels: int) -> int:
+        """Lines that so many panels take, with their titles, positions and the blank lines between them."""
+        return -(-n_panels // self.per_line) * (3 + len(self.lines)) - 1
 
 
 @dataclass(frozen=True)
@@ -205,14 +215,23 @@ class HeatGrid:
             for line in _lines(self.panels[first : first + layout.per_line], layout, abilities, header, labels):
                 yield from line
                 yield Segment.line()
-        for words, blank in self._explanations(layout, abilities):
-            yield from wrapped(words, options.max_width, blank)
+        for text in self._legend_lines(options.max_width, layout, abilities):
+            yield from (Segment(text, DIM), Segment.line())
+
+    def height(self, width: int, abilities: Abilities) -> int:
+        """Lines that it takes."""
+        layout = self.decide(width, abilities)
+        return layout.height(len(self.panels)) + len(self._legend_lines(width, layout, abilities))
+
+    def _legend_lines(self, width: int, layout: GridLayout, abilities: Abilities) -> list[str]:
+        return [line for words in self._explanations(layout, abilities) for line in wrapped(*words, width)]
 
     def _header(self, layout: GridLayout, abilities: Abilities) -> list[Segment]:
         """Over the columns of a panel: dim; where some tokens are not of the text, those alone are."""
         if layout.cells == "values":
             labels = _labels(self.keys, layout.cell_width - 1, abilities)
-            texts = [set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels]
+            width = layout.cell_width
+            texts = [isolated(set_cell_size(_centre(label, width), width)) for label in labels]
             if not self.keys.tokens.special:
                 return [Segment("".join(texts), DIM)]
             return [Segment(text, DIM if i in self.keys.tokens.special else None) for i, text in enumerate(texts)]
@@ -242,13 +261,21 @@ class HeatGrid:
             width = layout.label_width if layout.cells != "half-blocks" else (layout.label_width - 1) // 2
             labels, special = _labels(self.queries, width, abilities), set(self.queries.tokens.special)
             for rows in lines:
-                tokens = [Segment(labels[r], DIM if r in special else None) for r in rows]
+                tokens = [Segment(isolated(labels[r]), DIM if r in special else None) for r in rows]
                 yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
 
-    def _explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
-        """What a cell is, and which tokens stand at the positions: words, and what is between two of them."""
-        if layout.cells == "values":
-            return
+    def _explanations(self, layout: GridLayout, abilities: Abilities) -> list[tuple[list[str], str]]:
+        """What a line and a cell are, and which tokens stand at the positions: words, and what is between two of them.
+
+        Along round positions it can be seen how many rows a line has.
+        """
+        texts = [] if layout.cells == "values" else list(self._cell_explanations(layout, abilities))
+        if layout.cells != "half-blocks" or layout.rows == 1 or layout.labels == "round":
+            return texts
+        (words, blank), *rest = texts or [([], " ")]
+        return [([f"{_TWO_ROWS};" if words else _TWO_ROWS, *words], blank), *rest]
+
+    def _cell_explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
         if layout.labels == "round":
             if self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts:
@@ -347,7 +374,7 @@ def _legend(axis: Axis, abilities: Abilities) -> list[str]:
     """ "0 the", "1 cat" for all tokens."""
     suffixes = position_suffixes(axis.tokens.texts, not abilities.unicode, axis.start)
     labels = zip(_labels(axis, _TOKEN, abilities), suffixes, strict=True)
-    return [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, axis.start)]
+    return [f"{i} {isolated(label.removesuffix(suffix))}" for i, (label, suffix) in enumerate(labels, axis.start)]
 
 
 def _ends_are_bare(axis: Axis) -> bool:
@@ -358,7 +385,7 @@ def _ends_are_bare(axis: Axis) -> bool:
 def _ends(name: str, axis: Axis, abilities: Abilities) -> list[str]:
     """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
     tokens = axis.tokens.texts
-    first, last = (cut(abilities.shown(bare(token)), _TOKEN, abilities.ellipsis) for token in (tokens[0], tokens[-1]))
+    first, last = (abilities.quote(token, _TOKEN) for token in (tokens[0], tokens[-1]))
     return [f"{name}:", f"{axis.start:,} {first}", abilities.ellipsis, f"{axis.end - 1:,} {last}"]
 
 
@@ -417,12 +444,12 @@ def _centre(text: str, width: int) -> str:
     return " " * ((width - cell_len(text)) // 2) + text
 
 
-def wrapped(words: Sequence[str], width: int, blank: str) -> Iterator[Segment]:
-    """Words in dim lines, none broken inside."""
+def wrapped(words: Sequence[str], blank: str, width: int) -> Iterator[str]:
+    """Words in lines, none broken inside."""
     line = ""
     for word in words:
         if line and cell_len(line + blank + word) > width:
-            yield from (Segment(line, DIM), Segment.line())
+            yield line
             line = ""
         line += (blank if line else "") + word
-    yield from (Segment(line, DIM), Segment.line())
+    yield line

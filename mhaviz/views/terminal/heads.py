@@ -11,7 +11,7 @@ from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records import AttentionMap
-from mhaviz.views.labels import quoting, title_text
+from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.legend import ScaleBar
@@ -64,7 +64,7 @@ class HeadsView:
                 if block.says_cell and cell:
                     yield Text(cell, DIM)
             if block.table is not None:
-                yield from table_lines(block.table.make(quoting(abilities.shown)), self._console, self._options)
+                yield from table_lines(block.table.make(abilities.quote), self._console, self._options)
             yield Text()
 
     @property

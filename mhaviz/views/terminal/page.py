@@ -8,7 +8,7 @@ from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
 from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
-from mhaviz.views.labels import harmless, quoting
+from mhaviz.views.labels import harmless
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_lines
@@ -50,7 +50,7 @@ class PageView:
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
-                table = block.make(quoting(abilities.shown)) if isinstance(block, QuotedTable) else block
+                table = block.make(abilities.quote) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
         yield footnote(page.footnote, not abilities.unicode)
 

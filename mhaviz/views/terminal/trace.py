@@ -11,7 +11,6 @@ from rich.text import Text
 
 from mhaviz.pages.trace import costs_text, following_text, memory_text, shape_text, steps_table, visits_table
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
@@ -45,7 +44,7 @@ class TraceView:
                 yield from _numbers(step, options.max_width, plain)
         if self.followed is not None:
             yield Segment.line()
-            first, *rest = following_text(self.followed, self.trace, quoting())
+            first, *rest = following_text(self.followed, self.trace, abilities.quote)
             yield Text(plain(first), BOLD)
             yield from table_lines(visits_table(self.followed), console, options)
             yield from (Text(plain(line)) for line in rest)

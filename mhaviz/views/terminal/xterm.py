@@ -12,7 +12,7 @@ from mhaviz.views.lab import to_lab
 FIRST = 16
 """The colours before it are the user's own, and may be any."""
 _AROUND = 4  # colours to both sides, that say whether a colormap gets lighter
-_TOO_STRONG, _TOO_PALE = 0.1, 0.5  # how much it counts, beside lightness and hue, that a colour is so
+_TOO_STRONG, _TOO_PALE = 0.1, 0.7  # how much it counts, beside lightness and hue, that a colour is so
 
 
 @cache
