@@ -12,6 +12,7 @@ _HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # and of this angle: one hue, blue, 
 
 _GREY = 150  # of 255
 
+
 def quiet(n: int = 256) -> NDArray[np.uint8]:
     """The colours, (n, 3) in sRGB, of what is there but not looked at: from paper to a middle grey."""
     return np.round(np.linspace(255, _GREY, n)[:, None] * np.ones(3)).astype(np.uint8)

@@ -1,7 +1,7 @@
 """Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from mhaviz.views.labels import (
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.ramps import hidden_mark
+from mhaviz.views.terminal.safe_console import SafeConsole
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
@@ -57,17 +58,21 @@ RowLabel = tuple[list[Segment], range]
 class Abilities:
     """What the terminal can show.
 
-    ``colours``: how many; sixteen are no scale, and count as none.
+    Attributes:
+        colours: how many; sixteen are no scale, and count as none.
+        lines: that pictures take at most, one below the other; None: there is no end.
     """
 
     colours: Colours | None
     unicode: bool
+    lines: int | None = None
 
     @classmethod
     def of(cls, console: Console, options: ConsoleOptions) -> "Abilities":
         """Those of the terminal that is printed on."""
         colours: dict[str | None, Colours] = {"256": "256", "truecolor": "truecolor"}
-        return cls(None if console.no_color else colours.get(console.color_system), not options.ascii_only)
+        lines = console.most_lines if isinstance(console, SafeConsole) else None
+        return cls(None if console.no_color else colours.get(console.color_system), not options.ascii_only, lines)
 
     @property
     def colour(self) -> bool:
@@ -135,6 +140,10 @@ class GridLayout:
     def height(self, n_panels: int) -> int:
         """Lines that so many panels take, with their titles, positions and the blank lines between them."""
         return -(-n_panels // self.per_line) * (3 + len(self.lines)) - 1
+
+    def fitting(self, height: int) -> int:
+        """Panels that have room in so many lines: at least those that stand side by side."""
+        return max((height + 1) // (3 + len(self.lines)), 1) * self.per_line
 
 
 @dataclass(frozen=True)
@@ -315,15 +324,30 @@ class MapGrid:
         console: Console,
         options: ConsoleOptions,
         titles: Sequence[str] | None = None,
+        most_lines: int | None = None,
     ) -> "MapGrid":
-        """Pool the map where there is room neither for a label of every token nor for a legend of them."""
+        """Pool the map where there is room neither for a label of every token nor for a legend of them.
+
+        ``most_lines``: as in ``limited``.
+        """
         width, abilities = options.max_width, Abilities.of(console, options)
         whole = cls(attention_map, titles=titles)
         if not (attention_map.is_pooled or whole._lacks_legend(width, abilities)):
-            return whole
+            return whole.limited(width, abilities, most_lines)
         height = console.height if console.file.isatty() else None
         layout = long_layout(attention_map, width, height, abilities, titles)
-        return cls(pool_map(attention_map, layout.rows, layout.columns), layout, titles)
+        first = replace(whole, layout=layout).limited(width, abilities, most_lines)
+        return replace(first, drawn=pool_map(first.drawn, layout.rows, layout.columns))
+
+    def limited(self, width: int, abilities: Abilities, most_lines: int | None) -> "MapGrid":
+        """The first heads, as many as have room in so many lines; at least those that stand side by side."""
+        if most_lines is None:
+            return self
+        layout = self.layout or self.coloured(Scale()).decide(width, abilities)
+        heads = self.drawn.heads[: layout.fitting(most_lines)]
+        if len(heads) == len(self.drawn.heads):
+            return self
+        return replace(self, drawn=self.drawn.select(heads), titles=self.titles and self.titles[: len(heads)])
 
     def _lacks_legend(self, width: int, abilities: Abilities) -> bool:
         if max(self.drawn.weights.shape[1:]) <= LEGEND_UP_TO:

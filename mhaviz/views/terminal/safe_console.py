@@ -20,6 +20,16 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
+        self.most_lines: int | None = None
+        """Of pictures, one below the other; None: there is no end."""
+
+    def takes_at_most(self, lines: int, view: RenderableType) -> bool:
+        """Whether a view has room in so many lines; nothing is made of what lies beyond them."""
+        for segment in self.render(view):
+            lines -= segment.text.count("\n")
+            if lines < 0:
+                return False
+        return True
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is printed, in pieces, each safe."""
