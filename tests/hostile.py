@@ -1,5 +1,6 @@
 """Tokens that somebody will try."""
 
+import re
 import unicodedata
 
 HOSTILE = (
@@ -37,6 +38,11 @@ ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85
 """A text that holds what every one of them could do to a terminal."""
 
 
+ISOLATED = re.compile("\u2068([^\u2066-\u2069]*[\u0590-\u08ff][^\u2066-\u2069]*)\u2069")
+"""Isolates around a word of Arabic or Hebrew: they keep it from acting on what stands beside it."""
+
+
 def acts(text: str) -> list[str]:
     """The characters of a program's output that are no text: line ends and blanks alone are allowed."""
+    text = ISOLATED.sub(r"\1", text)
     return sorted({c for c in text if not (c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs")})

@@ -295,12 +295,14 @@ class Drawn:
         pooled: the same of maps of all tokens, in words; empty where a cell is one number.
         hidden: how hidden cells are shown.
         ends: what the lowest and the highest colour are called, if anybody could call them so.
+        n_maps: how many are drawn, the first; None: all.
     """
 
     cells: tuple[Cells, ...] = ()
     pooled: tuple[str, ...] = ()
     hidden: str = "blank"
     ends: tuple[str, str] | None = None
+    n_maps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -314,6 +316,7 @@ class Page:
         remark: what stands beside it on paper, or how to read maps as they have been drawn.
         beside: blocks that stand beside the pictures where there is room, and else after them.
         title_where: whether curves need a title that their numbers do without.
+        left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
     """
 
     title: str
@@ -322,3 +325,4 @@ class Page:
     remark: str | Callable[[Drawn], str] = ""
     beside: tuple[Block, ...] = ()
     title_where: Where = "everywhere"
+    left_out: Callable[[int, int], str] | None = None

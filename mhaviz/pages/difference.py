@@ -6,7 +6,7 @@ from functools import partial
 from itertools import compress
 
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, QuotedTable, Table, Text
-from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, map_title
+from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
 from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference
@@ -30,7 +30,8 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
         Legend("over"),
     )
     ranking = QuotedTable(partial(ranking_table, d))
-    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (ranking,))
+    remark, left_out = partial(reading_text, changes[:most]), partial(left_out_text, changes, True)
+    return Page("", blocks, d.source.footnote, remark, (ranking,), left_out=left_out)
 
 
 def _heads(place: int, m: AttentionMap, with_layer: bool) -> Heads:

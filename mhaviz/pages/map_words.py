@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.words import attention_title
+from mhaviz.pages.words import attention_title, counted
 from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells
 
 _SIDES = "rows are queries, columns keys"
@@ -17,22 +17,47 @@ READING = f"{_SIDES}; {_ONE}"
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:
     """How to read these maps of weights, as a medium has drawn them."""
-    name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in attention.maps) else attention.maps[0].quantity.name
+    maps = attention.maps[: drawn.n_maps]
+    name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
     parts = [_SIDES]
-    if any(drawn.pooled) or any(not m.is_whole for m in attention.maps):
+    if any(drawn.pooled) or any(not m.is_whole for m in maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
         if not all(drawn.pooled):
             kinds = [f"of long ones, {text}" for text in kinds]
         parts += [*kinds, cells_texts(drawn.cells, name)]
-        if any(m.sink for m in attention.maps):
+        if any(m.sink for m in maps):
             parts.append("what goes to no key goes to the head's sink")
-        if special := _special_names(attention.maps):
+        if special := _special_names(maps):
             parts.append(f"the column beside a map is what goes to {special}")
-    elif all(m.quantity.has_row_sums for m in attention.maps):
-        parts.append(sums_text(attention.maps))
-    parts += dict.fromkeys(m.quantity.remark for m in attention.maps)
-    parts += [hidden_text(attention.maps, drawn.hidden), attention.source.remark]
+    elif all(m.quantity.has_row_sums for m in maps):
+        parts.append(sums_text(maps))
+    parts += dict.fromkeys(m.quantity.remark for m in maps)
+    parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
+
+
+def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, heads: int) -> str:
+    """ "and 29 layers more: --layer chooses, -o page.png has all"; nothing if nothing is left out.
+
+    Args:
+        maps: all.
+        can_choose: whether there are options that choose others.
+        n_maps: how many are shown, the first.
+        heads: how many of the last of these are not.
+    """
+    shown, rest = maps[:n_maps], maps[n_maps:]
+    what = [counted(heads, "head")] if heads else []
+    if rest:
+        sentences, layers = ({getattr(m, name) for m in rest} for name in ("sentence", "layer"))
+        if sentences.isdisjoint(m.sentence for m in shown):
+            what.append(counted(len(sentences), "sentence"))
+        else:
+            what.append(counted(*((len(layers), "layer") if len(layers) == len(rest) else (len(rest), "map"))))
+    if not what:
+        return ""
+    options = [name for name, helps in (("--head", heads), ("--layer", len({m.layer for m in maps}) > 1)) if helps]
+    chosen = f"{' and '.join(options)} choose{'s' * (len(options) == 1)}, " if can_choose and options else ""
+    return f"and {' and '.join(what)} more: {chosen}-o page.png has all"
 
 
 def sums_text(maps: Sequence[AttentionMap]) -> str:

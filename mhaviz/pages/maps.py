@@ -7,19 +7,24 @@ from functools import partial
 
 from mhaviz.pages.blocks import Heads, Legend, Page, QuotedTable
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.pages.map_words import cells_text, layers_text, map_title, reading_text
+from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, reading_text
 from mhaviz.pages.panels import tile_titles
 from mhaviz.records import Attention, AttentionMap
 
 
-def attention_page(attention: Attention) -> Page:
-    """The heads of every map; layers of one attention together."""
-    maps = attention.maps
+def attention_page(attention: Attention, most: int | None = None, can_choose: bool = True) -> Page:
+    """The heads of every map; layers of one attention together.
+
+    ``most``: maps that are shown, the first. ``can_choose``: whether there are options that choose others.
+    """
+    maps = attention.maps[:most]
     with_layer = _tells_layer(attention)
     own_scale = len(set(map(scale_group, maps))) > 1 or any(not m.is_whole or m.summary is not None for m in maps)
     blocks = [_heads(group, with_layer, own_scale) for group in by_attention(maps)]
     legend = Legend("none" if own_scale else "before")
-    return Page("", (*blocks, legend), attention.source.footnote, partial(reading_text, attention))
+    left_out = partial(left_out_text, attention.maps, can_choose)
+    shown = replace(attention, maps=maps)
+    return Page("", (*blocks, legend), attention.source.footnote, partial(reading_text, shown), left_out=left_out)
 
 
 def scale_group(m: AttentionMap) -> str:

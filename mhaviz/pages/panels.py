@@ -39,6 +39,11 @@ class Scale:
         largest = float(np.nanmax(np.abs(values), initial=1e-6))
         return cls(DIVERGING, -largest, largest, decimals=1)
 
+    @property
+    def has_two_signs(self) -> bool:
+        """Whether 0 lies inside it."""
+        return self.low < 0 < self.high
+
     def coloured(self, colormap: str) -> "Scale":
         """The same numbers in these colours."""
         return replace(self, colormap=colormap)

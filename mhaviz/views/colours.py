@@ -42,10 +42,14 @@ def check_colormap(name: str) -> None:
         raise ArgumentError(f"{parameter('cmap')}: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 
+def places(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
+    """Which of the 256 colours of its scale each value has, as matplotlib chooses it; NaN has any."""
+    return np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
+
+
 def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
-    """The colour of each value, (…, 3), as matplotlib chooses it; NaN is paper."""
-    index = np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
-    chosen: NDArray[np.uint8] = palette(scale.colormap)[index]
+    """The colour of each value, (…, 3); NaN is paper."""
+    chosen: NDArray[np.uint8] = palette(scale.colormap)[places(values, scale)]
     chosen[np.isnan(values)] = 255
     return chosen
 

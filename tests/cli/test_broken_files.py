@@ -184,17 +184,13 @@ def document_of(n_maps):
 
 def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
     monkeypatch.setattr("mhaviz.cli.shared.delivery.MOST_MAPS", 7)
-    monkeypatch.setattr("mhaviz.cli.commands.diff.MOST_MAPS", 7)
     path = tmp_path / "maps.json"
     path.write_text(document_of(8))
     for arguments in (["show", str(path)], ["diff", str(path), str(path)]):
         result = mhaviz(*arguments, "-qo", f"{path}.png")
         assert result.status == 1
         assert "expected at most 7 maps to draw, got 8; draw fewer sentences or a layer alone" in said(result)
-        for more in ([], ["-o", f"{tmp_path}/all.json"]):
-            result = mhaviz(*arguments, *more)
-            assert (result.status, "shows the first 7 of 8 maps" in result.err) == (0, True)
-            assert ("layer 6: a" in result.out, "layer 7: a" in result.out) == (True, False)
+        assert mhaviz(*arguments, "-qo", f"{tmp_path}/all.json").status == 0
         result = mhaviz(*arguments, "--json")
         assert (result.status, result.err) == (0, "")
         assert json.loads(result.out) == json.loads((tmp_path / "all.json").read_text())
@@ -206,7 +202,7 @@ def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatc
     monkeypatch.setattr("mhaviz.cli.shared.delivery.MOST_MAPS", 3)
     text = b"one two\n" * 4
     saved = mhaviz("heatmap", "-", "-o", f"{tmp_path}/h.json", stdin=text)
-    assert (saved.status, "shows the first 3 of 4 maps" in saved.err) == (0, True)
+    assert saved.status == 0
     assert len(json.loads((tmp_path / "h.json").read_text())["maps"]) == 4
     monkeypatch.setattr("mhaviz.models.single_layer.RandomLayer.run", None)  # the work, which must not begin
     result = mhaviz("heatmap", "-", "-qo", f"{tmp_path}/h.png", stdin=text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
-from mhaviz.cli.shared.delivery import MOST_MAPS, Delivery
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import FigureOptions, Heads, look_option
 from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
 from mhaviz.errors import ArgumentError
@@ -80,6 +80,7 @@ def diff(
             raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
 
     from mhaviz.analyses.difference import compare, of_layers, with_common_heads
+    from mhaviz.views.terminal.screen import MOST_MAPS
 
     style, paths = looks.style, (before, after)
     first_layer, second_layer = of_each("--layer", layer, 2)
@@ -102,8 +103,7 @@ def diff(
     )
     delivery.tell(flaw_notices(whole, sides))
 
-    delivery.tell_shown(len(difference.maps))
-    delivery.deliver(difference, style, most=MOST_MAPS)
+    delivery.deliver(difference, style, shown={"most": MOST_MAPS})
     if fail_above is not None or fail_above_row is not None:
         require_at_most(fail_above, fail_above_row, whole, sides)
 

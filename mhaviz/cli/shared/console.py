@@ -28,12 +28,17 @@ def say(line: str) -> None:
     print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
 
 
-def print_view(view: "RenderableType") -> None:
-    """Print a view, as wide as the terminal."""
+def print_view(view: "RenderableType", screens: int | None = None) -> bool:
+    """Print a view, as wide as the terminal; with ``screens`` if it takes no more of them. Whether it is printed."""
     from mhaviz.views.terminal.safe_console import SafeConsole
+    from mhaviz.views.terminal.screen import SCREENS, screen_lines
 
-    width = shutil.get_terminal_size().columns  # rich would take 80 for TERM=dumb
-    SafeConsole(width=width).print(view)
+    console = SafeConsole(width=shutil.get_terminal_size().columns)  # rich would take 80 for TERM=dumb
+    console.most_lines = SCREENS * screen_lines(console)
+    if screens is not None and not console.takes_at_most(screens * screen_lines(console), view):
+        return False
+    console.print(view)
+    return True
 
 
 @contextmanager

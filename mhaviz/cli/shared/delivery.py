@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +15,13 @@ from mhaviz.units import readable_bytes
 from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mhaviz.records import Attention
     from mhaviz.views.style import Style
 
 MOST_MAPS = 4_000
-"""With more of them a terminal scrolls for a minute; a picture has room for fewer, and says so."""
+"""No more of them are drawn; a picture has room for fewer, and says so."""
 _MANY_NUMBERS = 10**7  # which take some ten seconds to write as text
 _JSON_NUMBER = 14  # bytes, of a number in as few digits as tell it from others
 
@@ -64,7 +66,7 @@ class Delivery:
         self,
         record: object,
         style: "Style",
-        shown: object = None,
+        shown: dict[str, Any] | None = None,
         document: dict[str, Any] | None = None,
         notice: str | None = None,
         **details: Any,
@@ -75,7 +77,7 @@ class Delivery:
             record: what was found.
             style: of its picture.
             details: what its page takes beside it.
-            shown: what the terminal shows, if it is less than the record.
+            shown: the same of its page in the terminal alone.
             document: the JSON, if it is more than the record's own.
             notice: what the user should be told.
         """
@@ -100,15 +102,28 @@ class Delivery:
             with nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
                 write_json(document, sys.stdout)
         elif not self.quiet:
-            print_view(view_of(shown or record, style, **details))
+            self._show(view_of(record, style, **details, **(shown or {})))
+
+    def _show(self, view: "RenderableType") -> None:
+        """Print a view: the first screens of its pictures, or none where they are long and have been saved."""
+        from mhaviz.views.terminal.page import PageView
+        from mhaviz.views.terminal.screen import SCREENS_BESIDE_FILES as MOST
+
+        if not self.paths:
+            print_view(view)
+        elif not print_view(view, MOST):
+            words = view.without_pictures() if isinstance(view, PageView) else None
+            if words != view:
+                self.notice(f"what takes more than {MOST} screens of the terminal is not shown; without -o it is")
+            if words:
+                print_view(words)
 
     def deliver_maps(self, attention: "Attention", style: "Style", notice: str | None = None) -> None:
         """Save maps, and show them in the terminal, as many as anybody looks at."""
-        n_maps = len(attention.maps)
-        self.require_drawable(n_maps, by_layer=len({m.layer for m in attention.maps}) > 1)
-        self.tell_shown(n_maps)
-        shown = replace(attention, maps=attention.maps[:MOST_MAPS])
-        self.deliver(attention, style, shown=shown, notice=notice)
+        from mhaviz.views.terminal.screen import MOST_MAPS as MOST_SHOWN
+
+        self.require_drawable(len(attention.maps), by_layer=len({m.layer for m in attention.maps}) > 1)
+        self.deliver(attention, style, shown={"most": MOST_SHOWN}, notice=notice)
 
     def require_drawable(self, n_maps: int, by_layer: bool) -> None:
         """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number.
@@ -121,8 +136,3 @@ class Delivery:
                 f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take "
                 f"all as data, in a .json file or with --json"
             )
-
-    def tell_shown(self, n_maps: int) -> None:
-        """Say so if the terminal shows the first ``MOST_MAPS`` alone."""
-        if n_maps > MOST_MAPS and not self.json:
-            self.notice(f"the terminal shows the first {MOST_MAPS:,} of {n_maps:,} maps; a .json file takes all")

@@ -26,9 +26,10 @@ from mhaviz.pages.explanation import (
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, Explanation
-from mhaviz.views.labels import harmless, quoting, title_text, token_labels
+from mhaviz.views.labels import harmless, title_text, token_labels
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
 
@@ -52,13 +53,16 @@ class ExplanationView:
         def labels(width: int) -> list[str]:
             return token_labels(e.keys, width, not in_unicode)
 
+        def quoted(width: int) -> list[str]:
+            return list(map(isolated, labels(width)))
+
         def strips(title: str, values: NDArray[np.float32], labels: list[str], scale: Scale) -> HeatGrid:
             features = Axis.of(str(i) for i in range(e.d_key))
             return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features, numbered=True)
 
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         yield Text(title_text(study_title(e), width, not in_unicode), BOLD, no_wrap=True)
-        yield Text(plain(heading(e, quoting(abilities.shown))), BOLD)
+        yield Text(plain(heading(e, abilities.quote)), BOLD)
         if remark := rows_remark(e):
             yield Text(plain(harmless(remark)), DIM)
         yield Segment.line()
@@ -68,10 +72,10 @@ class ExplanationView:
         yield strips("q", e.query[None], ["q"], query)
         yield strips("q ∘ k", visible_products(e)[keys], [labels(_LABEL)[key] for key in keys], products)
         yield Segment.line()
-        yield from table_lines(scores_table(e, keys, labels, rule_text(e)), console, options, **style)
+        yield from table_lines(scores_table(e, keys, quoted, rule_text(e)), console, options, **style)
         if rest := others(e, keys):
             yield Text(rest_text(e, rest))
-        yield Text(plain(strongest_text(e, quoting(abilities.shown))))
+        yield Text(plain(strongest_text(e, abilities.quote)))
         yield Segment.line()
 
         yield Text(plain(output_heading(e)), BOLD)
@@ -79,7 +83,7 @@ class ExplanationView:
         values = Scale.around_zero(contributions)
         yield strips("a v", contributions, [*(labels(_LABEL)[key] for key in largest), plain("Σ a v")], values)
         yield Segment.line()
-        yield from table_lines(contributions_table(e, largest, labels), console, options, **style)
+        yield from table_lines(contributions_table(e, largest, quoted), console, options, **style)
         yield Segment.line()
 
         for scale, name in ((query, "q"), (products, "q ∘ k"), (values, "a v")):

@@ -1,14 +1,12 @@
 """Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
-from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -18,7 +16,6 @@ from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records import AttentionMap, Axis
 from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.labels import (
     bare,
     cut,
@@ -30,12 +27,18 @@ from mhaviz.views.labels import (
     token_labels,
     visible,
 )
+from mhaviz.views.terminal.cells import CellKind, Cells, Colours
+from mhaviz.views.terminal.isolates import isolated
+from mhaviz.views.terminal.ramps import hidden_mark
+from mhaviz.views.terminal.safe_console import SafeConsole
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""
 
 LEGEND_UP_TO = 100  # tokens
+_TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
+_ASIDE = " "  # before the column beside a panel
 _TOKEN = 24  # cells of a token in a legend
 # Of maps with round positions:
 _READABLE = 30  # columns of a panel, where the terminal has so many
@@ -43,10 +46,6 @@ _BESIDES = 6  # lines of the screen that are left to titles, positions and the s
 _LEAST_LINES = 8  # of a panel, however low the screen is
 _APART = 4  # columns between two positions, about
 _BETWEEN = 4  # lines from one row label to the next, or more
-RAMP = " ▁▂▃▄▅▆▇█"
-ASCII_RAMP = " .:-=+*#%@"
-HIDDEN, ASCII_HIDDEN = "·", "/"
-"""What stands in a hidden cell, which has no colour: a blank would look like the lowest value on some screens."""
 
 DIM = RichStyle(dim=True)
 BOLD = RichStyle(bold=True)
@@ -58,16 +57,28 @@ RowLabel = tuple[list[Segment], range]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What the terminal can show."""
+    """What the terminal can show.
 
-    colour: bool
+    Attributes:
+        colours: how many; sixteen are no scale, and count as none.
+        lines: that pictures take at most, one below the other; None: there is no end.
+    """
+
+    colours: Colours | None
     unicode: bool
+    lines: int | None = None
 
     @classmethod
     def of(cls, console: Console, options: ConsoleOptions) -> "Abilities":
-        """Sixteen colours are no scale: they count as none."""
-        many_colours = console.color_system in ("256", "truecolor", "windows")
-        return cls(colour=many_colours and not console.no_color, unicode=not options.ascii_only)
+        """Those of the terminal that is printed on."""
+        colours: dict[str | None, Colours] = {"256": "256", "truecolor": "truecolor"}
+        lines = console.most_lines if isinstance(console, SafeConsole) else None
+        return cls(None if console.no_color else colours.get(console.color_system), not options.ascii_only, lines)
+
+    @property
+    def colour(self) -> bool:
+        """Whether numbers have colours."""
+        return self.colours is not None
 
     @property
     def blocks(self) -> Literal["half-blocks", "lines"]:
@@ -82,11 +93,15 @@ class Abilities:
     @property
     def hidden(self) -> str:
         """How hidden cells are shown, for a legend."""
-        return _hidden_mark(self.unicode)
+        return hidden_mark(self.unicode)
 
     def plain(self, text: str) -> str:
         """An equation or a remark of mhaviz's own, as this terminal can show it."""
         return text if self.unicode else mathematics_in_ascii(text)
+
+    def quote(self, token: str, cells: int) -> str:
+        """A token among words, in at most so many cells."""
+        return isolated(cut(self.shown(bare(token)), cells, self.ellipsis))
 
     def shown(self, token: str) -> str:
         """A user's text, as this terminal can show it."""
@@ -108,7 +123,7 @@ class GridLayout:
             that has been pooled to these cells.
     """
 
-    cells: Literal["values", "half-blocks", "lines"]
+    cells: CellKind
     cell_width: int
     label_width: int
     panel_width: int
@@ -123,6 +138,14 @@ class GridLayout:
         together = 2 if self.cells == "half-blocks" else 1
         return [range(row, min(row + together, self.rows)) for row in range(0, self.rows, together)]
 
+    def height(self, n_panels: int) -> int:
+        """Lines that so many panels take, with their titles, positions and the blank lines between them."""
+        return -(-n_panels // self.per_line) * (3 + len(self.lines)) - 1
+
+    def fitting(self, height: int) -> int:
+        """Panels that have room in so many lines: at least those that stand side by side."""
+        return max((height + 1) // (3 + len(self.lines)), 1) * self.per_line
+
 
 @dataclass(frozen=True)
 class HeatGrid:
@@ -133,6 +156,7 @@ class HeatGrid:
         numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
             pooled the rows keep their labels.
         layout: how it is drawn, if that is decided; else what ``decide`` decides.
+        aside: what a column beside each panel is called; "": there is none.
     """
 
     panels: Sequence[Panel]
@@ -141,6 +165,7 @@ class HeatGrid:
     with_values: bool = True
     numbered: bool = False
     layout: GridLayout | None = None
+    aside: str = ""
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -164,11 +189,12 @@ class HeatGrid:
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP, abilities)
-        fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
+        n_cells, gap = k_length + bool(self.aside), len(_ASIDE) * bool(self.aside)
+        fitting = min(room // (max(n_cells * least + gap, title) + GAP), len(self.panels))
         if not fitting:
             return None
         widest = max(min(_longest(self.keys, width, abilities) + 1, 10), least)
-        panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
+        panels = ((w, max(n_cells * w + gap, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
 
@@ -181,10 +207,11 @@ class HeatGrid:
         by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
-        most = max(width - label_width - 1, 1)
+        beside = len(_ASIDE) + 1 if self.aside else 0
+        most = max(width - label_width - 1 - beside, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
-        panel_width = max(columns, self._longest_title(most, abilities))
+        panel_width = max(columns + beside, self._longest_title(most, abilities))
         fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
         labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
         return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
@@ -202,17 +229,30 @@ class HeatGrid:
             for line in _lines(self.panels[first : first + layout.per_line], layout, abilities, header, labels):
                 yield from line
                 yield Segment.line()
-        for words, blank in self._explanations(layout, abilities):
-            yield from wrapped(words, options.max_width, blank)
+        for text in self._legend_lines(options.max_width, layout, abilities):
+            yield from (Segment(text, DIM), Segment.line())
+
+    def height(self, width: int, abilities: Abilities) -> int:
+        """Lines that it takes."""
+        layout = self.decide(width, abilities)
+        return layout.height(len(self.panels)) + len(self._legend_lines(width, layout, abilities))
+
+    def _legend_lines(self, width: int, layout: GridLayout, abilities: Abilities) -> list[str]:
+        return [line for words in self._explanations(layout, abilities) for line in wrapped(*words, width)]
 
     def _header(self, layout: GridLayout, abilities: Abilities) -> list[Segment]:
         """Over the columns of a panel: dim; where some tokens are not of the text, those alone are."""
         if layout.cells == "values":
             labels = _labels(self.keys, layout.cell_width - 1, abilities)
-            texts = [set_cell_size(_centre(label, layout.cell_width), layout.cell_width) for label in labels]
-            if not self.keys.tokens.special:
+            width = layout.cell_width
+            texts = [isolated(set_cell_size(_centre(label, width), width)) for label in labels]
+            special = self.keys.tokens.special
+            if self.aside:
+                name = _fit(abilities.shown(self.aside), width - 1, abilities.ellipsis)
+                texts, special = [*texts, _ASIDE + name], (len(texts),)
+            if not special:
                 return [Segment("".join(texts), DIM)]
-            return [Segment(text, DIM if i in self.keys.tokens.special else None) for i, text in enumerate(texts)]
+            return [Segment(text, DIM if i in special else None) for i, text in enumerate(texts)]
         columns = layout.columns
         if layout.labels == "round":
             room = len(f"{self.keys.end:,}") + _APART
@@ -239,13 +279,21 @@ class HeatGrid:
             width = layout.label_width if layout.cells != "half-blocks" else (layout.label_width - 1) // 2
             labels, special = _labels(self.queries, width, abilities), set(self.queries.tokens.special)
             for rows in lines:
-                tokens = [Segment(labels[r], DIM if r in special else None) for r in rows]
+                tokens = [Segment(isolated(labels[r]), DIM if r in special else None) for r in rows]
                 yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
 
-    def _explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
-        """What a cell is, and which tokens stand at the positions: words, and what is between two of them."""
-        if layout.cells == "values":
-            return
+    def _explanations(self, layout: GridLayout, abilities: Abilities) -> list[tuple[list[str], str]]:
+        """What a line and a cell are, and which tokens stand at the positions: words, and what is between two of them.
+
+        Along round positions it can be seen how many rows a line has.
+        """
+        texts = [] if layout.cells == "values" else list(self._cell_explanations(layout, abilities))
+        if layout.cells != "half-blocks" or layout.rows == 1 or layout.labels == "round":
+            return texts
+        (words, blank), *rest = texts or [([], " ")]
+        return [([f"{_TWO_ROWS};" if words else _TWO_ROWS, *words], blank), *rest]
+
+    def _cell_explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
         if layout.labels == "round":
             if self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts:
@@ -285,15 +333,30 @@ class MapGrid:
         console: Console,
         options: ConsoleOptions,
         titles: Sequence[str] | None = None,
+        most_lines: int | None = None,
     ) -> "MapGrid":
-        """Pool the map where there is room neither for a label of every token nor for a legend of them."""
+        """Pool the map where there is room neither for a label of every token nor for a legend of them.
+
+        ``most_lines``: as in ``limited``.
+        """
         width, abilities = options.max_width, Abilities.of(console, options)
         whole = cls(attention_map, titles=titles)
         if not (attention_map.is_pooled or whole._lacks_legend(width, abilities)):
-            return whole
+            return whole.limited(width, abilities, most_lines)
         height = console.height if console.file.isatty() else None
         layout = long_layout(attention_map, width, height, abilities, titles)
-        return cls(pool_map(attention_map, layout.rows, layout.columns), layout, titles)
+        first = replace(whole, layout=layout).limited(width, abilities, most_lines)
+        return replace(first, drawn=pool_map(first.drawn, layout.rows, layout.columns))
+
+    def limited(self, width: int, abilities: Abilities, most_lines: int | None) -> "MapGrid":
+        """The first heads, as many as have room in so many lines; at least those that stand side by side."""
+        if most_lines is None:
+            return self
+        layout = self.layout or self.coloured(Scale()).decide(width, abilities)
+        heads = self.drawn.heads[: layout.fitting(most_lines)]
+        if len(heads) == len(self.drawn.heads):
+            return self
+        return replace(self, drawn=self.drawn.select(heads), titles=self.titles and self.titles[: len(heads)])
 
     def _lacks_legend(self, width: int, abilities: Abilities) -> bool:
         if max(self.drawn.weights.shape[1:]) <= LEGEND_UP_TO:
@@ -303,7 +366,8 @@ class MapGrid:
     def coloured(self, scale: Scale) -> HeatGrid:
         """The grid."""
         panels = head_panels(self.drawn, scale, self.titles)
-        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout)
+        aside = self.drawn.special.name if self.drawn.special else ""
+        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout, aside=aside)
 
 
 def long_layout(
@@ -323,12 +387,13 @@ def long_layout(
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
     per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
-    side = max(room // per_line - GAP, 1)
+    beside = len(_ASIDE) + 1 if attention_map.special else 0
+    side = max(room // per_line - GAP - beside, 1)
     highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
     side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
     columns, lines = even_cells(k_cells, side), min((side + 1) // 2, highest)
     rows = even_cells(q_cells, min(side, 2 * lines) if abilities.blocks == "half-blocks" else lines)
-    panel_width = max(columns, min(title, room - GAP))
+    panel_width = max(columns + beside, min(title, room - GAP))
     return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
 
 
@@ -344,7 +409,7 @@ def _legend(axis: Axis, abilities: Abilities) -> list[str]:
     """ "0 the", "1 cat" for all tokens."""
     suffixes = position_suffixes(axis.tokens.texts, not abilities.unicode, axis.start)
     labels = zip(_labels(axis, _TOKEN, abilities), suffixes, strict=True)
-    return [f"{i} {label.removesuffix(suffix)}" for i, (label, suffix) in enumerate(labels, axis.start)]
+    return [f"{i} {isolated(label.removesuffix(suffix))}" for i, (label, suffix) in enumerate(labels, axis.start)]
 
 
 def _ends_are_bare(axis: Axis) -> bool:
@@ -355,7 +420,7 @@ def _ends_are_bare(axis: Axis) -> bool:
 def _ends(name: str, axis: Axis, abilities: Abilities) -> list[str]:
     """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
     tokens = axis.tokens.texts
-    first, last = (cut(abilities.shown(bare(token)), _TOKEN, abilities.ellipsis) for token in (tokens[0], tokens[-1]))
+    first, last = (abilities.quote(token, _TOKEN) for token in (tokens[0], tokens[-1]))
     return [f"{name}:", f"{axis.start:,} {first}", abilities.ellipsis, f"{axis.end - 1:,} {last}"]
 
 
@@ -389,85 +454,18 @@ def _lines(
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
-    shown = [_Cells(panel, layout, abilities) for panel in panels]
+    def cells_of(panel: Panel) -> Cells:
+        return Cells(panel, layout.cells, layout.cell_width, abilities.colours, abilities.unicode)
+
+    pooled = [panel.pooled(layout.rows, layout.columns) for panel in panels]
+    shown = [(cells_of(panel), panel.beside and cells_of(panel.beside)) for panel in pooled]
     for label, rows in labels:
         left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
-        rest = Segment(" " * (layout.panel_width - layout.columns * layout.cell_width))
-        parts = [[*cells.line(rows), rest] for cells in shown]
+        parts = []
+        for cells, aside in shown:
+            part = [*cells.line(rows), *([Segment(_ASIDE), *aside.line(rows)] if aside else [])]
+            parts.append([*part, Segment(" " * (layout.panel_width - Segment.get_line_length(part)))])
         yield [left, *label, Segment(" "), *beside(parts)]
-
-
-class _Cells:
-    """One panel's cells, coloured."""
-
-    def __init__(self, panel: Panel, layout: GridLayout, abilities: Abilities) -> None:
-        self._panel, self._layout, self._abilities, self._scale = panel, layout, abilities, panel.scale
-        self._values = panel.pooled(layout.rows, layout.columns).values
-        if abilities.colour:
-            rgb = colours(self._values, panel.scale)
-            hidden = np.isnan(self._values).tolist()
-            self._colours = [
-                [None if is_hidden else tuple(cell) for cell, is_hidden in zip(*row, strict=True)]
-                for row in zip(rgb.tolist(), hidden, strict=True)
-            ]
-            self._dark_text = needs_dark_text(rgb)
-            # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
-            self._style = cache(_coloured)
-        else:
-            self._ramp = ramp_characters(self._values, panel.scale, abilities.unicode).tolist()
-
-    def line(self, rows: range) -> list[Segment]:
-        """One line of the terminal: one row of cells, or two."""
-        if self._layout.cells == "half-blocks":
-            return [self._half_block(rows, column) for column in range(self._layout.columns)]
-        (row,) = rows
-        if self._layout.cells == "values":
-            return [self._value(row, column) for column in range(self._layout.columns)]
-        return [self._ramp_or_blank(row, column) for column in range(self._layout.columns)]
-
-    def _value(self, row: int, column: int) -> Segment:
-        number = self._panel.text(row, column)
-        width = self._layout.cell_width
-        if np.isnan(self._values[row, column]):
-            return Segment((self._panel.mark(row, column) or _hidden_mark(self._abilities.unicode)).center(width))
-        if not self._abilities.colour:
-            is_sign = self._scale.signed and not self._abilities.unicode  # the ramp would look like a second sign
-            return Segment((number if number and is_sign else self._ramp[row][column] + number).center(width))
-        text = (0, 0, 0) if self._dark_text[row, column] else (255, 255, 255)
-        return Segment(number.center(width), self._style(text, self._colours[row][column]))
-
-    def _half_block(self, rows: range, column: int) -> Segment:
-        upper = self._colours[rows[0]][column]
-        lower = self._colours[rows[1]][column] if len(rows) > 1 else None
-        if upper is None:
-            return Segment(HIDDEN) if lower is None else Segment("▄", self._style(lower, None))
-        return Segment("▀", self._style(upper, lower))
-
-    def _ramp_or_blank(self, row: int, column: int) -> Segment:
-        if not self._abilities.colour:
-            return Segment(self._ramp[row][column])
-        colour = self._colours[row][column]
-        return (
-            Segment(_hidden_mark(self._abilities.unicode))
-            if colour is None
-            else Segment(" ", self._style(None, colour))
-        )
-
-
-def _coloured(text: tuple[int, int, int] | None, ground: tuple[int, int, int] | None) -> RichStyle:
-    return RichStyle.from_color(*(Color.from_rgb(*rgb) if rgb else None for rgb in (text, ground)))
-
-
-def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool) -> NDArray[np.str_]:
-    """The character that stands for each value where there is no colour: the fuller, the larger; for NaN another."""
-    ramp = np.array(list(RAMP if in_unicode else ASCII_RAMP))
-    shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
-    places = np.clip(shares * len(ramp), 0, len(ramp) - 1).astype(int)
-    return np.where(np.isnan(values), _hidden_mark(in_unicode), ramp[places])
-
-
-def _hidden_mark(in_unicode: bool) -> str:
-    return HIDDEN if in_unicode else ASCII_HIDDEN
 
 
 def _fit(text: str, width: int, ellipsis: str) -> str:
@@ -478,12 +476,12 @@ def _centre(text: str, width: int) -> str:
     return " " * ((width - cell_len(text)) // 2) + text
 
 
-def wrapped(words: Sequence[str], width: int, blank: str) -> Iterator[Segment]:
-    """Words in dim lines, none broken inside."""
+def wrapped(words: Sequence[str], blank: str, width: int) -> Iterator[str]:
+    """Words in lines, none broken inside."""
     line = ""
     for word in words:
         if line and cell_len(line + blank + word) > width:
-            yield from (Segment(line, DIM), Segment.line())
+            yield line
             line = ""
         line += (blank if line else "") + word
-    yield from (Segment(line, DIM), Segment.line())
+    yield line

@@ -11,7 +11,7 @@ from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records import AttentionMap
-from mhaviz.views.labels import quoting, title_text
+from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.legend import ScaleBar
@@ -19,30 +19,68 @@ from mhaviz.views.terminal.tables import table_lines
 
 _MANY_HEADS = 24  # a screen of numbers for each of more is more than anybody scrolls through
 _LEAST_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
+_TABLE_LINES = 4  # of a table, beside its rows
 _GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
 
 
 class HeadsView:
-    """All heads of a page, a layer at a time where several rows of heads would be too many, on the scales they share.
+    """The heads of a page, a layer at a time where several rows of heads would be too many, on the scales they share.
+
+    Maps are left out that would take more lines than the terminal shows; of the first one heads are.
 
     Attributes:
+        n_maps: how many are shown; ``heads_left``: how many heads of the last of them are not.
         scale: of the heads that have been shown last, for the legend.
     """
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
-        self._blocks = sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place)
-        with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
-        maps = [_stacked(block.maps) for block in self._blocks]
-        self._grids = [self._grid(block, m, with_values) for block, m in zip(self._blocks, maps, strict=True)]
-        self._scales = style.scales(maps, [grid.drawn for grid in self._grids]) if maps else {}
+        self._blocks: list[Heads] = []
+        self._maps: list[AttentionMap] = []
+        self._grids: list[MapGrid] = []
+        self.n_maps, self.heads_left = 0, 0
+        self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
+        self._scales = style.scales(self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
         self._shown: list[Panel] = []
         self.scale = Scale()
 
-    def _grid(self, block: Heads, m: AttentionMap, with_values: bool) -> MapGrid:
+    def _choose(self, blocks: Sequence[Heads]) -> None:
+        """Take maps while there is room; of the first one as many heads as there is room for."""
+        with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
+        room = self._abilities.lines
+        for block in blocks:
+            m = _stacked(block.maps)
+            grid = self._grid(block, m, with_values, room)
+            heads = m.heads[: len(grid.drawn.heads)]
+            if room is not None:
+                room -= self._height(block, grid)
+                if self._grids and (room < 0 or heads != m.heads):
+                    return
+            self._blocks.append(block)
+            self._maps.append(m if heads == m.heads else m.select(heads))
+            self._grids.append(grid)
+            if len(block.maps) > 1:  # of one head each
+                self.n_maps += len(heads)
+            else:
+                self.n_maps += 1
+                self.heads_left = len(m.heads) - len(heads)
+            if heads != m.heads:
+                return
+
+    def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> MapGrid:
         if block.own_scale or block.says_cell:
-            return MapGrid.on_screen(m, self._console, self._options, block.tiles)
-        return MapGrid(m, titles=block.tiles, with_values=with_values)
+            return MapGrid.on_screen(m, self._console, self._options, block.tiles, room)
+        grid = MapGrid(m, titles=block.tiles, with_values=with_values)
+        return grid.limited(self._options.max_width, self._abilities, room)
+
+    def _height(self, block: Heads, grid: MapGrid) -> int:
+        """Lines of a title, the grid and what stands below it."""
+        lines = 2 + grid.coloured(Scale()).height(self._options.max_width, self._abilities)
+        if block.own_scale or block.says_cell:
+            lines += 1
+        if block.table is not None:
+            lines += _TABLE_LINES + len(grid.drawn.heads)
+        return lines
 
     def lines(self) -> Iterator[RenderableType]:
         """What is shown of all heads, in the order of the record."""
@@ -64,7 +102,9 @@ class HeadsView:
                 if block.says_cell and cell:
                     yield Text(cell, DIM)
             if block.table is not None:
-                yield from table_lines(block.table.make(quoting(abilities.shown)), self._console, self._options)
+                table = block.table.make(abilities.quote)
+                first = replace(table, rows=table.rows[: len(grid.drawn.heads)])
+                yield from table_lines(first, self._console, self._options)
             yield Text()
 
     @property

@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
-from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.pages.panels import Scale
-from mhaviz.views.colours import colours
+from mhaviz.views.colours import places
 from mhaviz.views.labels import in_ascii, visible
-from mhaviz.views.terminal.grid import DIM, Abilities, ramp_characters
+from mhaviz.views.terminal.cells import terminal_colours
+from mhaviz.views.terminal.grid import DIM, Abilities
+from mhaviz.views.terminal.ramps import ramp_characters
 
 _STEPS = 16
 
@@ -33,9 +34,10 @@ class ScaleBar:
         digits = 2 if self.scale.log else 4
         below, above = (abilities.plain(mark) if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
-        if abilities.colour:
-            for red, green, blue in colours(values, self.scale).tolist():
-                bar.append(" ", RichStyle.from_color(None, Color.from_rgb(red, green, blue)))
+        if abilities.colours:
+            chosen = terminal_colours(self.scale.colormap, abilities.colours)
+            for place in places(values, self.scale).tolist():
+                bar.append(" ", RichStyle.from_color(None, chosen[place]))
         else:
             bar.append("".join(ramp_characters(values, self.scale, abilities.unicode)))
         bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)

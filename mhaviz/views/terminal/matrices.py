@@ -29,7 +29,7 @@ from mhaviz.pages.matrices import (
 )
 from mhaviz.pages.panels import Panel
 from mhaviz.records import AttentionMap, Axis, LayerMatrices, Tokens
-from mhaviz.views.labels import harmless, quoting, title_text
+from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
@@ -44,7 +44,7 @@ class MatricesView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         m, abilities = self.matrices, Abilities.of(console, options)
-        plain, quote = abilities.plain, quoting(abilities.shown)
+        plain, quote = abilities.plain, abilities.quote
         scales = MatrixScales.of(m)
         weights = np.stack([head.weights for head in m.heads])
         weight_scale = self.style.weight_scale([AttentionMap(weights, Axis(m.queries), Axis(m.keys), m.kind)])

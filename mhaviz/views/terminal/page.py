@@ -1,14 +1,14 @@
 """A page of blocks in the terminal, which lists numbers where paper has curves."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
-from mhaviz.views.labels import harmless, quoting
+from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Table, Text
+from mhaviz.views.labels import harmless
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_lines
@@ -38,6 +38,9 @@ class PageView:
             if isinstance(block, Heads):
                 if block is of_heads[0]:  # all together, in the order of the record
                     yield from heads.lines()
+                    if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
+                        yield Line(abilities.plain(text))
+                        yield Line()
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
@@ -50,13 +53,21 @@ class PageView:
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
-                table = block.make(quoting(abilities.shown)) if isinstance(block, QuotedTable) else block
+                table = block.make(abilities.quote) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
         yield footnote(page.footnote, not abilities.unicode)
 
+    def without_pictures(self) -> "PageView | None":
+        """Its tables and words; None if there is no table."""
+        blocks = _in_order(self.page)
+        words = [block for block in blocks if not isinstance(block, (Heads, Panels, Bars, Legend))]
+        if not any(isinstance(block, (Table, QuotedTable)) for block in words):
+            return None
+        return self if words == blocks else replace(self, page=replace(self.page, blocks=tuple(words), beside=()))
+
     def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """The scale of all heads above, and how to read them."""
-        drawn = Drawn(hidden=abilities.hidden, ends=self.style.ends if abilities.colour else None)
+        drawn = Drawn((), (), abilities.hidden, self.style.ends if abilities.colour else None, heads.n_maps)
         remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
         remark = abilities.plain(harmless(remark))
         if legend.scale == "before":

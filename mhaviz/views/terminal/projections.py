@@ -18,7 +18,7 @@ from mhaviz.pages.projections import (
     stage_texts,
 )
 from mhaviz.records import Axis, ProjectionComparison
-from mhaviz.views.labels import cut, title_text
+from mhaviz.views.labels import title_text
 from mhaviz.views.projection_panels import (
     divergence_panel,
     head_weight_panels,
@@ -52,7 +52,7 @@ class ProjectionsView:
         room = max((options.max_width - _BESIDE_PAIR) // 2, 3)
 
         def shown(token: str) -> str:
-            return cut(abilities.shown(token), room, "..." if ascii_only else "…")
+            return abilities.quote(token, room)
 
         yield Text(title_text(projections_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         *with_maps, last = stage_texts(c, shown_pair(c, shown))

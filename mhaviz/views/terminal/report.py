@@ -21,7 +21,7 @@ class ReportView:
     style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield PageView(attention_page(self.report.attention), self.style)
+        yield PageView(attention_page(self.report.attention, can_choose=False), self.style)
         yield Segment.line()
         yield TraceView(self.report.trace, self.style, with_footnote=False)
         yield Segment.line()

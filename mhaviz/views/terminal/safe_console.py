@@ -7,17 +7,29 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from mhaviz.views.labels import harmless
+from mhaviz.views.terminal.isolates import outside_isolates
 
 
 class SafeConsole(Console):
     """Prints texts literally, whoever wrote them: nothing in them acts on the terminal.
 
     Views make texts fit to be shown where they decide how much room a text has. Here, where texts leave for the
-    terminal, whatever a view has forgotten is escaped; colours and movements of the cursor are no texts.
+    terminal, whatever a view has forgotten is escaped; colours and movements of the cursor are no texts, and isolates
+    around words of Arabic or Hebrew act on nothing but these.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
+        self.most_lines: int | None = None
+        """Of pictures, one below the other; None: there is no end."""
+
+    def takes_at_most(self, lines: int, view: RenderableType) -> bool:
+        """Whether a view has room in so many lines; nothing is made of what lies beyond them."""
+        for segment in self.render(view):
+            lines -= segment.text.count("\n")
+            if lines < 0:
+                return False
+        return True
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is printed, in pieces, each safe."""
@@ -26,4 +38,5 @@ class SafeConsole(Console):
             if segment.control or text.isprintable() or text == "\n":
                 yield segment
             else:
-                yield segment._replace(text="\n".join(map(harmless, text.split("\n"))))
+                lines = (outside_isolates(harmless, line) for line in text.split("\n"))
+                yield segment._replace(text="\n".join(lines))

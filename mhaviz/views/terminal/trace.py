@@ -20,7 +20,6 @@ from mhaviz.pages.trace import (
     visits_table,
 )
 from mhaviz.records import FollowedElement, ShapeTrace
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote
@@ -53,7 +52,7 @@ class TraceView:
             yield from self._numbers(abilities, console, options)
         if self.followed is not None:
             yield Segment.line()
-            first, *rest = following_text(self.followed, self.trace, quoting())
+            first, *rest = following_text(self.followed, self.trace, abilities.quote)
             yield Text(plain(first), BOLD)
             yield from table_lines(visits_table(self.followed), console, options)
             yield from (Text(plain(line)) for line in rest)
@@ -64,7 +63,7 @@ class TraceView:
         self, abilities: Abilities, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType | Segment]:
         """The numbers of each step, its heads side by side as far as there is room."""
-        for numbers in step_numbers(self.trace, quoting(abilities.shown)):
+        for numbers in step_numbers(self.trace, abilities.quote):
             yield Segment.line()
             yield Text(abilities.plain(numbers.heading), BOLD)
             grids = [draw_grid(table, range(len(table.columns)), abilities, box=None) for table in numbers.tables]

@@ -11,10 +11,10 @@ from rich.text import Text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis, Tokens
 from mhaviz.views.colours import colours
-from mhaviz.views.terminal.grid import Abilities, HeatGrid, ramp_characters
+from mhaviz.views.terminal.grid import Abilities, HeatGrid
 
-COLOUR, PLAIN = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=True)
-ASCII = Abilities(colour=False, unicode=False)
+COLOUR, PLAIN = Abilities("truecolor", unicode=True), Abilities(None, unicode=True)
+ASCII = Abilities(None, unicode=False)
 
 
 def grid(n_panels, q_length, k_length=None, seed=0):
@@ -74,7 +74,7 @@ def test_numbers_while_there_is_room(n_panels, length, width, cells, per_line):
 def test_without_colour_or_unicode_a_line_a_row():
     assert grid(1, 30).decide(80, PLAIN).cells == "lines"
     assert grid(1, 30).decide(80, ASCII).cells == "lines"
-    assert grid(1, 30).decide(80, Abilities(colour=True, unicode=False)).cells == "lines"
+    assert grid(1, 30).decide(80, Abilities("256", unicode=False)).cells == "lines"
 
 
 def test_long_maps_are_pooled_to_the_width():
@@ -166,16 +166,6 @@ def test_without_colour_every_number_is_still_there(show):
 def test_sixteen_colours_are_no_scale(show):
     shown = show(grid(1, 4), 80, "standard")
     assert not re.search(r"\x1b\[[0-9;]*(?:3|4|9|10)[0-7]m", shown)
-
-
-def test_the_ramp_rises():
-    for in_unicode in (True, False):
-        *ramp, huge, hidden = ramp_characters(np.array([*np.linspace(0, 1, 21), 1e30, np.nan]), Scale(), in_unicode)
-        assert ramp[0] == " "
-        assert ramp[-1] in "█@"
-        assert huge == ramp[-1]
-        assert hidden not in ramp, "what is hidden is not the lowest value"
-        assert len(set(ramp)) >= 9
 
 
 def test_labels_are_visible_and_do_not_act(show):

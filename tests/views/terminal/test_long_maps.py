@@ -21,7 +21,7 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import Abilities, long_layout
 from mhaviz.views.terminal.legend import ScaleBar
 
-COLOUR, ASCII = Abilities(colour=True, unicode=True), Abilities(colour=False, unicode=False)
+COLOUR, ASCII = Abilities("truecolor", unicode=True), Abilities(None, unicode=False)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HALF_BLOCK = re.compile(r"\x1b\[38;2;(\d+;\d+;\d+)(?:;48;2;(\d+;\d+;\d+))?m([▀▄])\x1b\[0m|·")
 AUTO, LOG = Style(), Style("bone", log=True)
@@ -166,7 +166,7 @@ def test_each_reduction_has_its_own_scale(show):
 @pytest.mark.parametrize("start", [0, 15_000])
 def test_positions_stand_where_they_are(show, width, start):
     attention_map = uniform_map(length=3000, cells=300, start=start)
-    layout = long_layout(attention_map, width, None, Abilities(colour=False, unicode=True))
+    layout = long_layout(attention_map, width, None, Abilities(None, unicode=True))
     shown = plain_lines(show(view(attention_map), width))
     (top,) = (i for i, line in enumerate(shown) if line.strip() == "head 0")
     margin = layout.label_width + 1

@@ -1,0 +1,93 @@
+"""What the numbers of a panel look like in a terminal: colours, or characters where there are none."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+
+from mhaviz.pages.panels import Panel
+from mhaviz.views.colours import needs_dark_text, palette, places
+from mhaviz.views.terminal.ramps import hidden_mark, ramp_characters
+from mhaviz.views.terminal.xterm import FIRST, xterm_colours, xterm_numbers
+
+Colours = Literal["256", "truecolor"]
+"""How many colours a terminal has, if they are enough for a scale."""
+
+CellKind = Literal["values", "half-blocks", "lines"]
+"""Numbers on colour; two rows a line; one row a line."""
+
+
+@cache
+def terminal_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
+    """The 256 colours of a colormap, as a terminal shows them."""
+    if colours == "256":
+        return tuple(map(Color.from_ansi, xterm_numbers(colormap).tolist()))
+    return tuple(Color.from_rgb(*rgb) for rgb in palette(colormap).tolist())
+
+
+@cache
+def _text_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
+    """Black or white, on each of these colours."""
+    ground = xterm_colours()[xterm_numbers(colormap) - FIRST] if colours == "256" else palette(colormap)
+    black, white = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
+    return tuple(black if is_light else white for is_light in needs_dark_text(ground))
+
+
+class Cells:
+    """One panel's cells.
+
+    ``colours``: of the terminal; None: it has none.
+    """
+
+    def __init__(self, panel: Panel, kind: CellKind, width: int, colours: Colours | None, in_unicode: bool) -> None:
+        self._panel, self._kind, self._width, self._in_unicode = panel, kind, width, in_unicode
+        self._hidden = np.isnan(panel.values).tolist()
+        self._paint: Callable[[range, int], Segment]
+        if colours is None:
+            self._paint = self._character
+            self._ramp = ramp_characters(panel.values, panel.scale, in_unicode).tolist()
+        else:
+            self._paint = self._half_block if kind == "half-blocks" else self._coloured
+            self._ground = terminal_colours(panel.scale.colormap, colours)
+            self._text = _text_colours(panel.scale.colormap, colours)
+            self._places = places(panel.values, panel.scale).tolist()
+            # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
+            self._style = cache(RichStyle.from_color)
+
+    def line(self, rows: range) -> list[Segment]:
+        """One line of the terminal: one row of cells, or two."""
+        return [self._cell(rows, column) for column in range(self._panel.values.shape[1])]
+
+    def _cell(self, rows: range, column: int) -> Segment:
+        """What is hidden is no number, and has no colour."""
+        if all(self._hidden[row][column] for row in rows):
+            mark = self._panel.mark(rows[0], column) if self._kind == "values" else ""
+            return Segment((mark or hidden_mark(self._in_unicode)).center(self._width))
+        return self._paint(rows, column)
+
+    def _number(self, row: int, column: int) -> str:
+        return self._panel.text(row, column) if self._kind == "values" else ""
+
+    def _character(self, rows: range, column: int) -> Segment:
+        (row,) = rows
+        number = self._number(row, column)
+        # In ASCII the character would look like a second sign.
+        is_sign = number and self._panel.scale.has_two_signs and not self._in_unicode
+        return Segment((number if is_sign else self._ramp[row][column] + number).center(self._width))
+
+    def _coloured(self, rows: range, column: int) -> Segment:
+        (row,) = rows
+        place = self._places[row][column]
+        number = self._number(row, column).center(self._width)
+        return Segment(number, self._style(self._text[place] if number.strip() else None, self._ground[place]))
+
+    def _half_block(self, rows: range, column: int) -> Segment:
+        """The upper half of a place in one colour, the lower in another; what is hidden has the terminal's own."""
+        upper, *lower = (None if self._hidden[row][column] else self._ground[self._places[row][column]] for row in rows)
+        if upper is None:
+            return Segment("▄", self._style(*lower))
+        return Segment("▀", self._style(upper, *lower))
