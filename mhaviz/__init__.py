@@ -10,7 +10,17 @@ from mhaviz._version import __version__
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel, load
-    from mhaviz.api.studies import attend, compare_scaling, diff, explain, head_statistics, read, trace_shapes
+    from mhaviz.api.studies import (
+        attend,
+        compare_scaling,
+        diff,
+        embeddings,
+        explain,
+        head_statistics,
+        read,
+        sinusoids,
+        trace_shapes,
+    )
     from mhaviz.attention.map import attention_map
     from mhaviz.errors import ArgumentError, MhavizError
     from mhaviz.layer.attention import MultiHeadAttention
@@ -30,10 +40,12 @@ _HOMES = {
     "compare_scaling": "api.studies",
     "diff": "api.studies",
     "display_attention": "views.figure.display",
+    "embeddings": "api.studies",
     "explain": "api.studies",
     "head_statistics": "api.studies",
     "load": "api.loaded",
     "read": "api.studies",
+    "sinusoids": "api.studies",
     "tokenize": "layer.tokens",
     "trace_shapes": "api.studies",
 }
@@ -51,10 +63,12 @@ __all__ = [
     "compare_scaling",
     "diff",
     "display_attention",
+    "embeddings",
     "explain",
     "head_statistics",
     "load",
     "read",
+    "sinusoids",
     "tokenize",
     "trace_shapes",
 ]

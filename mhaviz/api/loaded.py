@@ -19,7 +19,16 @@ from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Attention, Explanation, HeadStatistics, Kind, Report, ScalingComparison, ShapeTrace
+from mhaviz.records import (
+    Attention,
+    EmbeddedText,
+    Explanation,
+    HeadStatistics,
+    Kind,
+    Report,
+    ScalingComparison,
+    ShapeTrace,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -206,6 +215,19 @@ class LoadedModel:
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
         (one,) = _heads_of(model, [head])
         return explanation.explain(model, inputs, position, one)
+
+    def embeddings(self, text: str, target: str | None = None) -> EmbeddedText:
+        """What the first layer reads of a text: its embeddings, positions, and X, which is made of them.
+
+        Args:
+            text: a sentence.
+            target: of a translator: what its decoder reads of this, instead of what its encoder reads of the text.
+
+        Raises:
+            ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
+                embeddings.
+        """
+        return self._whole.embed(text, target)
 
     def compare_scaling(
         self,

@@ -4,6 +4,7 @@ from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
+from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
@@ -27,8 +28,10 @@ __all__ = [
     "QUANTITIES",
     "ROLLOUT",
     "ROUNDING",
+    "SINUSOIDS",
     "STATISTICS",
     "WEIGHT",
+    "Added",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
@@ -40,6 +43,7 @@ __all__ = [
     "CostTerm",
     "Deviation",
     "Difference",
+    "EmbeddedText",
     "Evaluation",
     "Explanation",
     "Flaw",
@@ -50,6 +54,7 @@ __all__ = [
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",
+    "InputPart",
     "Kind",
     "LearningPoint",
     "Link",
@@ -57,6 +62,7 @@ __all__ = [
     "MapDifference",
     "MapSummary",
     "Part",
+    "PositionTable",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
@@ -79,4 +85,5 @@ __all__ = [
     "TraceStep",
     "Training",
     "Visit",
+    "Within",
 ]
