@@ -132,7 +132,7 @@ class TextPart:
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
     def _lines(self, room: float) -> list[str]:
-        return [part for line in self.block.lines for part in wrap(line, room, self.size)]
+        return [part for line in self.block.lines for part in wrap(line, room / DRAWN_WIDER, self.size)]
 
     def height(self, room: float) -> float:
         """In inches."""
