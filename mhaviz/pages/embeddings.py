@@ -140,10 +140,10 @@ def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
 def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
     """What X is made of, how the model knows of positions, and what these do to a word that comes twice."""
     if e.difference is None:
-        yield "X is what the first layer reads. It is made of these, but it is not known how."
+        yield "X is what the first layer reads. It is made of more than a sum of these: how, is not known."
     elif e.difference > 0:
         yield f"X is what the first layer reads. Its equation gives the same, to {e.difference:.0e}."
-    if e.added is not None:
+    if e.added is not None and e.difference is not None:
         yield _ADDED[e.added]
     within = " and ".join(_WITHIN[kind] for kind in e.within)
     if within:
@@ -159,8 +159,11 @@ def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
         again = (
             f"“{quote(e.tokens.texts[first], _QUOTED)}” stands at {first} and at {second}: its rows of E are the same"
         )
-        cosine = float(e.parts[-1].cosines[first, second])
-        yield f"{again}, those of X have the cosine {cosine:.2f}." if e.added else f"{again}, and so are those of X."
+        X = e.parts[-1]
+        if np.array_equal(X.values[first], X.values[second]):
+            yield f"{again}, and so are those of X."
+        else:
+            yield f"{again}, those of X have the cosine {X.cosines[first, second]:.2f}."
 
 
 def _tokens_table(e: EmbeddedText, quote: Quote) -> Table:

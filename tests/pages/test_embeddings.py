@@ -89,19 +89,24 @@ def test_a_row_that_all_tokens_share_is_named_and_not_drawn():
         ({"added": None, "within": ("rotary",)}, "No position is added: each attention turns its queries and keys"),
         ({"added": None, "within": ("alibi",)}, "No position is added: the attention takes from its scores"),
         ({"added": None}, "No position is added: if the model knows of positions, it is by its attention."),
-        ({"difference": None}, "It is made of these, but it is not known how."),
+        ({"difference": None}, "It is made of more than a sum of these: how, is not known."),
         ({"difference": 2.2e-7}, "Its equation gives the same, to 2e-07."),
-        ({"added": None}, "“the” stands at 0 and at 2: its rows of E are the same, and so are those of X."),
     ],
 )
 def test_what_is_said_of_positions(fields, said):
     assert said in words(embedded(part("E"), part("PE"), part("X"), **fields))
 
 
+def test_what_is_not_known_to_be_a_sum_is_not_called_one():
+    assert "added" not in words(embedded(part("E"), part("PE"), part("X"), difference=None))
+
+
 def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
     E = np.array([[1, 0], [0, 1], [1, 0]], np.float32)
     e = embedded(InputPart("E", "E", E), InputPart("X", "X", E + np.array([[0, 0], [0, 0], [0, 1]], np.float32)))
     assert "those of X have the cosine 0.71." in words(e)
+    same = embedded(InputPart("X", "X = E", E), added=None)
+    assert "“the” stands at 0 and at 2: its rows of E are the same, and so are those of X." in words(same)
     assert "stands at" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
 
 
