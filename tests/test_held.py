@@ -433,7 +433,8 @@ def folder(tmp_path_factory):
 
 def on_cpu(words):
     """The machine's accelerator would give other last digits. Commands that compute nothing have no such option."""
-    return words if words[0] in ("show", "diff", "trace-shapes") or "--sweep" in words else [*words, "--device", "cpu"]
+    without_model = words[0] in ("show", "diff", "trace-shapes") or {"--sweep", "--length"} & set(words)
+    return words if without_model else [*words, "--device", "cpu"]
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ PROGRAMS = {
         ),
         ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),
         ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "matplotlib", "numpy"}),
-        ("main(['explain', 'a b'])", {"torch", "matplotlib"}),
+        ("main(['embeddings', '--help'])", {"torch", "matplotlib", "numpy"}),
+        ("main(['explain', 'a b']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),
         ("import mhaviz.files.arrays, mhaviz.files.maps", {"torch", "matplotlib"}),
         (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
         ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
@@ -44,7 +45,8 @@ PROGRAMS = {
             {"torch"},
         ),
         (
-            "for words in ('heatmap', 'explain --token cat', 'compare-scaling', 'report', 'heatmap --model translation'"
+            "for words in ('heatmap', 'explain --token cat', 'embeddings', 'compare-scaling', 'report',"
+            "'heatmap --model translation'"
             "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
             {"transformers"},
         ),

@@ -21,6 +21,7 @@ from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
     Attention,
+    EmbeddedText,
     Explanation,
     HeadStatistics,
     Kind,
@@ -291,6 +292,19 @@ class LoadedModel:
             kind = "masked"
         model, inputs = self._one(texts, target, layer, kind, generate)
         return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
+
+    def embeddings(self, text: str, target: str | None = None) -> EmbeddedText:
+        """What the first layer reads of a text: its embeddings, positions, and X, which is made of them.
+
+        Args:
+            text: a sentence.
+            target: of a translator: what its decoder reads of this, instead of what its encoder reads of the text.
+
+        Raises:
+            ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
+                embeddings.
+        """
+        return self._whole.embed(text, target)
 
     def compare_scaling(
         self,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mhaviz.analyses import difference
+from mhaviz.analyses.positions import position_table
 from mhaviz.api.choosing import Numbers, require_numbers
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.errors import ArgumentError, parameter, quoted
@@ -15,11 +16,13 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE
 from mhaviz.records import (
     Attention,
     Difference,
+    EmbeddedText,
     Explanation,
     HeadStatistics,
     Kind,
     LayerMatrices,
     Masking,
+    PositionTable,
     ScalingComparison,
     ShapeTrace,
 )
@@ -50,6 +53,22 @@ def masks(
 ) -> Masking:
     """Scores before and after the mask, weights, and dropout; see ``LoadedModel.masks`` for the options and errors."""
     return _loaded(model).masks(texts, target, **options)
+
+
+def embeddings(model: AnyModel, text: str, target: str | None = None) -> EmbeddedText:
+    """What the first layer of a model reads of a text, and what it is made of; see ``LoadedModel.embeddings``."""
+    return _loaded(model).embeddings(text, target)
+
+
+def sinusoids(length: int, d_model: int = 512) -> PositionTable:
+    """The positions that are added to embeddings, without a text: Vaswani et al. 2017, section 3.5.
+
+    PE[p, 2i] = sin(p / 10000^(2i/d_model)),  PE[p, 2i+1] = cos(p / 10000^(2i/d_model))
+
+    Raises:
+        ArgumentError: sizes below 1, or more positions than are compared with each other.
+    """
+    return position_table(length, d_model)
 
 
 def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:

@@ -17,7 +17,18 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.records import KIND_NAMES, AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import (
+    KIND_NAMES,
+    AttentionMap,
+    Axis,
+    EmbeddedText,
+    Kind,
+    ShapeTrace,
+    Site,
+    Source,
+    Text,
+    Tokens,
+)
 
 _M = TypeVar("_M", bound="Model")
 
@@ -245,6 +256,23 @@ class Model(ABC):
         """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
         raise ArgumentError(
             f"{parameter('generate')} goes with a model of transformers; name one by {parameter('model')}"
+        )
+
+    def embed(self, text: str, target: str | None = None) -> EmbeddedText:
+        """What the first layer reads of a text, and what it is made of.
+
+        Args:
+            text: a sentence.
+            target: of an encoder with a decoder: look at what its decoder reads of this, instead of at the text.
+
+        Raises:
+            ArgumentError: a text that it cannot take, or of which not every two tokens can be compared; a target that
+                it does not read.
+            MhavizError: it has no embeddings; NaN or infinity in them.
+        """
+        raise ArgumentError(
+            f"expected a model with embeddings, got the parameters of an attention alone; name another by "
+            f"{parameter('model')}"
         )
 
     def one_site(self, inputs: Inputs) -> Site:

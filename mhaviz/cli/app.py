@@ -16,6 +16,7 @@ from mhaviz.cli.commands.compare_projections import compare_projections
 from mhaviz.cli.commands.compare_scaling import compare_scaling
 from mhaviz.cli.commands.complexity import complexity
 from mhaviz.cli.commands.diff import diff
+from mhaviz.cli.commands.embeddings import embeddings
 from mhaviz.cli.commands.explain import explain
 from mhaviz.cli.commands.heads import heads
 from mhaviz.cli.commands.heatmap import heatmap
@@ -87,6 +88,7 @@ app = typer.Typer(
 )
 for command in (
     heatmap,
+    embeddings,
     trace_shapes,
     explain,
     matrices,

@@ -15,7 +15,7 @@ from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import Vocabulary, tokenize
-from mhaviz.records import Kind, Text, Tokens
+from mhaviz.records import SINUSOIDS, InputPart, Kind, Text, Tokens
 
 PIECE = 4096
 """So many tokens of a long input are embedded and projected at once."""
@@ -147,6 +147,21 @@ class SentenceEncoder(Encoder):
         ids = torch.tensor([[*s.ids, *[Vocabulary.PADDING] * (longest - len(s))] for s in sentences]).to(device)
         X: Tensor = self.position(self.embeddings(ids, step=step), step=step)
         return X
+
+
+def embedded_parts(embeddings: Embeddings, position: PositionalEncoding, ids: Tensor) -> tuple[InputPart, ...]:
+    """E, PE and X of one sentence, ids (1, length), as the textbook's modules make them in inference."""
+    made: list[tuple[str, Tensor]] = []
+
+    def keep(equation: str, tensor: Tensor, axes: str) -> Tensor:
+        made.append((equation, tensor))
+        return tensor
+
+    with torch.no_grad():
+        position(embeddings(ids, step=keep), step=keep)
+    (of_E, E), (_, X) = made
+    parts = ("E", of_E, E[0]), ("PE", SINUSOIDS, position.pe[: ids.shape[1]]), ("X", "X = E + PE", X[0])
+    return tuple(InputPart(symbol, equation, x.float().cpu().numpy()) for symbol, equation, x in parts)
 
 
 def _of_side(side: str, length: str, step: Step) -> Step:

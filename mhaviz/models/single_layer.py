@@ -19,10 +19,11 @@ from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
+from mhaviz.limits import require_comparable
 from mhaviz.models import layer_inputs
-from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, sentence_inputs
+from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Side, embedded_parts, sentence_inputs
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
+from mhaviz.records import EmbeddedText, Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
 
 WORKED_EXAMPLE = (
     "I wonder what will come next!",
@@ -278,6 +279,23 @@ class RandomLayer(SingleLayer):
             embedded, query, key, value = (x[0].float().cpu().numpy() for x in projected)
         tokens = inputs.texts[0].source.texts
         return ProjectionInputs(self.describe(inputs), tokens, embedded, query, key, value, self.n_heads)
+
+    def embed(self, text: str, target: str | None = None) -> EmbeddedText:
+        """See ``Model.embed``: the textbook's embeddings, with the sinusoids."""
+        if target is not None:
+            raise ArgumentError(f"a layer with random weights has no decoder; leave out {parameter('target')}")
+        inputs = sentence_inputs([text])
+        tokens = inputs.texts[0].source
+        require_comparable(len(tokens), "tokens")
+        require_memory(self._bytes_of_layer(inputs) + 4 * _FLOAT32 * len(tokens) * self.d_model, self.device, "X")
+        encoder = self._layer(inputs, len(tokens)).encoder.to(self.device)
+        assert isinstance(encoder, SentenceEncoder)
+        ids = torch.tensor([tokens.ids], device=self.device)
+        parts = embedded_parts(encoder.embeddings, encoder.position, ids)
+        details: dict[str, object] = {"kind": "random weights", "seed": self.seed, "device": str(self.device)}
+        details |= {"d_model": self.d_model, "sentences": [text]}
+        footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
+        return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids", (), 0.0)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.

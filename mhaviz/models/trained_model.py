@@ -16,9 +16,10 @@ from mhaviz.devices import require_memory, resolve_device
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
-from mhaviz.models.layer_inputs import words_of
+from mhaviz.limits import require_comparable
+from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import KIND_NAMES, AttentionMap, Axis, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import KIND_NAMES, AttentionMap, Axis, EmbeddedText, Kind, ShapeTrace, Site, Source, Text, Tokens
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair
@@ -160,6 +161,23 @@ class TrainedModel(Model):
         if not isinstance(inputs, PairInputs):
             return self.checkpoint.source(self.device)
         return self.checkpoint.source(self.device, inputs.pairs, inputs.target_given)
+
+    def embed(self, text: str, target: str | None = None) -> EmbeddedText:
+        """See ``Model.embed``; the decoder reads the start mark before a target."""
+        if target is None:
+            words = words_of(text)
+            require_known(words, self.checkpoint.source_vocabulary, "source")
+            tokens = Tokens(tuple(words), (), tuple(self.checkpoint.source_vocabulary.ids(words)))
+        else:
+            read = self.encode([text], target).texts[0].target
+            assert read is not None
+            tokens = read
+        require_comparable(len(tokens), "tokens")
+        model = self._model
+        embeddings = model.source_embeddings if target is None else model.target_embeddings
+        parts = embedded_parts(embeddings, model.position, torch.tensor([tokens.ids], device=self.device))
+        source = self.checkpoint.source(self.device)
+        return EmbeddedText(source, tokens, parts, "sinusoids", (), 0.0, target is not None)
 
     @property
     def _model(self) -> Translator:

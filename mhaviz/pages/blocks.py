@@ -42,6 +42,14 @@ class Text:
 
 
 @dataclass(frozen=True)
+class QuotedText:
+    """Words with tokens in them, made when it is known how a medium shows them."""
+
+    make: Callable[[Quote], Text]
+    where: Where = "everywhere"
+
+
+@dataclass(frozen=True)
 class Column:
     """One column of a table.
 
@@ -244,15 +252,22 @@ class Panels:
     """Small matrices of one shape side by side.
 
     Attributes:
+        title: over all of them; "" beside other pictures.
+        rows, columns: of each.
         first: the title of the one that stands first where there is no room for all.
         across: how many stand side by side; None: as it fits.
         caption: how to read them, where it is not the page's remark.
         more: what is said of so many that are left out for want of room.
+        scales: what the numbers of each scale are called, in the order of the panels: its bar stands beside them, and
+            where there is little room they are all shown, pooled; empty: the page has their scales elsewhere.
+        of_features: whether the columns are features: a row is then as high as its label, however narrow its cells
+            are, and where there are too many, some are shown, and the others not.
+        ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
     where: ClassVar[Where] = "everywhere"
 
-    title: str
+    title: Title | str
     panels: tuple[Panel, ...]
     rows: Axis
     columns: Axis
@@ -260,6 +275,15 @@ class Panels:
     across: int | None = None
     caption: str = ""
     more: Callable[[int], str] = str
+    scales: tuple[str, ...] = ()
+    of_features: bool = False
+    ids: tuple[int, ...] = ()
+
+    @property
+    def named_scales(self) -> tuple[tuple[str, Scale], ...]:
+        """Each scale that has a bar beside the panels, with the name of its numbers."""
+        different = dict.fromkeys(panel.scale for panel in self.panels)
+        return tuple(zip(self.scales, different, strict=True)) if self.scales else ()
 
 
 @dataclass(frozen=True)
@@ -283,7 +307,7 @@ class Legend:
     scale: Literal["before", "over", "none"]
 
 
-Block = Text | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend
+Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.records import AttentionMap
+from mhaviz.records.axis import cell_edges
 
 INK = "ink"  # paper is 0: mhaviz.views.ink
 QUIET = "quiet"  # from paper to a middle grey
@@ -112,6 +113,23 @@ class Panel:
             return self
         aside = None if self.aside is None else pool_strongest(self.aside[:, None], rows, 1)[:, 0]
         return Panel(self.title, values, self.scale, aside=aside)
+
+    def sampled(self, rows: int, columns: int) -> "Panel":
+        """Features in at most so many cells: a row is the mean of several, a column one of several features.
+
+        So the parts of a sum are still its parts. Even and odd features are taken in turn, as sines and cosines are.
+        """
+        length, n_features = self.values.shape
+        values = self.values
+        if rows < length:
+            edges = cell_edges(length, rows)
+            means = np.add.reduceat(values, edges[:-1], axis=0) / np.diff(edges)[:, None]
+            values = np.asarray(means, np.float32)
+        if columns < n_features:
+            edges = cell_edges(n_features, columns)
+            other = (np.diff(edges) > 1) & ((edges[:-1] + np.arange(columns)) % 2 == 1)
+            values = values[:, edges[:-1] + other]
+        return self if values is self.values else Panel(self.title, values, self.scale)
 
     @property
     def text_length(self) -> int:

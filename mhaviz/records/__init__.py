@@ -4,6 +4,7 @@ from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
+from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.implementations import Implementation, ImplementationComparison
@@ -31,8 +32,10 @@ __all__ = [
     "RENORMALISED",
     "ROLLOUT",
     "ROUNDING",
+    "SINUSOIDS",
     "STATISTICS",
     "WEIGHT",
+    "Added",
     "AlignmentErrors",
     "Attention",
     "AttentionMap",
@@ -44,6 +47,7 @@ __all__ = [
     "CostTerm",
     "Deviation",
     "Difference",
+    "EmbeddedText",
     "Evaluation",
     "Explanation",
     "Flaw",
@@ -55,6 +59,7 @@ __all__ = [
     "HeadSummary",
     "Implementation",
     "ImplementationComparison",
+    "InputPart",
     "Kind",
     "LayerMatrices",
     "LearningPoint",
@@ -66,6 +71,7 @@ __all__ = [
     "Masking",
     "Matrix",
     "Part",
+    "PositionTable",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
@@ -90,4 +96,5 @@ __all__ = [
     "TraceStep",
     "Training",
     "Visit",
+    "Within",
 ]

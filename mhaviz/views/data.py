@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from mhaviz.errors import MhavizError
 from mhaviz.pages.timings import skip_text
 from mhaviz.records import (
+    SINUSOIDS,
     STATISTICS,
     Attention,
     Complexity,
     Difference,
+    EmbeddedText,
     Evaluation,
     Explanation,
     FollowedElement,
@@ -27,6 +29,7 @@ from mhaviz.records import (
     ImplementationComparison,
     LayerMatrices,
     Masking,
+    PositionTable,
     ProjectionComparison,
     Report,
     ScalingComparison,
@@ -204,6 +207,23 @@ def _(record: HeadStatistics) -> dict[str, Any]:
         for kind in record.kinds
     ]
     return describe_source(record.source) | {"too_long": record.too_long, "kinds": kinds}
+
+
+@document.register
+def _(record: EmbeddedText) -> dict[str, Any]:
+    tokens = {
+        "tokens": list(record.tokens.texts),
+        "special": list(record.tokens.special),
+        "ids": list(record.tokens.ids),
+    }
+    about = {"added": record.added, "within": list(record.within), "difference": record.difference}
+    parts = [_fields(part) | {"norms": part.norms, "cosines": part.cosines} for part in record.parts]
+    return describe_source(record.source) | tokens | about | {"is_target": record.is_target, "parts": parts}
+
+
+@document.register
+def _(record: PositionTable) -> dict[str, Any]:
+    return describe_source(record.source) | {"equation": SINUSOIDS, "values": record.values, "cosines": record.cosines}
 
 
 @document.register

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Attention, Difference
+from mhaviz.records import Attention, Difference, EmbeddedText, PositionTable
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ PAGES = {
     "Attention": "maps:attention_page",
     "Complexity": "complexity:complexity_page",
     "Difference": "difference:difference_page",
+    "EmbeddedText": "embeddings:embeddings_page",
     "Evaluation": "training:evaluation_page",
     "HeadStatistics": "head_statistics:head_statistics_page",
     "ImplementationComparison": "implementations:implementations_page",
+    "PositionTable": "embeddings:position_table_page",
     "ScalingSweep": "scaling:sweep_page",
     "Training": "training:training_page",
 }
@@ -132,6 +134,6 @@ def fitted_style(record: object, **style: Any) -> Style:
     known = [field.name for field in fields(Style)]
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
-    if isinstance(record, Difference):
+    if isinstance(record, (Difference, EmbeddedText, PositionTable)):
         return Style(**{"cmap": "RdBu_r"} | style)
     return Style(**style)

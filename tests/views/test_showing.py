@@ -5,10 +5,11 @@ import re
 import pytest
 from drawn import texts
 
+import mhaviz
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, Table, Text
+from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
 from mhaviz.records import (
     AlignmentErrors,
     Attention,
@@ -65,7 +66,8 @@ RECORDS = [
 def records(random_map, random_heads):
     """One of every kind that is shown in blocks."""
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
-    some = [*RECORDS, first, compare(first, second), random_heads()]
+    embedded = mhaviz.load(d_model=8, n_heads=1, device="cpu").embeddings("the cat the")
+    some = [*RECORDS, first, embedded, mhaviz.sinusoids(3, 4), compare(first, second), random_heads()]
     return {type(record).__name__: record for record in some}
 
 
@@ -96,14 +98,14 @@ def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
 
 def said(block):
     """The words of a block that paper and terminal share."""
-    if isinstance(block, QuotedTable):
+    if isinstance(block, (QuotedTable, QuotedText)):
         block = block.make(quoting(str))
     if isinstance(block, Table):
         return filter(None, (text for row in block.texts() for text in row))
     if isinstance(block, Heads):
         return (block.title.head, *block.tiles)
     if isinstance(block, Panels):
-        return (block.title, *(panel.title for panel in block.panels))
+        return (getattr(block.title, "head", block.title), *(panel.title for panel in block.panels))
     if isinstance(block, Bars):
         return ()  # in the terminal those of weights are known by what stands beside them
     return () if isinstance(block, (Curves, Legend)) else block.lines

@@ -10,7 +10,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.capture import EAGER, SDPA
+from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import read_without_names
@@ -18,7 +20,7 @@ from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import Kind, ShapeTrace, Site, Source, Text
+from mhaviz.records import EmbeddedText, Kind, ShapeTrace, Site, Source, Text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
@@ -133,6 +135,25 @@ class PretrainedModel(CorpusModel):
         trace_attention(self.loaded, site.number, site.kind, *batch, recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
+
+    def embed(self, text: str, target: str | None = None) -> EmbeddedText:
+        """See ``Model.embed``: what its first layer is called with, and the embeddings that this was found to be of."""
+        loaded, reader = self.loaded, self._reader
+        whole = Text(reader.read_source(text)) if target is None else reader.read([text], target)[0]
+        tokens = whole.target if whole.target is not None else whole.source
+        require_comparable(len(tokens), "tokens")
+        self._require_memory(Inputs((whole,)))
+        ids, _, target_ids = reader.batch([whole])
+        if loaded.has_encoder and target_ids is None:
+            target_ids = reader.start
+        found = first_input(loaded, ids, target_ids, target is not None)
+        name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
+        kind, device = type(loaded.model).__name__, str(loaded.device)
+        details = {"kind": "checkpoint", "model": loaded.name, "class": kind, "dtype": dtype, "device": device}
+        source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(loaded.remarks))
+        return EmbeddedText(
+            source, tokens, found.parts, found.added, found.within, found.difference, target is not None
+        )
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, special ones included; 0 if there are no others."""

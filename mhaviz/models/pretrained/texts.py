@@ -60,6 +60,18 @@ class Texts:
             )
         return [self._text(sentence, target) for sentence in sentences]
 
+    def read_source(self, sentence: str) -> Tokens:
+        """The tokens of a sentence alone, without a target that would have to be written. Raises as ``read``."""
+        source = read(self.loaded.tokenizer, sentence)
+        self._require_embeddings(source.ids)
+        self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
+        return source
+
+    @property
+    def start(self) -> Tensor:
+        """The token that a decoder beside an encoder begins with, (1, 1)."""
+        return torch.tensor([[self._start]], device=self.loaded.device)
+
     def read_without_names(self, sentences: Sequence[str]) -> list[Text]:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
         readings = read_without_names(self.loaded.tokenizer, sentences)
@@ -115,10 +127,7 @@ class Texts:
         return hidden.float()
 
     def _text(self, sentence: str, target: str | None) -> Text:
-        tokenizer = self.loaded.tokenizer
-        source = read(tokenizer, sentence)
-        self._require_embeddings(source.ids)
-        self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
+        tokenizer, source = self.loaded.tokenizer, self.read_source(sentence)
         if not self.loaded.has_encoder:
             return self._continued(source) if self.generate else Text(source)
         if target is None:

@@ -1,5 +1,6 @@
 """Heads, and other small matrices, on a sheet: a mosaic with its title, its scales, its table and its words."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,7 +9,9 @@ from mhaviz.pages.blocks import Bars, Heads, Panels, Title
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
+from mhaviz.pages.words import sampled_text
 from mhaviz.records import AttentionMap, Cells
+from mhaviz.views.figure.features import decide_features, highest, widest, with_few_numbers
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     BESIDE,
@@ -21,7 +24,7 @@ from mhaviz.views.figure.mosaic import (
     draw_mosaic,
     draw_scale,
 )
-from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, text_width
+from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, snap, text_width
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.labels import quoting, title_places
 from mhaviz.views.style import Style
@@ -32,6 +35,7 @@ _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers bes
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _MOST_PANELS_WIDTH, _USUAL_ACROSS = 15.0, 5  # inches, of so many panels
+_AFTER_IDS = 0.12  # inches
 _LEAST_BAR, _MOST_BAR, _OVER_BAR = 0.6, 2.5, 0.4  # inches: a bar, and its name with the gap to the bar above
 
 
@@ -225,17 +229,30 @@ class PanelsPart:
     panels: tuple[Panel, ...]
     layout: MosaicLayout
 
-    before, after = 0.0, 0.25
+    before, after = 0.2, 0.25
 
     @property
-    def title(self) -> str:
+    def mosaic_width(self) -> float:
+        """In inches, with what stands over the last matrix, beside which there are bars."""
+        beyond = self.layout.gap - GAP if self.block.scales else 0.0
+        return self.layout.width + beyond
+
+    @property
+    def title(self) -> Title | str:
         """Stands over it."""
         return self.block.title
 
     @property
     def width(self) -> float:
         """In inches, without the title."""
-        return self.layout.width
+        return self.mosaic_width + len(self.block.scales) * _NAMED_SCALE + BESIDE * bool(self.block.scales)
+
+    @property
+    def left_out(self) -> str:
+        """What is said of rows and features that have no room; or of cells that stand for several."""
+        if not self.block.of_features:
+            return self.layout.pooled
+        return sampled_text(len(self.block.rows), len(self.block.columns), *self.layout.cells)
 
     @property
     def top(self) -> float:
@@ -246,21 +263,62 @@ class PanelsPart:
         """In inches."""
         return TITLE + self.layout.height
 
+    def aligned(self, others: Sequence["PanelsPart"]) -> "PanelsPart":
+        """The same, its matrices under those of ``others``, if they are as many and all have bars beside them."""
+        if not self.block.scales:
+            return self
+        alike = [one.layout for one in others if one.block.scales and one.layout.columns == self.layout.columns]
+        room = max(layout.queries.room for layout in alike)
+        layout = replace(self.layout, queries=replace(self.layout.queries, room=room))
+        pitch = max(one.tile_width + one.gap for one in alike) if layout.columns > 1 else 0.0
+        return replace(self, layout=layout.spread(pitch))
+
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
-        sheet.title(y + 0.1, self.block.title)
-        draw_mosaic(sheet, x, y + TITLE, self.layout, self.panels)
+        if self.block.title:
+            sheet.title(y + 0.1, self.block.title)
+        sample = self.block.of_features
+        panels = [panel.sampled(*self.layout.cells) for panel in self.panels] if sample else self.panels
+        draw_mosaic(sheet, x, y + TITLE, self.layout, panels)
+        if self.block.ids:
+            self._write_ids(sheet, x, y + self.top)
+        left = x + self.mosaic_width + BESIDE
+        for name, scale in replace(self.block, panels=self.panels).named_scales:
+            beyond = values_beyond([panel for panel in self.panels if panel.scale == scale], scale)
+            draw_scale(sheet, left, y + self.top, self.layout.bar, scale, name, beyond)
+            left += _NAMED_SCALE
+
+    def _write_ids(self, sheet: Sheet, x: float, y: float) -> None:
+        """Before the labels of the first matrix, whose cells begin at y, in a column of their own."""
+        size, right = self.layout.label_size, x + _ids_width(self.block, self.layout.label_size)
+        sheet.write(right, y - 0.06, "id", SMALL, align="right", vertical="bottom", colour=QUIET)
+        for i, _, place, _ in self.layout.queries.written():
+            sheet.write(right, y + place, str(self.block.ids[i]), size, align="right", colour=QUIET)
 
 
-def decide_panels(block: Panels, style: Style) -> PanelsPart:
+def decide_panels(block: Panels, fonts: Fonts, style: Style) -> PanelsPart:
     """Lay out small matrices, far enough apart for what stands over each."""
     panels = tuple(panel.coloured(style.cmap) for panel in block.panels)
     width = _MOST_PANELS_WIDTH * (block.across or _USUAL_ACROSS) / _USUAL_ACROSS
-    space = Space(Fonts(), style.dpi, block.across, width)
+    if block.scales:  # tokens may stand under features: cells of both in the same inches
+        labels = Space(fonts, style.dpi).widest(fonts.labels(block.rows.tokens.texts), BODY)
+        width = labels + len(panels) * (widest(len(panels)) + GAP)
+    space = Space(fonts, style.dpi, block.across, width, highest(len(panels)) + 1 if block.scales else math.inf)
     text_length = max(panel.text_length for panel in panels)
-    layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
+    decide = decide_features if block.of_features else decide_mosaic
+    layout = decide(len(panels), block.rows, block.columns, space, text_length)
+    if block.scales:
+        layout = with_few_numbers(layout, block.rows, block.columns, space)
+    if block.ids:
+        room = snap(layout.queries.room + _ids_width(block, layout.label_size) + _AFTER_IDS, style.dpi)
+        layout = replace(layout, queries=replace(layout.queries, room=room))
     longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
     return PanelsPart(block, panels, layout.spread(longest * DRAWN_WIDER + GAP))
+
+
+def _ids_width(block: Panels, size: float) -> float:
+    """Inches of the column of ids."""
+    return max(text_width(str(number), size) for number in block.ids)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Text
+from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Text
 from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
@@ -95,6 +95,8 @@ def _texts(page: Page) -> Iterator[str]:
     for block in (*page.blocks, *page.beside):
         if isinstance(block, Heads):
             yield from written_texts(block)
+        elif isinstance(block, Panels):
+            yield from block.rows.tokens.texts
         table = block.table if isinstance(block, Heads) else block
         if isinstance(table, QuotedTable):
             made = table.make(quoting(str))
@@ -138,7 +140,7 @@ class TextPart:
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
     def _lines(self, room: float) -> list[str]:
-        return [part for line in self.block.lines for part in wrap(line, room, self.size)]
+        return [part for line in self.block.lines for part in wrap(line, room / DRAWN_WIDER, self.size)]
 
     def height(self, room: float) -> float:
         """In inches."""
@@ -168,9 +170,11 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
                 return alone[block.place]
             return decide_heads(block, fonts, style, len(stacked), length, tuple(in_line.values()))
         if isinstance(block, Panels):
-            return decide_panels(block, style)
+            return decide_panels(block, fonts, style)
         if isinstance(block, Curves):
             return decide_curves(block)
+        if isinstance(block, QuotedText):
+            block = block.make(quoting(fonts.shown))
         if isinstance(block, Text):
             return TextPart(block, SMALL if explains else BODY)
         if isinstance(block, Bars):
@@ -179,6 +183,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
         return decide_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
 
     parts, cells_height = [decide(block) for block in blocks], 0.0
+    of_panels = [part for part in parts if isinstance(part, PanelsPart)]
+    parts = [part.aligned(of_panels) if isinstance(part, PanelsPart) else part for part in parts]
     pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
     if pictures:  # from the first row of cells to the last
         below = pictures[-1].after + pictures[-1].layout.keys.room
@@ -207,7 +213,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
         parts, beside = parts + beside, []
     title, parts = _titled(page.title, parts, style.title)
-    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
+    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn([*parts, *beside], style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [title, *(part.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
@@ -264,8 +270,9 @@ def _place(
             left, is_first = MARGIN + across, False
             for other in beside:
                 left += other.before
-                places.append((other, left, y + part.top, edge - left))
-                bottom = max(bottom, y + part.top + other.height(edge - left) + _BETWEEN_PICTURES)
+                over = other.top if isinstance(other, PanelsPart) else 0.0  # its cells begin as high as those beside
+                places.append((other, left, y + part.top - over, edge - left))
+                bottom = max(bottom, y + part.top - over + other.height(edge - left) + _BETWEEN_PICTURES)
                 left += other.width
         places.append((part, x, y, edge - x))
         end = y + part.height(edge - x) + part.after
@@ -281,4 +288,5 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
+    pooled += tuple(part.left_out for part in parts if isinstance(part, PanelsPart))
     return Drawn(tuple(part.cells for part in heads), pooled, ends=style.ends)

@@ -1,7 +1,7 @@
 """Heads, and other small matrices, in the terminal: a grid of cells for each, as many side by side as there is room."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -10,16 +10,19 @@ from rich.text import Text
 from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, values_beyond
+from mhaviz.pages.words import sampled_text
 from mhaviz.records import AttentionMap
+from mhaviz.records.axis import even_cells
 from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, GAP, Abilities, GridLayout, HeatGrid, MapGrid
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
 
 _MANY_HEADS = 24  # a screen of numbers for each of more is more than anybody scrolls through
 _LEAST_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
 _TABLE_LINES = 4  # of a table, beside its rows
+_ALL_LINES, _LEAST_LINES = 60, 4  # for matrices that are all shown, and of one of them
 _GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
 
 
@@ -121,21 +124,64 @@ def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
     return replace(maps[0], weights=weights, heads=tuple(range(len(weights))), summary=None)
 
 
+@dataclass(frozen=True)
+class FeatureGrid(HeatGrid):
+    """Matrices of features, of which those are drawn that there is room for."""
+
+    def _cell_explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
+        text = sampled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
+        if text:
+            yield abilities.plain(text).split(" "), " "
+
+
 def panels_lines(
     block: Panels, n_blocks: int, style: Style, console: Console, options: ConsoleOptions
 ) -> Iterator[RenderableType]:
-    """As many small matrices as a screen has room for beside those of the other blocks."""
+    """As many small matrices as a screen has room for beside those of the other blocks; all, if they have scales."""
     abilities = Abilities.of(console, options)
     panels = sorted((panel.coloured(style.cmap) for panel in block.panels), key=lambda p: p.title != block.first)
 
-    def grid(most: int) -> HeatGrid:
-        return HeatGrid(panels[:most], block.rows, block.columns, with_values=False, numbered=True)
+    def grid(most: int, layout: GridLayout | None = None) -> HeatGrid:
+        return HeatGrid(panels[:most], block.rows, block.columns, with_values=False, numbered=True, layout=layout)
 
     layout = grid(len(panels)).decide(options.max_width, abilities)
     lines = 3 + len(layout.lines)
+    if isinstance(block.title, str):
+        yield from (Text(abilities.plain(text), BOLD) for text in [block.title] if text)
+    else:
+        yield Text(title_text(block.title, options.max_width, not abilities.unicode), BOLD, no_wrap=True)
+    if block.scales:
+        layout = _all_on_screen(block, layout, options.max_width)
+        if block.of_features:
+            panels = [panel.sampled(layout.rows, layout.columns) for panel in panels]
+        yield (FeatureGrid if block.of_features else HeatGrid)(
+            panels, block.rows, block.columns, with_values=False, numbered=True, layout=layout
+        )
+        for name, scale in replace(block, panels=tuple(panels)).named_scales:
+            beyond = values_beyond([panel for panel in panels if panel.scale == scale], scale)
+            yield ScaleBar(scale, abilities.plain(name), beyond)
+        yield Text()
+        return
     shown = layout.per_line * max(_GRID_LINES // (lines * n_blocks), 1)
-    yield Text(abilities.plain(block.title), BOLD)
     yield grid(shown)
     more = [block.more(len(panels) - shown)] if len(panels) > shown else []
     yield Text("; ".join([block.caption, *more]), DIM)
     yield Text()
+
+
+def _all_on_screen(block: Panels, layout: GridLayout, width: int) -> GridLayout:
+    """The layout, or one of fewer cells where all matrices would be more lines than a screen has room for."""
+    n_panels, together = len(block.panels), 2 if layout.cells == "half-blocks" else 1
+    lines = -(-n_panels // layout.per_line) * (len(layout.lines) + 3)
+    if lines <= _ALL_LINES:
+        return layout
+    label_width = len(str(block.rows.end))
+    room = width - label_width - 1 + GAP
+    per_line = 1 if block.of_features else n_panels  # squares that are small stand beside each other
+    columns = even_cells(len(block.columns), max(min(layout.columns, room // per_line - GAP), 1))
+    most = max(_ALL_LINES * per_line // n_panels - 3, _LEAST_LINES) * together
+    rows = even_cells(len(block.rows), min(most, len(block.rows)))
+    if not block.of_features:
+        rows = min(rows, even_cells(len(block.rows), max(columns * together // 2, 1)))
+    panel_width = max(columns, room // per_line - GAP)
+    return GridLayout(layout.cells, 1, label_width, panel_width, per_line, rows, columns, "positions")

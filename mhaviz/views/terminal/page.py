@@ -7,7 +7,20 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, Table, Text
+from mhaviz.pages.blocks import (
+    Bars,
+    Block,
+    Curves,
+    Drawn,
+    Heads,
+    Legend,
+    Page,
+    Panels,
+    QuotedTable,
+    QuotedText,
+    Table,
+    Text,
+)
 from mhaviz.views.labels import harmless
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -49,7 +62,8 @@ class PageView:
             elif isinstance(block, Bars):
                 yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)
                 yield Line()
-            elif isinstance(block, Text):
+            elif isinstance(block, (Text, QuotedText)):
+                block = block.make(abilities.quote) if isinstance(block, QuotedText) else block
                 yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"

@@ -1,0 +1,179 @@
+"""What goes into the first layer, as matrices of features, and how alike its tokens or its positions are."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Quote, QuotedTable, QuotedText, Table, Text, Title
+from mhaviz.pages.panels import DIVERGING, Panel, Scale
+from mhaviz.records import Added, Axis, EmbeddedText, InputPart, PositionTable, Within
+
+_MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
+_BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour
+_NEAR = 3.0  # scales that end so near to each other, as a factor, are one
+_QUOTED = 24  # cells of a terminal
+_MOST_LISTED = 12  # tokens of a table
+
+_CONSTANT = ("T", "U")  # symbols of what may be the same for every token
+
+_UNIT = Scale(DIVERGING, -1.0, 1.0, zeros=True)
+"""Of cosines, and of sines."""
+
+_ADDED: dict[Added, str] = {
+    "sinusoids": "Positions are sines and cosines that are added to E: feature 2i of position p is sin(p / "
+    "10000^(2i/d_model)), feature 2i+1 the cosine of the same (Vaswani et al. 2017, section 3.5).",
+    "learned": "Positions are learned: each has a row of a table, which is added to E.",
+}
+_WITHIN: dict[Within, str] = {
+    "rotary": "each attention turns its queries and keys by their positions (rotary, Su et al. 2021)",
+    "distance": "the attention adds a learned number for each distance to its scores (Raffel et al. 2020)",
+    "alibi": "the attention takes from its scores what grows with the distance (ALiBi, Press et al. 2022)",
+}
+
+
+def embeddings_page(e: EmbeddedText) -> Page:
+    """What is summed, and X, side by side; below each, how alike its rows are; then the tokens with their ids."""
+    head = "what the decoder reads" if e.is_target else "what the first layer reads"
+    title: Title | str = Title(head, (("", e.tokens),), "input")
+    blocks: list[Block] = []
+    shown = [part for part in e.parts if not _is_one_row(part)]
+    for n_features, parts in groupby(shown, lambda part: part.values.shape[1]):
+        title = f"the same, made into {n_features:,} features" if blocks else title
+        blocks.append(_features(title, tuple(parts), e))
+    cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
+    blocks.append(_alike("how alike every two tokens are: the cosine of their rows", cosines, Axis(e.tokens)))
+    blocks.append(QuotedText(lambda quote: Text(tuple(_sentences(e, quote)))))
+    blocks.append(QuotedTable(lambda quote: _tokens_table(e, quote), "listed"))
+    return Page("", tuple(blocks), e.source.footnote, lambda drawn: _reading("tokens", drawn, e.source.remark))
+
+
+def position_table_page(table: PositionTable) -> Page:
+    """The sinusoids, a row a position, and how alike every two positions are."""
+    length, d_model = table.values.shape
+    positions = Axis.of(map(str, range(length)))
+    title = "positional encoding: sines and cosines"
+    equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
+    panel = Panel(f"{equation}   {_shape(length, d_model)}", table.values, _UNIT)
+    features = Axis.of(map(str, range(d_model)))
+    cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
+    blocks: tuple[Block, ...] = (
+        Panels(title, (panel,), positions, features, panel.title, 1, scales=("PE",), of_features=True),
+        Text(tuple(_turning_sentences(d_model))),
+    )
+    return Page("", blocks, table.source.footnote, lambda drawn: _reading("positions", drawn), (cosines,))
+
+
+def _turning_sentences(d_model: int) -> Iterator[str]:
+    """What the features of sinusoids are, and why that tells positions apart."""
+    slowest = 2 * np.pi * 10000 ** ((d_model - 1) // 2 * 2 / d_model)
+    last = f", the last once in {slowest:,.0f}" if d_model > 2 else ""
+    yield f"Each pair of features turns as p grows: the first pair goes round once in {2 * np.pi:.2f} positions{last}."
+    if d_model % 2 == 0:
+        yield (
+            "So the cosine of two positions depends on their distance alone, and so does PE PEᵀ, which is d_model / 2 "
+            "times as much (Vaswani et al. 2017, section 3.5)."
+        )
+
+
+def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Panels:
+    """Parts of equally many features, each on the scale that it shares with others, or on its own."""
+    scales = _scales(e.parts)
+    panels = tuple(
+        Panel(f"{part.equation}   {_shape(*part.values.shape)}", part.values, scales[part.symbol]) for part in parts
+    )
+    names: dict[Scale, list[str]] = {}
+    for part in parts:
+        names.setdefault(scales[part.symbol], []).append(part.symbol)
+    return Panels(
+        title,
+        panels,
+        Axis(e.tokens),
+        Axis.of(map(str, range(parts[0].values.shape[1]))),
+        panels[0].title,
+        len(panels),
+        scales=tuple(", ".join(symbols) for symbols in names.values()),
+        of_features=True,
+        ids=e.tokens.ids,
+    )
+
+
+def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
+    return Panels(title, panels, tokens, tokens, panels[0].title, len(panels), scales=("cosine",))
+
+
+def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
+    """One scale for all that is summed, and for X, too, unless a norm has made it much larger or smaller."""
+    *summed, X = parts
+    of_sum, of_X = _end(summed or [X]), _end([X])
+    if 1 / _NEAR <= of_X / of_sum <= _NEAR:
+        of_sum = of_X = _end(parts)
+    scales = {part.symbol: Scale(DIVERGING, -of_sum, of_sum) for part in summed}
+    return scales | {X.symbol: Scale(DIVERGING, -of_X, of_X)}
+
+
+def _end(parts: Sequence[InputPart]) -> float:
+    """Where a scale of these numbers ends."""
+    sizes = np.abs(np.concatenate([part.values.ravel() for part in parts]))
+    end = float(np.quantile(sizes, 1 - _BEYOND) if sizes.size > _MANY else sizes.max())
+    if not end:
+        return 1.0
+    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, and nothing beyond that is not far beyond
+    return float(f"{math.ceil(end / step - 1e-6) * step:.2g}")
+
+
+def _is_one_row(part: InputPart) -> bool:
+    """Whether it is the same for every token, as token types are of a single text: a picture of it tells nothing."""
+    return part.symbol in _CONSTANT and bool((part.values == part.values[0]).all())
+
+
+def _shape(length: int, features: int) -> str:
+    return f"({length:,}, {features:,})"
+
+
+def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
+    """How to read the pictures."""
+    return "; ".join(dict.fromkeys(filter(None, [f"rows are {rows}, columns features", *drawn.pooled, *remarks])))
+
+
+def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
+    """What X is made of, how the model knows of positions, and what these do to a word that comes twice."""
+    if e.difference is None:
+        yield "X is what the first layer reads. It is made of more than a sum of these: how, is not known."
+    elif e.difference > 0:
+        yield f"X is what the first layer reads. Its equation gives the same, to {e.difference:.0e}."
+    if e.added is not None and e.difference is not None:
+        yield _ADDED[e.added]
+    within = " and ".join(_WITHIN[kind] for kind in e.within)
+    if within:
+        yield f"{'Also, ' if e.added else 'No position is added: '}{within}."
+    elif e.added is None:
+        yield "No position is added: if the model knows of positions, it is by its attention."
+    for part in filter(_is_one_row, e.parts):
+        yield f"{part.equation}: the same row for every token, which is not drawn."
+    lengths = [f"of {part.symbol} {part.norms.mean():.3g}" for part in e.parts]
+    yield f"A row, as a vector, is so long on average: {', '.join(lengths)}."
+    if e.repeated is not None:
+        first, second = e.repeated
+        again = (
+            f"“{quote(e.tokens.texts[first], _QUOTED)}” stands at {first} and at {second}: its rows of E are the same"
+        )
+        X = e.parts[-1]
+        if np.array_equal(X.values[first], X.values[second]):
+            yield f"{again}, and so are those of X."
+        else:
+            yield f"{again}, those of X have the cosine {X.cosines[first, second]:.2f}."
+
+
+def _tokens_table(e: EmbeddedText, quote: Quote) -> Table:
+    """Each token with its id, and how long its rows are."""
+    columns = (
+        Column("position", is_key=True, short="#"),
+        Column("token", lambda token: quote(token, _QUOTED), "left", is_key=True),
+        Column("id"),
+        *(Column(f"‖{part.symbol}‖", "{:.2f}".format) for part in e.parts),
+    )
+    norms = [part.norms.tolist() for part in e.parts]
+    rows = tuple(zip(range(len(e.tokens)), e.tokens.texts, e.tokens.ids, *norms, strict=True))
+    return Table(columns, rows, most_listed=_MOST_LISTED, more="and {:,} more".format)

@@ -1,0 +1,100 @@
+"""mhaviz embeddings as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import mhaviz as package
+
+SENTENCE = "The cat sat on the mat"
+SMALL = ("--d-model", "16", "--device", "cpu")
+
+
+def test_everything_in_numbers(mhaviz):
+    data = json.loads(mhaviz("embeddings", SENTENCE, *SMALL, "--json").out)
+    assert data["tokens"] == ["the", "cat", "sat", "on", "the", "mat"]
+    assert data["ids"] == [1, 2, 3, 4, 1, 5]
+    assert (data["added"], data["within"], data["is_target"]) == ("sinusoids", [], False)
+    parts = {part["symbol"]: part for part in data["parts"]}
+    assert list(parts) == ["E", "PE", "X"]
+    E, PE, X = (np.array(part["values"]) for part in parts.values())
+    np.testing.assert_allclose(E + PE, X, atol=1e-6)
+    np.testing.assert_allclose(PE, package.sinusoids(6, 16).values, atol=1e-7)
+    assert parts["E"]["cosines"][0][4] == pytest.approx(1)
+    assert parts["X"]["norms"] == pytest.approx(np.linalg.norm(X, axis=1))
+
+
+def test_sinusoids_alone(mhaviz):
+    data = json.loads(mhaviz("embeddings", "--length", "7", "--d-model", "6", "--json").out)
+    np.testing.assert_allclose(data["values"], package.sinusoids(7, 6).values, atol=1e-7)
+    assert np.shape(data["cosines"]) == (7, 7)
+    assert "length 100, d_model 512" in mhaviz("embeddings").out
+    assert np.shape(json.loads(mhaviz("embeddings", "--d-model", "7", "--json").out)["values"]) == (100, 7)
+
+
+def test_d_model_need_not_suit_any_heads(mhaviz):
+    data = json.loads(mhaviz("embeddings", "one two", "--d-model", "7", "--json").out)
+    assert np.shape(data["parts"][2]["values"]) == (2, 7)
+
+
+def test_of_the_translator(mhaviz):
+    data = json.loads(mhaviz("embeddings", "the cat", "--target", "le chat", "--model", "translation", "--json").out)
+    assert (data["tokens"], data["is_target"]) == (["<start>", "le", "chat"], True)
+
+
+def test_of_a_checkpoint(mhaviz, model_folder):
+    result = mhaviz("embeddings", "the cat!", "--model", str(model_folder("bert")))
+    assert (result.status, result.err) == (0, "")
+    assert "X = LayerNorm(E + PE + T)   (5, 32)" in result.out
+
+
+def test_files(mhaviz, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
+        outputs = [part for name in names for part in ("-o", name)]
+        assert mhaviz("embeddings", "one two", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
+    for path in (tmp_path / "two").iterdir():
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
+
+
+OPTIONS = (("a b",), ("a c d",), ("a b", "--seed", "1"), ("a b", "--d-model", "8"), ("a b", "--dpi", "50"))
+OPTIONS += (("a b", "--cmap", "PuOr"), ("--length", "5"), ("--length", "6"), ("--length", "5", "--cmap", "PuOr"))
+
+
+def test_every_option_changes_the_picture(mhaviz, tmp_path):
+    for i, words in enumerate(OPTIONS):
+        options = [] if "--d-model" in words else ["--d-model", "16"]
+        path = str(tmp_path / f"{i}.png")
+        assert mhaviz("embeddings", "--dpi", "40", *words, *options, "-q", "-o", path).status == 0
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a b", "--length", "3"], "--length is for positions without a sentence; leave out one of them"),
+        (["--seed", "3"], "--seed is about the embeddings of a sentence, got none; give one, or leave it out"),
+        (["--length", "3", "--model", "translation"], "--model is about the embeddings of a sentence"),
+        (["--model", "translation"], "no sentence: give one in quotes"),
+        (["--target", "x"], "--target goes with one sentence, got none"),
+        (["a", "--target", "b"], "has no decoder; leave out --target"),
+        (["--length", "0"], "--length: expected at least 1, got 0"),
+        (["--length", "5000"], "at most 4,096 positions, as every two of them are compared, got 5,000"),
+        (["--d-model", "0"], "--d-model: expected at least 1, got 0"),
+        (["a", "b"], "embeddings takes one sentence, got 2; put it in quotes"),
+        (["a", "--cmap", "nothing"], "--cmap: expected a matplotlib colormap"),
+        (["a", "-o", "a.gif"], "expected a name ending in .png"),
+        (["a", "--layer", "1"], "--layer"),
+        (["a", "--n-heads", "2"], "--n-heads"),
+    ],
+)
+def test_bad_input_is_one_line(mhaviz, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("embeddings", *arguments)
+    assert (result.status, result.out) == (2, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("mhaviz: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,134 @@
+"""What the page of embeddings has decided before anybody draws it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mhaviz
+from mhaviz.pages.blocks import Drawn, Panels, QuotedText
+from mhaviz.pages.embeddings import embeddings_page, position_table_page
+from mhaviz.pages.panels import DIVERGING, Panel, Scale
+from mhaviz.records import EmbeddedText, InputPart, Source, Tokens
+
+RNG = np.random.default_rng(0)
+
+
+def part(symbol, size=1.0, shape=(3, 4), equation=None):
+    return InputPart(symbol, equation or f"{symbol} = made", (size * RNG.normal(size=shape)).astype(np.float32))
+
+
+def embedded(*parts, added="learned", ids=(5, 6, 5), **fields):
+    tokens = Tokens(("the", "cat", "the"), (), ids)
+    return EmbeddedText(Source("made by hand"), tokens, parts, added, **{"difference": 0.0} | fields)
+
+
+def panels(e):
+    return [block for block in embeddings_page(e).blocks if isinstance(block, Panels)]
+
+
+def words(e):
+    (text,) = (block for block in embeddings_page(e).blocks if isinstance(block, QuotedText))
+    return " ".join(text.make(lambda token, cells: token).lines)
+
+
+def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():
+    e = embedded(part("E"), part("PE", 0.1), part("X"))
+    features, cosines = panels(e)
+    (scale,) = {panel.scale for panel in features.panels}
+    largest = max(np.abs(one.values).max() for one in e.parts)
+    assert (scale.colormap, scale.low) == (DIVERGING, -scale.high)
+    assert largest <= scale.high <= 1.1 * largest
+    assert features.scales == ("E, PE, X",)
+    assert [panel.title for panel in features.panels] == [
+        "E = made   (3, 4)",
+        "PE = made   (3, 4)",
+        "X = made   (3, 4)",
+    ]
+    assert (cosines.panels[0].scale.low, cosines.panels[0].scale.high) == (-1, 1)
+    for panel, one in zip(cosines.panels, e.parts, strict=True):
+        np.testing.assert_array_equal(panel.values, one.cosines)
+
+
+def test_what_a_norm_has_made_larger_has_its_own():
+    features, _ = panels(embedded(part("E", 0.05), part("PE", 0.05), part("X", 2.0)))
+    assert features.scales == ("E, PE", "X")
+    assert [name for name, _ in features.named_scales] == ["E, PE", "X"]
+    assert features.panels[0].scale == features.panels[1].scale != features.panels[2].scale
+
+
+def test_of_many_numbers_a_few_may_lie_beyond_the_scale():
+    e = embedded(part("E", shape=(3, 1000)), part("X", shape=(3, 1000)))
+    e.parts[0].values[1, 7] = 100
+    assert panels(e)[0].panels[0].scale.high < 4
+    assert panels(embedded(replace(e.parts[0], values=np.zeros((3, 4), np.float32))))[0].panels[0].scale.high == 1
+
+
+def test_other_widths_are_another_block():
+    e = embedded(part("E", shape=(3, 4)), part("PE", shape=(3, 4)), part("X", shape=(3, 6)))
+    first, second, _ = panels(e)
+    assert [len(block.columns) for block in (first, second)] == [4, 6]
+    assert second.title == "the same, made into 6 features"
+
+
+def test_a_row_that_all_tokens_share_is_named_and_not_drawn():
+    same = InputPart("T", "T = types(ids)", np.ones((3, 4), np.float32))
+    e = embedded(part("E"), part("PE"), same, part("X"))
+    assert all(len(block.panels) == 3 for block in panels(e))
+    assert "T = types(ids): the same row for every token, which is not drawn." in words(e)
+    other = replace(same, values=same.values * np.arange(3, dtype=np.float32)[:, None])
+    assert all(len(block.panels) == 4 for block in panels(embedded(part("E"), part("PE"), other, part("X"))))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"added": "sinusoids"}, "Positions are sines and cosines that are added to E"),
+        ({"added": "learned"}, "Positions are learned"),
+        ({"added": "learned", "within": ("distance",)}, "Also, the attention adds a learned number for each distance"),
+        ({"added": None, "within": ("rotary",)}, "No position is added: each attention turns its queries and keys"),
+        ({"added": None, "within": ("alibi",)}, "No position is added: the attention takes from its scores"),
+        ({"added": None}, "No position is added: if the model knows of positions, it is by its attention."),
+        ({"difference": None}, "It is made of more than a sum of these: how, is not known."),
+        ({"difference": 2.2e-7}, "Its equation gives the same, to 2e-07."),
+    ],
+)
+def test_what_is_said_of_positions(fields, said):
+    assert said in words(embedded(part("E"), part("PE"), part("X"), **fields))
+
+
+def test_what_is_not_known_to_be_a_sum_is_not_called_one():
+    assert "added" not in words(embedded(part("E"), part("PE"), part("X"), difference=None))
+
+
+def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
+    E = np.array([[1, 0], [0, 1], [1, 0]], np.float32)
+    e = embedded(InputPart("E", "E", E), InputPart("X", "X", E + np.array([[0, 0], [0, 0], [0, 1]], np.float32)))
+    assert "those of X have the cosine 0.71." in words(e)
+    same = embedded(InputPart("X", "X = E", E), added=None)
+    assert "“the” stands at 0 and at 2: its rows of E are the same, and so are those of X." in words(same)
+    assert "stands at" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
+
+
+def test_the_table_of_positions():
+    page = position_table_page(mhaviz.sinusoids(10, 6))
+    features, (cosines,) = page.blocks[0], page.beside
+    assert features.panels[0].title.endswith("(10, 6)")
+    np.testing.assert_array_equal(cosines.panels[0].values, mhaviz.sinusoids(10, 6).cosines)
+    assert "the last once in 2,916" in page.blocks[1].lines[0]  # 2π · 10000^(4/6)
+    assert "depends on their distance alone" in page.blocks[1].lines[1]
+    assert len(position_table_page(mhaviz.sinusoids(10, 5)).blocks[1].lines) == 1  # no cosine beside the last sine
+    assert page.remark(Drawn(pooled=("a", "a"))) == "rows are positions, columns features; a"
+
+
+def test_sampled_features_are_sines_and_cosines_in_turn_and_sums_stay_sums():
+    values = mhaviz.sinusoids(7, 64).values
+    sampled = Panel("PE", values, Scale()).sampled(7, 16).values
+    angle = np.arccos(np.clip(sampled[1], -1, 1))
+    assert (sampled[0] == [0, 1] * 8).all()  # sin 0, cos 0
+    assert np.isfinite(angle).all()
+    E = RNG.normal(size=values.shape).astype(np.float32)
+    parts = [Panel("", x, Scale()).sampled(3, 10).values for x in (E, values, E + values)]
+    np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=1e-6)
+    np.testing.assert_allclose(Panel("", E, Scale()).sampled(3, 64).values[0], E[:2].mean(axis=0), atol=1e-7)
+    assert Panel("", E, Scale()).sampled(7, 64).values is E

@@ -1,0 +1,48 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hostile import HOSTILE, acts
+
+import mhaviz
+from mhaviz.records import Tokens
+from mhaviz.views.showing import view_of
+
+
+def embedded(text, d_model=64):
+    return mhaviz.load(d_model=d_model, n_heads=1, device="cpu").embeddings(text)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 12, 40, 128, 600])
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_screen_or_two(show, n_tokens, width):
+    e = embedded(" ".join(f"w{i}" for i in range(n_tokens)), 512)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", show(view_of(e), width)).splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= width
+    for title in ("E = lookup(ids) · √d_model", "PE = sin and cos", "X = E + PE", "of E", "of PE", "of X"):
+        assert any(title in line for line in lines), title
+    text = " ".join(" ".join(lines).split())
+    assert "of 512 features are shown" in text
+    assert ("each row is the mean of up to" in text) == (n_tokens >= 40)
+
+
+def test_ids_and_lengths_of_rows(show):
+    text = show(view_of(embedded("the cat sat the")), 100)
+    rows = [line.split() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+    assert ["position", "token", "id", "‖E‖", "‖PE‖", "‖X‖"] in rows
+    assert [row[:3] for row in rows if row[:1] == ["3"]] == [["3", "the", "1"]]
+    assert "“the” stands at 0 and at 3" in text
+
+
+def test_tokens_are_harmless(show):
+    e = embedded(" ".join(f"w{i}" for i in range(len(HOSTILE))))
+    text = show(view_of(replace(e, tokens=Tokens(HOSTILE, (), e.tokens.ids))), 100)
+    assert not acts(re.sub(r"\x1b\[[0-9;]*m", "", text))
+    assert "[bold]" in text
+
+
+def test_positions(show):
+    text = show(view_of(mhaviz.sinusoids(200, 128)), 100)
+    assert "cosine of every two rows" in text
+    assert "of 128 features are shown" in text
