@@ -1,6 +1,5 @@
 """What has changed between two attentions: B − A of every head, and the heads that changed most."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import compress
@@ -13,8 +12,7 @@ from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDi
 
 _HEADING = "B − A, the change of every weight"
 _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
-_BOUND = math.log(2)
-_LEAST_NATS = 0.00005  # that four decimals can show
+_LEAST_BITS = 0.00005  # that four decimals can show
 
 
 def difference_page(d: Difference, most: int | None = None) -> Page:
@@ -66,8 +64,7 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
     columns = (
         *([Column("map", ", ".join, "left", is_key=True, stacked="\n".join)] if several else []),
         Column("head", is_key=True),
-        Column("divergence", _nats),
-        Column("of ln 2", lambda nats: f"{nats / _BOUND:.1%}"),
+        Column("divergence", _bits),
         Column("worst row", partial(worst, " "), "left", stacked=partial(worst, "\n")),
         Column("change", _signed),
         Column("before", "{:.3f}".format),
@@ -78,7 +75,6 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
         (
             *([names[head.map.name]] if several else []),
             head.head,
-            head.divergence,
             head.divergence,
             head.worst and head,
             head.largest and head.largest.after - head.largest.before,
@@ -126,8 +122,8 @@ def _notes(d: Difference) -> str:
     parts = ["change, before, after: of the weight that has changed most"] if _has_changed(d) else []
     if any(head.divergence is not None for head in d.ranking):
         parts.append(
-            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
-            f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
+            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits: 0 if no "
+            "weight has changed, 1 if no row has a key in common"
         )
     if any(head.worst for head in d.ranking):
         parts.append("worst row: the largest of these divergences, and its query")
@@ -145,8 +141,8 @@ def _notes(d: Difference) -> str:
     return "; ".join(parts)
 
 
-def _nats(divergence: float) -> str:
-    return "<0.0001" if 0 < divergence < _LEAST_NATS else f"{divergence:.4f}"
+def _bits(divergence: float) -> str:
+    return "<0.0001" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
 def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
@@ -154,7 +150,7 @@ def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
     if head.worst is None:
         return NOTHING
     m = head.map
-    return f"{_nats(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
+    return f"{_bits(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
 
 
 def _where(quote: Quote, between: str, head: HeadDifference) -> str:

@@ -73,7 +73,7 @@ def test_the_table_stands_beside_the_picture(difference):
         f"{x:.4f}" for x in sorted(d.maps[0].divergence, reverse=True)
     ]
     assert all(t.get_position()[0] > right for t in column)
-    assert "ln 2 = 0.693" in " ".join(texts(sheet))
+    assert "in bits" in " ".join(texts(sheet))
     assert "A: where from; B: where from" in texts(sheet)
 
 
