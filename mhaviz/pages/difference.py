@@ -1,5 +1,6 @@
 """What has changed between two attentions: B − A of every head, and the heads that changed most."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import compress
@@ -8,7 +9,7 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Pa
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, map_title
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference
+from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference, MapDifference
 
 _HEADING = "B − A, the change of every weight"
 _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
@@ -24,17 +25,22 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
     layers = len({m.layer for m in changes}) > 1
     blocks: tuple[Block, ...] = (
         Text((_HEADING,), "intro"),
-        *(_heads(place, m, layers) for place, m in enumerate(changes[:most])),
+        *(_heads(place, m, layers) for place, m in enumerate(d.maps[:most])),
         Legend("over"),
+        QuotedTable(partial(ranking_table, d)),
     )
-    ranking = QuotedTable(partial(ranking_table, d))
-    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]), (ranking,))
+    return Page("", blocks, d.source.footnote, partial(reading_text, changes[:most]))
 
 
-def _heads(place: int, m: AttentionMap, with_layer: bool) -> Heads:
+def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
+    m = difference.change
     with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
-    return Heads(title, (m,), tile_titles(m), None, partial(cell_text, m), says_cell=True, place=place)
+    numbers = tuple(
+        "" if math.isnan(divergence) else f"{_bits(divergence)} bits" for divergence in difference.divergence
+    )
+    cell = partial(cell_text, m)
+    return Heads(title, (m,), tile_titles(m), None, cell, says_cell=True, numbers=numbers, place=place)
 
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:

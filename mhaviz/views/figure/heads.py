@@ -92,6 +92,7 @@ class HeadsPart:
         for m in self.drawn:
             panels += head_panels(m, scale, [next(tiles) for _ in m.heads], layout.cells)
         draw_mosaic(sheet, x, y, layout, panels)
+        self._write_numbers(sheet, x, y)
         first = block.first
         with_below = first.quantity.is_signed or not first.is_whole or scale.log
         name = f"{first.quantity.drawn_name}, log" if scale.log else first.quantity.drawn_name
@@ -103,6 +104,17 @@ class HeadsPart:
             self.table.draw(sheet, right + _scale_width(first) + _BETWEEN, top, self.table.width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
+
+    def _write_numbers(self, sheet: Sheet, x: float, y: float) -> None:
+        """Over the right end of each tile, beside its title, if there is room for all."""
+        layout, numbers = self.layout, self.block.numbers
+        titles = zip(self.block.tiles, numbers, strict=False)
+        widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in titles)
+        if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
+            return
+        for number, (left, top) in zip(numbers, map(layout.tile, range(len(numbers))), strict=True):
+            right = x + left + layout.tile_width
+            sheet.write(right, y + top - 0.04, number, SMALL, vertical="bottom", align="right", colour=QUIET)
 
 
 def decide_heads(block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int) -> HeadsPart:
