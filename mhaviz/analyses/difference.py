@@ -2,7 +2,7 @@
 
 A row of weights is a distribution over the keys, so two rows are compared as distributions: by the Jensen–Shannon
 divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV, which is symmetric, finite where
-one of them is 0, and at most ln 2.
+one of them is 0, and, in bits, at most 1.
 """
 
 import math
@@ -24,9 +24,6 @@ from mhaviz.records import (
     RowChange,
     Source,
 )
-
-BOUND = math.log(2)
-"""The divergence, in nats, of two rows that have no key in common."""
 
 _BLOCK = 2**20  # numbers that become float64 at a time
 _TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0
@@ -117,7 +114,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The divergence of a head's rows before and after, in nats: see ``MapDifference``."""
+    """The divergence of a head's rows before and after, in bits: see ``MapDifference``."""
 
     divergence: float = math.nan
     worst: RowChange | None = None
@@ -137,21 +134,21 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     if (flaw := _flaw(m, sums, has_rest)) is not None:
         return _Rows(flaw=flaw)
     step = max(_BLOCK // A.shape[1], 1)
-    bits: list[NDArray[np.float64]] = []
+    blocks: list[NDArray[np.float64]] = []
     for start in range(0, len(A), step):
         block = slice(start, start + step)
         pair = [weights[block].astype(np.float64) for weights in (A, B)]
         if has_rest:
             rests = (1 - sums[:, block, None]).clip(0)
             pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
-        bits.append(jensen_shannon(*pair))
-    nats = np.concatenate(bits) * BOUND
+        blocks.append(jensen_shannon(*pair))
+    bits = np.concatenate(blocks)
     counts = np.diff(m.rows.edges)
     seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
-    worst = int(nats.argmax())
+    worst = int(bits.argmax())
     return _Rows(
-        float(np.average(nats[seen], weights=counts[seen])) if seen.any() else math.nan,
-        RowChange(int(m.rows.edges[worst]), float(nats[worst])) if nats[worst] else None,
+        float(np.average(bits[seen], weights=counts[seen])) if seen.any() else math.nan,
+        RowChange(int(m.rows.edges[worst]), float(bits[worst])) if bits[worst] else None,
         zeros=int((~seen).sum()),
     )
 

@@ -13,19 +13,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.difference import jensen_shannon
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import weigh
 from mhaviz.records import ProjectionComparison, ProjectionInputs, ProjectionStage
 
 
-def compare_projections(inputs: ProjectionInputs, exclude_self: bool = False) -> ProjectionComparison:
+def compare_projections(inputs: ProjectionInputs, include_self: bool = False) -> ProjectionComparison:
     """Go through four stages with the whole d_model × d_model matrices, then split the same matrices into heads.
 
-    The stages are one head of d_key = d_model. ``exclude_self`` leaves a query out of its own sum (j ≠ i), in the
-    stages and in the heads; the row of a query that is then left with no key is zeros.
+    The stages are one head of d_key = d_model. Each word is most like itself, so that with ``include_self`` the first
+    two stages show little else; without, a query is left out of its own sum (j ≠ i), in the stages and in the heads.
+
+    Raises:
+        ArgumentError: a single word, which is left out.
     """
     X, Q, K, V = (_double(x) for x in (inputs.embedded, inputs.query, inputs.key, inputs.value))  # length d_model
     length, d_model = X.shape
-    visible = ~torch.eye(length, dtype=torch.bool) if exclude_self else torch.ones(length, length, dtype=torch.bool)
+    if length < 2 and not include_self:
+        raise ArgumentError(
+            f"expected at least two words, as a word is left out of its own sum, got one: add another, or set "
+            f"{parameter('include_self')}"
+        )
+    visible = torch.ones(length, length, dtype=torch.bool) if include_self else ~torch.eye(length, dtype=torch.bool)
     stages = (
         _stage(X, X, X, X, visible),
         _stage(Q, Q, X, X, visible),
@@ -39,7 +48,7 @@ def compare_projections(inputs: ProjectionInputs, exclude_self: bool = False) ->
         source=inputs.source,
         tokens=inputs.tokens,
         d_model=d_model,
-        exclude_self=exclude_self,
+        include_self=include_self,
         stages=stages,
         pair=_most_unlike(stages[2].scores),
         heads=heads,

@@ -218,6 +218,7 @@ class Heads:
         title: of all layers together.
         maps: they differ in their layer alone; what their masks hide may differ.
         tiles: what stands over each head, layer by layer.
+        numbers: one of each head, of which pictures that have room for it write it over the right end; may be empty.
         across: heads that belong side by side; None: as it fits.
         cell_text: what a cell of a picture is, if it is not a number between one query and one key.
         says_cell: whether that stands under this picture, and not with what else is said of all.
@@ -237,6 +238,7 @@ class Heads:
     cell_text: Callable[[Cells], str]
     says_cell: bool = False
     own_scale: bool = False
+    numbers: tuple[str, ...] = ()
     table: QuotedTable | None = None
     place: int = 0
     by_layer: tuple["Heads", ...] = ()

@@ -9,12 +9,11 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Pa
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference
+from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference, MapDifference
 
 _HEADING = "B − A, the change of every weight"
 _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
-_BOUND = math.log(2)
-_LEAST_NATS = 0.00005  # that four decimals can show
+_LEAST_BITS = 0.00005  # that four decimals can show
 
 
 def difference_page(d: Difference, most: int | None = None) -> Page:
@@ -26,18 +25,23 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
     layers = len({m.layer for m in changes}) > 1
     blocks: tuple[Block, ...] = (
         Text((_HEADING,), "intro"),
-        *(_heads(place, m, layers) for place, m in enumerate(changes[:most])),
+        *(_heads(place, m, layers) for place, m in enumerate(d.maps[:most])),
         Legend("over"),
+        QuotedTable(partial(ranking_table, d)),
     )
-    ranking = QuotedTable(partial(ranking_table, d))
     remark, left_out = partial(reading_text, changes[:most]), partial(left_out_text, changes, True)
-    return Page("", blocks, d.source.footnote, remark, (ranking,), left_out=left_out)
+    return Page("", blocks, d.source.footnote, remark, left_out=left_out)
 
 
-def _heads(place: int, m: AttentionMap, with_layer: bool) -> Heads:
+def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
+    m = difference.change
     with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
-    return Heads(title, (m,), tile_titles(m), None, partial(cell_text, m), says_cell=True, place=place)
+    numbers = tuple(
+        "" if math.isnan(divergence) else f"{_bits(divergence)} bits" for divergence in difference.divergence
+    )
+    cell = partial(cell_text, m)
+    return Heads(title, (m,), tile_titles(m), None, cell, says_cell=True, numbers=numbers, place=place)
 
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
@@ -67,8 +71,7 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
     columns = (
         *([Column("map", ", ".join, "left", is_key=True, stacked="\n".join)] if several else []),
         Column("head", is_key=True),
-        Column("divergence", _nats),
-        Column("of ln 2", lambda nats: f"{nats / _BOUND:.1%}"),
+        Column("divergence", _bits),
         Column("worst row", partial(worst, " "), "left", stacked=partial(worst, "\n")),
         Column("change", _signed),
         Column("before", "{:.3f}".format),
@@ -79,7 +82,6 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
         (
             *([names[head.map.name]] if several else []),
             head.head,
-            head.divergence,
             head.divergence,
             head.worst and head,
             head.largest and head.largest.after - head.largest.before,
@@ -127,8 +129,8 @@ def _notes(d: Difference) -> str:
     parts = ["change, before, after: of the weight that has changed most"] if _has_changed(d) else []
     if any(head.divergence is not None for head in d.ranking):
         parts.append(
-            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in nats: 0 if no "
-            f"weight has changed, at most ln 2 = {_BOUND:.3f}, if no row has a key in common"
+            "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits: 0 if no "
+            "weight has changed, 1 if no row has a key in common"
         )
     if any(head.worst for head in d.ranking):
         parts.append("worst row: the largest of these divergences, and its query")
@@ -146,8 +148,8 @@ def _notes(d: Difference) -> str:
     return "; ".join(parts)
 
 
-def _nats(divergence: float) -> str:
-    return "<0.0001" if 0 < divergence < _LEAST_NATS else f"{divergence:.4f}"
+def _bits(divergence: float) -> str:
+    return "<0.0001" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
 def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
@@ -155,7 +157,7 @@ def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
     if head.worst is None:
         return NOTHING
     m = head.map
-    return f"{_nats(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
+    return f"{_bits(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
 
 
 def _where(quote: Quote, between: str, head: HeadDifference) -> str:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from mhaviz.errors import parameter
 from mhaviz.pages.blocks import NOTHING, Title
 from mhaviz.pages.words import attention_title
 from mhaviz.records import ProjectionComparison, ProjectionStage, Tokens
 
 SCORE_REMARK = "scores; a word's own may lie beyond"
+OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
 
 Pair = tuple[str, str] | None
 """The two words that serve as an example, as a medium can show them; None: there is but one."""
@@ -59,7 +59,7 @@ def _remarks(c: ProjectionComparison, pair: Pair) -> tuple[str, str, str, str]:
         alike, broken = "one word has no other", "the symmetry can break, but not with one word"
     else:
         alike = f"“{pair[0]} {pair[1]}” and “{pair[1]} {pair[0]}” look alike"
-        broken = "the symmetry breaks"
+        broken = f"the symmetry breaks, most between “{pair[0]}” and “{pair[1]}”"
     return (
         _likeness(c),
         f"W chooses which features are compared. S is still symmetric: {alike}.",
@@ -69,12 +69,11 @@ def _remarks(c: ProjectionComparison, pair: Pair) -> tuple[str, str, str, str]:
 
 
 def _likeness(c: ProjectionComparison) -> str:
-    if c.exclude_self:
+    if not c.include_self:
         return "A word is compared with every other, but not with itself. Likeness is mutual: S is symmetric."
     share = f"{c.stages[0].self_weight:.0%} of its weight"
     if c.stages[0].self_weight > 0.5:
-        without = f"{parameter('exclude_self')} leaves it out"
-        return f"A word is most like itself, and gives itself {share} on average; {without}."
+        return f"A word is most like itself, and gives itself {share} on average."
     return f"S is how alike two words are, which is mutual; a word gives itself {share} on average."
 
 
@@ -83,7 +82,7 @@ def _numbers(c: ProjectionComparison, stage: ProjectionStage, pair: Pair) -> tup
         ("asymmetry ‖S − Sᵀ‖ / ‖S‖", _ratio(stage.asymmetry)),
         ("from averages ‖O − A X‖ / ‖A X‖", _ratio(stage.departure)),
     ]
-    if not c.exclude_self:
+    if c.include_self:
         numbers.append(("mean weight on itself", f"{stage.self_weight:.2f}"))
     if pair and c.pair:
         (i, j), (first, second) = c.pair, pair

@@ -10,6 +10,8 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text
 from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
 
+_NEARLY_ALL = 0.8  # a scale that would end at such a weight ends at 1
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -99,6 +101,17 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
     )
     rows = zip(sweep.d_keys, theory, *[results] * len(STATISTICS), strict=True)
     return Table(columns, tuple(rows), where="listed")
+
+
+def scaling_scales(c: ScalingComparison, colormap: str) -> tuple[Scale, Scale]:
+    """The one scale of all scores, and that of all weights, unscaled and scaled.
+
+    That of the weights ends at twice the mean largest weight of a scaled row: in long inputs, too, scaled weights then
+    have the middle of the colours, and unscaled ones, which few keys share, the end.
+    """
+    darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
+    weights = Scale(colormap, 0.0, darkest if 0 < darkest < _NEARLY_ALL else 1.0)
+    return Scale.around_zero(c.unscaled.scores), weights
 
 
 def scaling_panels(c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "") -> list[Panel]:

@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RowChange:
-    """The query whose row has changed most, and by how much: the Jensen–Shannon divergence of the row, in nats."""
+    """The query whose row has changed most, and by how much: the Jensen–Shannon divergence of the row, in bits."""
 
     query: int
     divergence: float
@@ -48,7 +48,7 @@ class MapDifference(Brief):
     Attributes:
         change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
         divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of the head's rows before and after, in
-            nats, from 0 to ln 2; NaN if some rows are no distributions. Rows that are zeros both before and after, as
+            bits, from 0 to 1; NaN if some rows are no distributions. Rows that are zeros both before and after, as
             of padding, do not count; NaN if no row does.
         largest: where its weights have changed most; None if no weight differs.
         worst: the row with the largest divergence; None if none is above 0.

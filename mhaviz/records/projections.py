@@ -58,7 +58,7 @@ class ProjectionComparison(Shown):
     Attributes:
         tokens: of the rows and of the columns.
         d_model: features of the one head of the stages.
-        exclude_self: whether a query is left out of its own sum.
+        include_self: whether a query has a part in its own sum (j = i).
         stages: plain; one projection shared by queries and keys; two of them; values projected as well.
         pair: the positions of the two words that score each other most unlike in the third stage; None for one word.
         heads: float32, (n_heads, q_length, k_length): the weights of each head.
@@ -70,7 +70,7 @@ class ProjectionComparison(Shown):
     source: Source
     tokens: tuple[str, ...]
     d_model: int
-    exclude_self: bool
+    include_self: bool
     stages: tuple[ProjectionStage, ProjectionStage, ProjectionStage, ProjectionStage]
     pair: tuple[int, int] | None
     heads: NDArray[np.float32]

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,8 @@ MOST_WORDS = 200
 
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 500
 """How much of a corpus is kept from training."""
+
+_SHORT = 10  # words of a sentence whose map anybody can read
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,15 @@ class Corpus:
         """The same for the same sentences in the same two parts, and for no others."""
         parts = [[(pair.source, pair.target) for pair in part] for part in (self.training, self.held_out)]
         return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def known_sentence(corpus: Corpus, known: Container[str]) -> str:
+    """A sentence to look at, of known words alone, not long and best held out."""
+    pairs = corpus.held_out + corpus.training
+    sentences = [pair.source for pair in pairs if all(word in known for word in pair.source)]
+    short = (words for words in sentences if len(words) <= _SHORT and "".join(words).isprintable())
+    shortest = min(sentences, key=len)
+    return " ".join(next(short, shortest))
 
 
 def read_pairs(path: Path, seed: int = 0) -> Corpus:

@@ -161,9 +161,10 @@ def _(record: Evaluation) -> dict[str, Any]:
 @document.register
 def _(record: ProjectionComparison) -> dict[str, Any]:
     pair = record.pair and {"positions": list(record.pair), "tokens": [record.tokens[i] for i in record.pair]}
-    about = {"tokens": list(record.tokens), "d_model": record.d_model, "exclude_self": record.exclude_self}
+    about = {"tokens": list(record.tokens), "d_model": record.d_model, "include_self": record.include_self}
     stages = [_fields(stage) for stage in record.stages]
     heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
+    heads |= {"unit": "bits", "bound": 1}
     return describe_source(record.source) | about | {"pair": pair, "stages": stages} | heads
 
 
@@ -190,7 +191,7 @@ def _(record: Difference) -> dict[str, Any]:
         for one in record.ranking
     ]
     only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
-    about = {"unit": "nats", "bound": math.log(2), "differences": differences, "ranking": ranking}
+    about = {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking}
     return describe_source(record.source) | about | only
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.projections import Pair
@@ -11,6 +12,9 @@ from mhaviz.views.labels import bare, cut, position_suffixes
 from mhaviz.views.style import Style
 
 DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
+MOST_FEATURES = 24
+"""Of the outputs, the first features that are drawn: a cell of each can still be told from the next."""
+
 _PAIR_CELLS = 14  # cells of the terminal for each of the two words that serve as an example
 
 
@@ -29,8 +33,6 @@ def score_scale(c: ProjectionComparison) -> Scale:
     A word's score for itself is several times larger in the first two stages, and would leave all others pale.
     """
     scores = np.stack([stage.scores for stage in c.stages])
-    if np.isnan(scores).all():
-        return Scale.around_zero(np.ones(1, np.float32))
     if len(c.tokens) > 1:
         scores = scores[:, ~np.eye(len(c.tokens), dtype=np.bool_)]
     return Scale.around_zero(scores)
@@ -49,6 +51,22 @@ def score_panel(stage: ProjectionStage, scale: Scale, title: str = "scores S") -
 def weight_panel(stage: ProjectionStage, scale: Scale, title: str = "weights A = softmax(S)") -> Panel:
     """The weights of one stage; blank where a query leaves itself out."""
     return Panel(title, np.where(np.isnan(stage.scores), np.float32(np.nan), stage.weights), scale)
+
+
+def output_scale(c: ProjectionComparison) -> Scale:
+    """One scale for the outputs of all stages, as far as they are drawn."""
+    return Scale.around_zero(np.stack([_first_features(stage) for stage in c.stages]))
+
+
+def output_panel(stage: ProjectionStage, scale: Scale) -> Panel:
+    """The first features of the outputs of one stage, (q_length, features)."""
+    shown, d_model = _first_features(stage), stage.outputs.shape[1]
+    features = f", features 0–{shown.shape[1] - 1} of {d_model}" if shown.shape[1] < d_model else ""
+    return Panel(f"outputs O{features}", shown, scale)
+
+
+def _first_features(stage: ProjectionStage) -> NDArray[np.float32]:
+    return stage.outputs[:, :MOST_FEATURES]
 
 
 def head_weight_panels(c: ProjectionComparison, scale: Scale) -> list[Panel]:

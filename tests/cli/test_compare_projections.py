@@ -13,7 +13,7 @@ SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 def test_help(mhaviz):
     result = mhaviz("compare-projections", "--help")
     assert (result.status, result.err) == (0, "")
-    assert "--exclude-self" in result.out
+    assert "--include-self" in result.out
 
 
 def test_the_sample_sentence(mhaviz):
@@ -27,8 +27,8 @@ def test_the_sample_sentence(mhaviz):
 
 
 def test_everything_in_numbers(mhaviz):
-    data = json.loads(mhaviz("compare-projections", "one two three", "--json", *SMALL).out)
-    assert (data["tokens"], data["d_model"], data["exclude_self"]) == (["one", "two", "three"], 16, False)
+    data = json.loads(mhaviz("compare-projections", "one two three", "--include-self", "--json", *SMALL).out)
+    assert (data["tokens"], data["d_model"], data["include_self"]) == (["one", "two", "three"], 16, True)
     assert [np.shape(stage["scores"]) for stage in data["stages"]] == [(3, 3)] * 4
     assert [np.shape(stage["outputs"]) for stage in data["stages"]] == [(3, 16)] * 4
     assert [stage["asymmetry"] > 1e-9 for stage in data["stages"]] == [False, False, True, True]
@@ -39,12 +39,13 @@ def test_everything_in_numbers(mhaviz):
     np.testing.assert_allclose(data["heads"], maps[0]["weights"], atol=1e-6)
 
 
-def test_a_ratio_of_nothing_to_nothing_is_null(mhaviz):
-    data = json.loads(mhaviz("compare-projections", "one", "--exclude-self", "--json", *SMALL).out)
-    assert [stage["asymmetry"] for stage in data["stages"]] == [None] * 4
-    assert data["stages"][0]["scores"] == [[None]]
-    assert data["stages"][0]["weights"] == [[0]]
-    assert data["pair"] is None
+def test_left_out_is_null(mhaviz):
+    data = json.loads(mhaviz("compare-projections", "one two", "--json", *SMALL).out)
+    assert not data["include_self"]
+    for stage in data["stages"]:
+        assert [stage["scores"][i][i] for i in range(2)] == [None, None]
+        assert stage["weights"] == [[0, 1], [1, 0]]
+    assert sorted(data["pair"]["tokens"]) == ["one", "two"]
 
 
 def test_files(mhaviz, tmp_path):
@@ -60,7 +61,7 @@ def test_files(mhaviz, tmp_path):
     assert json.loads((tmp_path / "one" / "a.json").read_text())["mhaviz"] == package.__version__
 
 
-OPTIONS = ("", "--exclude-self", "--d-model 32", "--n-heads 4", "--seed 1", "--cmap viridis", "--vmax 0.5", "--dpi 100")
+OPTIONS = ("", "--include-self", "--d-model 32", "--n-heads 4", "--seed 1", "--cmap viridis", "--vmax 0.5", "--dpi 100")
 
 
 def test_every_option_changes_the_picture(mhaviz, tmp_path):
@@ -75,6 +76,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     ("arguments", "status", "message"),
     [
         (["I", "deposit"], 2, "takes one sentence, got 2; put it in quotes"),
+        (["money"], 2, "expected at least two words, as a word is left out of its own sum, got one"),
         (["?!"], 2, 'at least one word, got "?!"'),
         (["a", "--d-model", "10", "--n-heads", "3"], 2, "try d_model 9 or 12, or 2 or 5 heads"),
         (["a", "--vmax", "2"], 2, "vmax: expected a weight from 1e-30 to 1"),

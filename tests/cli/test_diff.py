@@ -1,7 +1,6 @@
 """mhaviz diff as a user types it."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +42,9 @@ def test_in_numbers(mhaviz, seeds):
     (only,) = data["differences"]
     np.testing.assert_array_equal(np.array(only["change"], np.float32), after - before)
     m = (before.astype(float) + after) / 2
-    nats = sum((p * np.log(p / m)).sum(-1) for p in (before, after)) / 2
-    np.testing.assert_allclose(only["divergence"], nats.mean(-1), atol=1e-6)
-    assert (data["unit"], data["bound"]) == ("nats", math.log(2))
+    bits = sum((p * np.log2(p / m)).sum(-1) for p in (before, after)) / 2
+    np.testing.assert_allclose(only["divergence"], bits.mean(-1), atol=1e-6)
+    assert (data["unit"], data["bound"]) == ("bits", 1)
     assert [head["divergence"] for head in data["ranking"]] == sorted(only["divergence"], reverse=True)
     assert [(x["query"], x["key"]) for x in only["largest"]] == [
         tuple(divmod(int(np.abs(head).argmax()), 3)) for head in after - before
@@ -86,7 +85,7 @@ def test_a_limit_for_machines(mhaviz, seeds):
     saved, line = result.err.splitlines()
     assert saved == "mhaviz: saved x.png"
     assert line.startswith(
-        f"mhaviz: expected a divergence of at most {float(below):g} nats, got {largest['divergence']:.4f} in head "
+        f"mhaviz: expected a divergence of at most {float(below):g} bits, got {largest['divergence']:.4g} in head "
         f"{largest['head']} of layer 0, self"
     )
     result = mhaviz("diff", "a.json", "b.safetensors", "--fail-above", "0", "-q")
@@ -201,23 +200,23 @@ def test_heads_that_only_one_file_has(mhaviz, seeds):
 
 def test_a_limit_for_the_worst_row(mhaviz, arrays):
     m = np.array([0.625, 0.125, 0.125, 0.125])
-    nats = (np.log(1 / m[0]) + (0.25 * np.log(0.25 / m)).sum()) / 2
-    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{nats / 4 + 1e-6}").status == 0
-    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", f"{nats + 1e-6}").status == 0
+    bits = (np.log2(1 / m[0]) + (0.25 * np.log2(0.25 / m)).sum()) / 2
+    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{bits / 4 + 1e-6}").status == 0
+    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", f"{bits + 1e-6}").status == 0
     result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", "0.3")
     assert (result.status, result.err) == (
         1,
-        f"mhaviz: expected a divergence of at most 0.3 nats in every row, got {nats:.4g} in row 1 of head 2 of "
+        f"mhaviz: expected a divergence of at most 0.3 bits in every row, got {bits:.4g} in row 1 of head 2 of "
         "layer 0, self\n",
     )
     shown = mhaviz("diff", "a.npy", "b.npy").out
-    assert f"{nats:.4f} at 1" in shown
-    assert mhaviz("diff", "a.npy", "b.npy", "--fail-above-row", "0.7").status == 2
+    assert f"{bits:.4f} at 1" in shown
+    assert mhaviz("diff", "a.npy", "b.npy", "--fail-above-row", "1.1").status == 2
 
 
 def test_a_limit_has_as_many_digits_as_it_takes(mhaviz, arrays):
     err = mhaviz("diff", "a.npy", "slight.npy", "-q", "--fail-above", "0.0").err
-    assert "expected a divergence of at most 0.0 nats, got " in err
+    assert "expected a divergence of at most 0.0 bits, got " in err
     assert float(err.split("got ")[1].split()[0]) > 0
     got = json.loads(mhaviz("diff", "a.npy", "b.npy", "--json").out)["ranking"][0]["divergence"]
     err = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{got - 1e-12:.15f}").err
@@ -287,9 +286,9 @@ def test_an_input_is_no_output(mhaviz, seeds):
 BAD = [
     (["a.json"], 2, "B"),
     (["a.json", "nothing.json"], 1, "cannot read nothing.json"),
-    (["a.json", "b.safetensors", "--fail-above", "0.7"], 2, "expected nats from 0 to ln 2 = 0.693, got 0.7"),
-    (["a.json", "b.safetensors", "--fail-above", "-0.1"], 2, "expected nats from 0"),
-    (["a.json", "b.safetensors", "--fail-above", "nan"], 2, "expected nats from 0"),
+    (["a.json", "b.safetensors", "--fail-above", "1.1"], 2, "expected bits from 0 to 1, got 1.1"),
+    (["a.json", "b.safetensors", "--fail-above", "-0.1"], 2, "expected bits from 0"),
+    (["a.json", "b.safetensors", "--fail-above", "nan"], 2, "expected bits from 0"),
     (["a.json", "b.safetensors", "--layer", "2"], 2, "there is no layer 2"),
     (["a.json", "other.json"], 1, "layer 0, self: expected the same tokens, but query 1 is 'two' in the first"),
     (["a.json", "masked.json"], 1, "no map is in both: the first has layer 0, self, the second layer 0, masked"),

@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,11 +44,15 @@ def test_the_built_in_grammar(mhaviz, tmp_path):
     path = tmp_path / "t.safetensors"
     result = mhaviz("train", "translation", "-o", str(path), "--steps", "20", "--device", "cpu")
     assert result.status == 0
-    assert result.err == f"mhaviz: saved {path}\n"
+    saved, next_command = result.err.splitlines()
+    assert saved == f"mhaviz: saved {path}"
     assert "trained on 7,500 sentences; 500 held out" in result.out
     milestones = load_checkpoint(str(path)).milestones
     assert [m.step for m in milestones] == list(range(1, 21))
     assert milestones[-1].loss < 0.9 * milestones[0].loss, "the sizes and the learning rate by default learn"
+    command = next_command.removeprefix("mhaviz: to see its maps: ")
+    assert command.startswith(f"mhaviz heatmap --model {path} ")
+    assert mhaviz(*shlex.split(command)[1:]).status == 0
     shown = mhaviz("heatmap", "--model", str(path), SENTENCE, "--target", "le petit chat", "--json")
     assert [m["kind"] for m in json.loads(shown.out)["maps"]] == ["self", "masked", "cross"]
 
@@ -81,7 +87,7 @@ def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
 def test_a_film(mhaviz, pairs, tmp_path):
     film = tmp_path / "film.gif"
     result = mhaviz("train", str(pairs), "-o", str(tmp_path / "c.safetensors"), "--animate", str(film), *SMALL)
-    assert result.err.splitlines()[-1] == f"mhaviz: saved {film}"
+    assert result.err.splitlines()[-2] == f"mhaviz: saved {film}"
     with Image.open(film) as opened:
         assert opened.n_frames == 5  # before the first step, and after each of four
         assert opened.info["loop"] == 0
@@ -251,7 +257,22 @@ def test_what_is_replaced_and_what_is_left_out_is_said(mhaviz, pairs, checkpoint
         "mhaviz: 1 sentence that occurs more than once is taken once",
         f"mhaviz: {checkpoint} will be replaced; --resume would go on from it",
         f"mhaviz: saved {checkpoint}",
+        result.err.splitlines()[-1],
     ]
+
+
+@pytest.mark.parametrize("name", ["my model.safetensors", "$x's.safetensors", "-c.safetensors"])
+def test_the_next_command_is_one_that_works(mhaviz, tmp_path, monkeypatch, name):
+    """The words of the held-out sentence need not be known, and a word may be anything."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"$w{i} 猫 it's\tB A{i}" for i in range(30)]
+    Path("p.tsv").write_text("\n".join(lines), encoding="utf-8")
+    command = mhaviz("train", "p.tsv", f"--output={name}", *SMALL).err.splitlines()[-1]
+    words = shlex.split(command.partition("maps: ")[2])
+    assert words[:2] == ["mhaviz", "heatmap"]
+    result = mhaviz(*words[1:])
+    assert result.status == 0
+    assert "unknown" not in result.err
 
 
 def test_evaluating_pairs_without_links(mhaviz, checkpoint, tmp_path):

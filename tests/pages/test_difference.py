@@ -33,10 +33,10 @@ def pair(*maps_after):
 
 def test_rows_name_the_place():
     d = pair(made_map(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
-    assert table(d).headings() == ("head", "divergence", "of ln 2", "worst row", "change", "before", "after", "where")
+    assert table(d).headings() == ("head", "divergence", "worst row", "change", "before", "after", "where")
     assert rows(d, 9) == [
-        ("0", "0.6931", "100.0%", "0.6931 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
-        ("1", "0.0000", "0.0%", "–", "–", "–", "–", "–"),
+        ("0", "1.0000", "1.0000 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
+        ("1", "0.0000", "–", "–", "–", "–", "–"),
     ]
     assert len(rows(d, 1)) == 1
     assert (table(d).limited(1)[1], table(d).limited(2)[1]) == ("and 1 head more; .json has all", "")
@@ -45,8 +45,8 @@ def test_rows_name_the_place():
 
 def test_small_numbers_do_not_become_nothing():
     d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
-    ((_, divergence, share, _, change, *_),) = rows(d, 1)
-    assert (divergence, share, change) == ("<0.0001", "0.0%", "+2e-04")
+    ((_, divergence, _, change, *_),) = rows(d, 1)
+    assert (divergence, change) == ("<0.0001", "+2e-04")
 
 
 def test_maps_are_told_apart_by_what_differs(random_map):
@@ -86,7 +86,7 @@ def test_nothing_differs():
     m = made_map(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
     same = compare(*[Attention(Source("s"), (m,))] * 2)
     assert table(same).heading == "no weight differs"
-    assert rows(same, 9) == [("0", "0.0000", "0.0%", "–", "–", "–", "–", "–")]
+    assert rows(same, 9) == [("0", "0.0000", "–", "–", "–", "–", "–")]
     assert "change" not in notes(same).replace("changed", "")
     assert "worst" not in notes(same)
     assert document(same)["differences"][0]["largest"] == [None]
@@ -95,18 +95,18 @@ def test_nothing_differs():
 def test_positions_are_written_once():
     d = pair(made_map(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
     assert table(d).heading == "the heads that changed most"
-    assert rows(d, 9)[0][3::4] == ("0.6931 at 0", "0 → 0")
+    assert rows(d, 9)[0][2::4] == ("1.0000 at 0", "0 → 0")
 
 
 def test_rows_of_zeros_are_told():
     d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
     assert "1 row that is zeros in both is left out of the mean" in notes(d)
-    assert rows(d, 1)[0][1] == "0.6931"
+    assert rows(d, 1)[0][1] == "1.0000"
     assert document(d)["differences"][0]["zero_rows"] == [1]
 
 
 def test_the_worst_row_in_json():
     d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
     data = document(d)
-    assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(np.log(2))}]
-    assert data["ranking"][0]["worst_row"] == pytest.approx(np.log(2))
+    assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(1)}]
+    assert data["ranking"][0]["worst_row"] == pytest.approx(1)

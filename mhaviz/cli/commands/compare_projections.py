@@ -15,8 +15,9 @@ def compare_projections(
     *,
     delivery: Delivery,
     looks: VmaxOptions,
-    exclude_self: Annotated[
-        bool, typer.Option("--exclude-self", help="Leave each query out of its own sum (j ≠ i).")
+    include_self: Annotated[
+        bool,
+        typer.Option("--include-self/--exclude-self", help="Count each query in its own sum (j = i), or leave it out."),
     ] = False,
     texts: OneSentence,
     random: LayerOptions,
@@ -25,12 +26,13 @@ def compare_projections(
 
     \b
     mhaviz compare-projections -o projections.png
-    mhaviz compare-projections "I deposit money" --exclude-self
+    mhaviz compare-projections "I deposit money" --include-self
 
     Without a sentence: "I am going to deposit my money at the bank". The four stages use the layer's whole matrices
     as one head. Scores are symmetric until queries and keys have a projection each; outputs are weighted averages of
-    the inputs until values have one too. Split, the same matrices are the heads that mhaviz heatmap draws;
-    how unlike two heads are is the mean Jensen–Shannon divergence of their rows, in bits, from 0 to 1.
+    the inputs until values have one too. A word is most like itself, which would hide the rest: it is left out of its
+    own sum. Split, the same matrices are heads, with --include-self those that mhaviz heatmap draws; how unlike two
+    heads are is the mean Jensen–Shannon divergence of their rows, in bits, from 0 to 1.
 
     Output: a {record_files} file.
     """
@@ -43,5 +45,5 @@ def compare_projections(
     style, layer = looks.style, random.layer
     with delivery.working("computing"):
         inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
-        comparison = projections.compare_projections(inputs, exclude_self)
+        comparison = projections.compare_projections(inputs, include_self)
     delivery.deliver(comparison, style)

@@ -1,6 +1,5 @@
 """mhaviz diff"""
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,15 +45,15 @@ def diff(
     fail_above: Annotated[
         float | None,
         typer.Option(
-            metavar="NATS",
-            help="Exit with 1 if the divergence of any head, drawn or not, is above this: the mean of its rows.",
+            metavar="BITS",
+            help="Exit with 1 if the divergence of any head, the mean of its rows, is above this, from 0 to 1.",
         ),
     ] = None,
     fail_above_row: Annotated[
         float | None,
         typer.Option(
-            metavar="NATS",
-            help="Exit with 1 if the divergence of any row of any head, drawn or not, is above this.",
+            metavar="BITS",
+            help="Exit with 1 if the divergence of any row of any head is above this, from 0 to 1.",
         ),
     ] = None,
 ) -> None:
@@ -66,8 +65,9 @@ def diff(
     mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
 
     A and B are files that mhaviz show draws. Maps of the same sentence, layer and kind are compared; the heads are
-    ranked by the mean Jensen–Shannon divergence of their rows, in nats, from 0 to ln 2 = 0.693. --name, --queries,
-    --keys and --kind are about arrays: where one file brings its own tokens, they are about the other.
+    ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
+    common. --name, --queries, --keys and --kind are about arrays: where one file brings its own tokens, they are about
+    the other.
 
     Output: a {record_files} file.
 
@@ -76,8 +76,8 @@ def diff(
     """
     delivery.check([before, after, *arrays.files])
     for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
-        if most is not None and not 0 <= most <= math.log(2):
-            raise ArgumentError(f"{option}: expected nats from 0 to ln 2 = {math.log(2):.3f}, got {most}")
+        if most is not None and not 0 <= most <= 1:
+            raise ArgumentError(f"{option}: expected bits from 0 to 1, got {most}")
 
     from mhaviz.analyses.difference import compare, of_layers, with_common_heads
     from mhaviz.views.terminal.screen import MOST_MAPS

@@ -1,5 +1,7 @@
 """mhaviz train"""
 
+import re
+import shlex
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -119,6 +121,7 @@ def train(
     from mhaviz.devices import resolve_device
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
+    from mhaviz.training.corpus import known_sentence
     from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer
 
@@ -149,6 +152,19 @@ def train(
         film.save(animate)
         delivery.tell([f"saved {animate}"])
     delivery.deliver(checkpoint.record(chosen_device), style)
+    if not json:
+        delivery.tell([_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary))])
+
+
+def _next_command(path: Path, sentence: str) -> str:
+    """What to type to see what has been learnt; a path that begins with a dash would be an option."""
+    shown = f"./{path}" if str(path).startswith("-") else str(path)
+    return f"to see its maps: mhaviz heatmap --model {_quoted(shown)} {_quoted(sentence)}"
+
+
+def _quoted(text: str) -> str:
+    """For a shell: in double quotes, as in the examples, if nothing in it acts there."""
+    return f'"{text}"' if re.fullmatch(r"[\w ]*", text) and " " in text else shlex.quote(text)
 
 
 def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:
@@ -169,8 +185,8 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
                     saved = taken.step
                     if film is not None:
                         film.expose()
-                score = f", held-out {SCORE} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
-                on_progress(taken.step / total, f"{taken.step:,} of {total:,} steps, loss {taken.loss:.3f}{score}")
+                score = f", {SCORE} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
+                on_progress(taken.step / total, f"{taken.step:,}/{total:,}, loss {taken.loss:.2f}{score}")
     except (KeyboardInterrupt, MhavizError) as error:
         kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"
         if isinstance(error, MhavizError):

@@ -41,7 +41,7 @@ def require_at_most(mean: float | None, row: float | None, difference: "Differen
         divergence, worst = above[0]
         others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
         raise MhavizError(
-            f"expected a divergence of at most {mean} nats, got {_above(divergence, mean)} in head {worst.head} of "
+            f"expected a divergence of at most {mean} bits, got {_above(divergence, mean)} in head {worst.head} of "
             f"{worst.map.name}{others}"
         )
     rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
@@ -50,7 +50,7 @@ def require_at_most(mean: float | None, row: float | None, difference: "Differen
         divergence, query, worst = rows[0]
         others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
         raise MhavizError(
-            f"expected a divergence of at most {row} nats in every row, got {_above(divergence, row)} in row {query} "
+            f"expected a divergence of at most {row} bits in every row, got {_above(divergence, row)} in row {query} "
             f"of head {worst.head} of {worst.map.name}{others}"
         )
     if (reason := next(_not_compared(difference, sides), None)) is not None:

@@ -52,12 +52,16 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
         return
 
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     from mhaviz.views.terminal.safe_console import SafeConsole
 
-    columns = [BarColumn(20), TaskProgressColumn(), TextColumn("{task.description}", markup=False)]
+    columns = [BarColumn(20), TaskProgressColumn()]
     columns += [TimeRemainingColumn(), TextColumn("left")] if time_left else []
-    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
+    # What is too long for the terminal is cut at the end of the words, not everywhere.
+    rest = Column(no_wrap=True, overflow="crop", ratio=1)
+    columns += [TextColumn("{task.description}", markup=False, table_column=rest)]
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda done, what: bar.update(task, completed=done, description=what)
 

@@ -114,6 +114,7 @@ class HeadsPart:
             sheet.title(y + 0.1, self.title)
         y += self.title_height
         draw_mosaic(sheet, x, y, layout, self.panels)
+        self._write_numbers(sheet, x, y)
         first = block.first
         name = f"{first.quantity.drawn_name}, log" if scale.log else first.quantity.drawn_name
         right, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
@@ -126,6 +127,17 @@ class HeadsPart:
             self.table.draw(sheet, right + _scale_width(first) + _BETWEEN, top, self.table.width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
+
+    def _write_numbers(self, sheet: Sheet, x: float, y: float) -> None:
+        """Over the right end of each tile, beside its title, if there is room for all."""
+        layout, numbers = self.layout, self.block.numbers
+        titles = zip(self.block.tiles, numbers, strict=False)
+        widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in titles)
+        if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
+            return
+        for number, (left, top) in zip(numbers, map(layout.tile, range(len(numbers))), strict=True):
+            right = x + left + layout.tile_width
+            sheet.write(right, y + top - 0.04, number, SMALL, vertical="bottom", align="right", colour=QUIET)
 
 
 def decide_heads(

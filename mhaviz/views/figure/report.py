@@ -8,8 +8,8 @@ from matplotlib.patches import FancyBboxPatch
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.map_words import map_title, reading_text
-from mhaviz.pages.panels import Scale, head_panels, values_beyond
-from mhaviz.pages.scaling import scaling_panels
+from mhaviz.pages.panels import head_panels, values_beyond
+from mhaviz.pages.scaling import scaling_panels, scaling_scales
 from mhaviz.records import AttentionMap, Axis, Report
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.fonts import Fonts
@@ -65,7 +65,7 @@ def report_figure(report: Report, style: Style | None = None) -> Sheet:
     draw_flow(sheet, MARGIN, y + 0.2, report.trace.steps, flow, boxes)
 
     left = MARGIN + flow_width + 0.3
-    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, Scale(style.cmap))
+    _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, style.cmap)
     sheet.foot(report.attention.source.footnote, "boxes: blue computed, yellow a copy, white a view; dashed strided")
     return sheet
 
@@ -118,13 +118,11 @@ def _fill(sheet: Sheet, m: AttentionMap, width: float, columns: int | None) -> M
     return layout
 
 
-def _draw_scaling(
-    sheet: Sheet, x: float, y: float, width: float, height: float, report: Report, weights: Scale
-) -> None:
+def _draw_scaling(sheet: Sheet, x: float, y: float, width: float, height: float, report: Report, cmap: str) -> None:
     """Scores and softmax, unscaled over scaled, and the table of numbers below."""
     c = report.scaling
     _heading(sheet, x, y, f"Why the scores are scaled: head {c.heads[0]}")
-    scores = Scale.around_zero(c.unscaled.scores)
+    scores, weights = scaling_scales(c, cmap)
     panels = scaling_panels(c, 0, scores, weights)
     size = BODY * min(width / TABLE_WIDTH, 1.0)
     table_height = 1.5
@@ -134,5 +132,6 @@ def _draw_scaling(
     draw_mosaic(sheet, x, y + 0.12, layout, panels)
     for row, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):
         top = y + 0.12 + layout.tile(2 * row)[1]
-        draw_scale(sheet, x + layout.width + 0.17, top, min(max(layout.tile_height, 0.5), 1.3), scale, name)
+        beyond, bar = values_beyond(panels[row::2], scale), min(max(layout.tile_height, 0.5), 1.3)
+        draw_scale(sheet, x + layout.width + 0.17, top, bar, scale, name, beyond)
     draw_statistics(sheet, x, y + 0.12 + layout.height + 0.2, c, 0, size)

@@ -1,7 +1,7 @@
 """What scaling does, as a figure: scores and weights, unscaled beside scaled, and the numbers."""
 
-from mhaviz.pages.panels import Scale
-from mhaviz.pages.scaling import STATISTICS, scaling_panels, statistics_table
+from mhaviz.pages.panels import values_beyond
+from mhaviz.pages.scaling import STATISTICS, scaling_panels, scaling_scales, statistics_table
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
 from mhaviz.views.figure.fonts import Fonts
@@ -38,7 +38,7 @@ def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     """
     c, alone = comparison, len(comparison.heads) == 1
     fonts = Fonts.covering({*c.queries, *c.keys})
-    scores, weights = Scale.around_zero(c.unscaled.scores), Scale(style.cmap)
+    scores, weights = scaling_scales(c, style.cmap)
     panels = [p for i, head in enumerate(c.heads) for p in scaling_panels(c, i, scores, weights, f"head {head}: ")]
     if alone:
         panels = [panels[i] for i in (0, 2, 1, 3)]
@@ -59,7 +59,8 @@ def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]
     draw_scale(sheet, x, y, layout.bar, scores, "score")
-    draw_scale(sheet, x + _SCALE_WIDTH, y, layout.bar, weights, "weight")
+    beyond = values_beyond(panels[2:] if alone else panels[1::2], weights)
+    draw_scale(sheet, x + _SCALE_WIDTH, y, layout.bar, weights, "weight", beyond)
     if alone:
         draw_statistics(sheet, MARGIN, top + layout.height + 0.2, c, 0)
     else:

@@ -20,8 +20,11 @@ from mhaviz.pages.projections import (
 from mhaviz.records import Axis, ProjectionComparison
 from mhaviz.views.labels import title_text
 from mhaviz.views.projection_panels import (
+    MOST_FEATURES,
     divergence_panel,
     head_weight_panels,
+    output_panel,
+    output_scale,
     score_panel,
     score_scale,
     shown_pair,
@@ -56,12 +59,16 @@ class ProjectionsView:
 
         yield Text(title_text(projections_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         *with_maps, last = stage_texts(c, shown_pair(c, shown))
+        outputs = output_scale(c)
+        features = Axis.of(str(i) for i in range(min(c.d_model, MOST_FEATURES)))
         for text, stage in zip(with_maps, c.stages, strict=False):
             yield from _words(text, plain)
             panels = [score_panel(stage, scores, "S"), weight_panel(stage, weights, "A = softmax(S)")]
             yield HeatGrid(panels, tokens, tokens)
+            yield HeatGrid([output_panel(stage, outputs)], tokens, features, with_values=False, numbered=True)
             yield Segment.line()
-        yield from _words(last, plain)  # its maps are those of the stage before
+        yield from _words(last, plain)  # its scores and weights are those of the stage before
+        yield HeatGrid([output_panel(c.stages[3], outputs)], tokens, features, with_values=False, numbered=True)
         yield Segment.line()
         n_heads = len(c.heads)
         yield Text(split_text(c), BOLD)
@@ -72,8 +79,9 @@ class ProjectionsView:
             numbers = Axis.of(str(i) for i in range(n_heads))
             yield HeatGrid([divergence_panel(c)], numbers, numbers, numbered=True)
         yield Segment.line()
-        yield ScaleBar(scores, SCORE_REMARK)
+        yield ScaleBar(scores, SCORE_REMARK if c.include_self else "scores")
         yield ScaleBar(weights, READING)
+        yield ScaleBar(outputs, "outputs; rows are queries, columns features")
         if n_heads > 1:
             yield ScaleBar(divergence_panel(c).scale, "divergence, bits")
         yield footnote(c.source.footnote, ascii_only)

@@ -6,8 +6,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from mhaviz.pages.panels import Scale
-from mhaviz.pages.scaling import scaling_panels, statistics_table
+from mhaviz.pages.panels import values_beyond
+from mhaviz.pages.scaling import scaling_panels, scaling_scales, statistics_table
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records import Axis, ScalingComparison
 from mhaviz.views.labels import title_text
@@ -28,13 +28,15 @@ class ScalingView:
         c = self.comparison
         abilities = Abilities.of(console, options)
         ascii_only = not abilities.unicode
-        scores, weights = Scale.around_zero(c.unscaled.scores), Scale(self.style.cmap)
+        scores, weights = scaling_scales(c, self.style.cmap)
+        beyond = False
         yield Text(title_text(study_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ")
+            beyond = beyond or values_beyond(panels[1::2], weights)[1]
             yield HeatGrid(panels, Axis.of(c.queries), Axis.of(c.keys))
             yield Segment.line()
             yield from table_lines(statistics_table(c, i, rule_text(c)), console, options, padding=(0, 1))
         yield ScaleBar(scores, "scores")
-        yield ScaleBar(weights, "weights")
+        yield ScaleBar(weights, "weights", (False, beyond))
         yield footnote(c.source.footnote, ascii_only)

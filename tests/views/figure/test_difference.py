@@ -64,17 +64,35 @@ def test_changes_that_round_to_0_are_not_written():
     assert {g.get_label(): len(g.get_offsets()) for g in groups} == {"numbers -0.25": 1, "numbers +0.25": 1}
 
 
-def test_the_table_stands_beside_the_picture(difference):
+def test_the_table_stands_below_the_pictures(difference):
     d = difference(n_heads=4)
     sheet = difference_figure(d)
-    right = max(image.get_extent()[1] for image in sheet.page.images)
+    lowest = max(image.get_extent()[2] for image in sheet.page.images)
     column = [t for t in sheet.page.texts if t.get_text() in {f"{x:.4f}" for x in d.maps[0].divergence}]
     assert [t.get_text() for t in sorted(column, key=lambda t: t.get_position()[1])] == [
         f"{x:.4f}" for x in sorted(d.maps[0].divergence, reverse=True)
     ]
-    assert all(t.get_position()[0] > right for t in column)
-    assert "ln 2 = 0.693" in " ".join(texts(sheet))
+    assert all(t.get_position()[1] > lowest for t in column)
+    assert "in bits" in " ".join(texts(sheet))
     assert "A: where from; B: where from" in texts(sheet)
+
+
+def test_the_divergence_of_each_head_stands_over_it(difference):
+    d = difference(n_heads=2, n_maps=2)
+    sheet = difference_figure(d)
+    expected = [f"{x:.4f} bits" for m in d.maps for x in m.divergence]
+    for image, number in zip(images(sheet, "head "), expected, strict=True):
+        _, right, _, top = image.get_extent()
+        (text,) = (t for t in sheet.page.texts if np.allclose(t.get_position(), (right, top - 0.04), atol=0.01))
+        assert (text.get_text(), text.get_ha()) == (number, "right")
+
+
+def test_no_divergence_where_it_would_stand_in_the_title_or_is_none(difference):
+    narrow = difference_figure(difference(("a",), n_heads=3), AUTO)
+    flawed = [np.array([[[x, 1.0]]], np.float32) for x in (0.0, 0.5)]
+    none = compare(*(Attention(Source("s"), (made_map(("a",), ("a", "b"), w, "cross"),)) for w in flawed))
+    for sheet in (narrow, difference_figure(none)):
+        assert not any(text.endswith(" bits") for text in texts(sheet))
 
 
 def test_what_the_mask_hides_is_blank():

@@ -5,16 +5,18 @@ import numpy as np
 import pytest
 from drawn import images, inside, texts
 from hostile import HOSTILE
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.figure.projections import projections_figure
-from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.figure.sheet import INK, MOST_PIXELS
 from mhaviz.views.style import Style
 
 
-def comparison(sentence="one two three", n_heads=2, exclude_self=False):
-    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), exclude_self)
+def comparison(sentence="one two three", n_heads=2, include_self=True):
+    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), include_self)
 
 
 def test_scores_and_weights_of_each_stage_on_one_scale_each():
@@ -29,6 +31,52 @@ def test_scores_and_weights_of_each_stage_on_one_scale_each():
     assert {score.get_clim() for score in scores} == {(-largest, largest)}
     assert {weight.get_clim() for weight in weights} == {(0, 1)}
     assert sorted(image.get_extent()[0] for image in scores) == [image.get_extent()[0] for image in scores]
+
+
+def test_outputs_of_each_stage_under_its_weights_on_one_scale():
+    c = comparison("one two three four")
+    sheet = projections_figure(c)
+    outputs, weights = images(sheet, "outputs O"), images(sheet, "weights A")
+    for stage, output, weight in zip(c.stages, outputs, weights, strict=True):
+        assert np.array_equal(output.get_array(), stage.outputs)
+        left, _, bottom, top = output.get_extent()
+        assert left == weight.get_extent()[0]
+        assert top > weight.get_extent()[2], "below"
+        assert bottom - top == pytest.approx(weight.get_extent()[2] - weight.get_extent()[3]), "the same rows"
+    largest = max(np.abs(stage.outputs).max() for stage in c.stages)
+    assert {output.get_clim() for output in outputs} == {(-largest, largest)}
+
+
+def test_of_many_features_the_first():
+    inputs = RandomLayer(512, 8, device_name="cpu").projection_inputs("one two three")
+    c = compare_projections(inputs)
+    for stage, output in zip(c.stages, images(projections_figure(c), "outputs O"), strict=True):
+        n_features = output.get_array().shape[1]
+        assert np.array_equal(output.get_array(), stage.outputs[:, :n_features])
+        assert output.get_label() == f"outputs O, features 0–{n_features - 1} of 512"
+
+
+def test_the_pair_is_outlined_in_the_scores_of_every_stage():
+    c = comparison("one two three four five", include_self=False)
+    sheet = projections_figure(c)
+    (marks,) = (
+        found
+        for found in sheet.page.collections
+        if isinstance(found, LineCollection) and np.allclose(found.get_colors()[0], to_rgba(INK))
+    )
+    expected = []
+    for image in images(sheet, "scores S"):
+        left, right, bottom, top = image.get_extent()
+        for row, column in (c.pair, c.pair[::-1]):
+            expected.append((left + (column + 0.5) * (right - left) / 5, top + (row + 0.5) * (bottom - top) / 5))
+    middles = [np.mean([line.min(axis=0), line.max(axis=0)], axis=0) for line in marks.get_segments()]
+    np.testing.assert_allclose(middles, expected, atol=0.01)
+    assert any("outlined: the two words" in text for text in texts(sheet))
+
+
+def test_nothing_is_outlined_where_a_cell_is_of_several_words():
+    sheet = projections_figure(comparison(" ".join(f"w{i}" for i in range(300))), Style(dpi=72))
+    assert not any("outlined" in text for text in texts(sheet))
 
 
 def test_heads_and_their_divergence():
@@ -81,17 +129,17 @@ def test_words():
 
 
 def test_left_out_is_blank():
-    sheet = projections_figure(comparison(exclude_self=True))
+    sheet = projections_figure(comparison(include_self=False))
     for image in (*images(sheet, "scores"), *images(sheet, "weights"), *images(sheet, "head")):
         assert np.array_equal(np.isnan(np.asarray(image.get_array())), np.eye(3, dtype=bool))
         assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 
 
-@pytest.mark.parametrize(("length", "n_heads", "exclude_self"), [
-    (1, 1, False), (1, 16, True), (12, 8, False), (12, 8, True), (60, 2, True), (300, 1, False),
+@pytest.mark.parametrize(("length", "n_heads", "include_self"), [
+    (1, 1, True), (2, 16, False), (12, 8, True), (12, 8, False), (60, 2, False), (300, 1, True),
 ])  # fmt: skip
-def test_any_size_stays_on_the_sheet(length, n_heads, exclude_self):
-    c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, exclude_self)
+def test_any_size_stays_on_the_sheet(length, n_heads, include_self):
+    c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, include_self)
     sheet = projections_figure(c, Style(dpi=72))
     inside(sheet)
     assert bool(images(sheet, "divergence of")) == (n_heads > 1)

@@ -42,10 +42,35 @@ def test_four_panels_a_head_and_one_scale_for_each_kind():
     expected = [x for i in range(2) for s in (c.unscaled, c.scaled) for x in (s.scores[i], s.weights[i])]
     for panel, values in zip(panels, expected, strict=True):
         assert np.array_equal(panel.get_array(), values)
-    assert {panel.get_clim() for panel in panels[1::2]} == {(0, 1)}, "both softmax panels on one scale"
+    (limits,) = {panel.get_clim() for panel in panels[1::2]}  # both softmax panels on one scale
+    largest = max(np.mean(weights.max(axis=-1)) for weights in c.scaled.weights)
+    assert limits == (0, pytest.approx(2 * largest if 2 * largest < 0.8 else 1, rel=0.05))
     (limits,) = {panel.get_clim() for panel in panels[::2]}
     assert limits == (-np.abs(c.unscaled.scores).max(), np.abs(c.unscaled.scores).max())
     sheet.savefig(io.BytesIO(), dpi=40)
+
+
+@pytest.mark.parametrize("length", [3, 9, 40, 120])
+def test_unscaled_is_dark_in_few_cells_and_scaled_is_not(length):
+    """At every length most unscaled rows have a cell of the darkest colours, and most scaled ones have not."""
+    sentence = " ".join(f"w{i}" for i in range(length))
+    layer = RandomLayer(512, 8, device_name="cpu")
+    sheet = scaling_figure(compare_scaling(layer, layer.encode([sentence]), [0]), Style(dpi=72))
+    unscaled, scaled = images(sheet, "softmax")
+    shares = [np.asarray(image.norm(image.get_array())).clip(0, 1) for image in (unscaled, scaled)]
+    largest = [share.max(axis=-1) for share in shares]
+    assert (largest[0] > 0.8).mean() > 0.6
+    assert ((largest[1] > 0.2) & (largest[1] < 0.8)).mean() > 0.6
+    end = sheet_end(sheet)
+    assert end.startswith("≥") == (np.asarray(unscaled.get_array()).max() > scaled.get_clim()[1])
+
+
+def sheet_end(sheet):
+    """What stands at the end of the scale of weights."""
+    (bar,) = (image for image in sheet.page.images if image.get_label() == "scale of weight")
+    _, right, _, top = bar.get_extent()
+    (text,) = (t for t in sheet.page.texts if np.allclose(t.get_position(), (right + 0.05, top), atol=0.01))
+    return text.get_text()
 
 
 def test_the_numbers_stand_beside():

@@ -11,8 +11,8 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.projections import ProjectionsView
 
 
-def comparison(sentence="one two three", n_heads=2, exclude_self=False):
-    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), exclude_self)
+def comparison(sentence="one two three", n_heads=2, include_self=True):
+    return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), include_self)
 
 
 def plain(text):
@@ -61,20 +61,34 @@ def test_the_two_words_that_look_alike_until_the_symmetry_breaks(show):
     back = re.findall(rf"score of {second} → {first} +(\S+)", shown)
     assert there[:2] == back[:2]
     assert there[2] != back[2]
+    assert f"the symmetry breaks, most between “{first}” and “{second}”" in shown
+
+
+def test_outputs_of_every_stage(show):
+    c = comparison()
+    shown = plain(show(ProjectionsView(c), 100))
+    maps = re.findall(r"outputs O *\n.*\n" + r"(.*\n)" * 3, shown)
+    assert len(maps) == 4
+    assert maps[0] != maps[2] != maps[3]
+    assert "outputs; rows are queries, columns features" in shown
 
 
 def test_what_a_word_gives_itself(show):
     c = comparison()
     assert f"gives itself {c.stages[0].self_weight:.0%} of its weight" in show(ProjectionsView(c), 200)
-    assert "not with itself" in show(ProjectionsView(comparison(exclude_self=True)), 200)
+    assert "not with itself" in show(ProjectionsView(comparison(include_self=False)), 200)
 
 
 def test_nothing_to_divide_is_a_dash(show):
-    shown = show(ProjectionsView(comparison("one", 1, exclude_self=True)), 80)
+    c = comparison("one", 1)
+    c = dataclasses.replace(
+        c, stages=tuple(dataclasses.replace(stage, asymmetry=None, departure=None) for stage in c.stages)
+    )
+    shown = show(ProjectionsView(c), 80)
     assert len(re.findall(r"‖ +–$", shown, re.MULTILINE)) == 8
     assert "nan" not in shown.lower()
     assert "One head" in shown
-    ascii_only = show(ProjectionsView(comparison("one", 1, exclude_self=True)), 80, encoding="ascii")
+    ascii_only = show(ProjectionsView(c), 80, encoding="ascii")
     assert len(re.findall(r"\| +-$", ascii_only, re.MULTILINE)) == 8
 
 
