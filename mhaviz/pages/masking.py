@@ -85,7 +85,7 @@ def masking_panels(
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank
             texts = np.where(gone, marks[0], texts)
-            panels.append(Panel("dropout(A)", _without(one.kept[i], blank), weights, gone, texts))
+            panels.append(Panel("dropout(A)", _without(one.kept[i], blank), weights, gone, marks=texts))
     return panels
 
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import jensenshannon
 
 from mhaviz.analyses.difference import jensen_shannon
 
-ROWS = hnp.arrays(np.float64, (3, 4), elements=st.floats(0, 1)).map(
+ROWS = hnp.arrays(np.float64, (3, 4), elements=st.floats(0, 1, allow_subnormal=False)).map(
     lambda x: x / np.where(x.sum(-1, keepdims=True) > 0, x.sum(-1, keepdims=True), 1)
 )
 
