@@ -1,5 +1,6 @@
 """Tokens that somebody will try."""
 
+import re
 import unicodedata
 
 HOSTILE = (
@@ -40,3 +41,8 @@ ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85
 def acts(text: str) -> list[str]:
     """The characters of a program's output that are no text: line ends and blanks alone are allowed."""
     return sorted({c for c in text if not (c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs")})
+
+
+def without_isolates(text):
+    """The text without the pairs of marks by which figures set words apart that read from right to left."""
+    return re.sub("\u2068([^\u2066-\u2069]*)\u2069", r"\1", text)

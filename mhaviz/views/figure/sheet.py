@@ -30,6 +30,7 @@ from rich.cells import cell_len
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
+from mhaviz.views.figure.direction import left_to_right
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
@@ -151,9 +152,10 @@ class Sheet(Figure):
     ) -> Text:
         """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
 
-        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``.
+        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``. The
+        line goes from left to right, and words of other scripts in it as they do.
         """
-        text = harmless(text)
+        text = left_to_right(harmless(text))
         return self.page.text(
             x,
             y,
@@ -302,7 +304,7 @@ def _outline(text: str, size: float) -> Any:
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
     """Width of a line of text, in inches, as ``Sheet.write`` puts it."""
-    text = harmless(text)
+    text = left_to_right(harmless(text))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
         width, _, _ = _ruler().get_text_width_height_descent(text, _face(text, families, size, bold), ismath=False)
