@@ -1,6 +1,7 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
+_BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
 # Of maps of a part or of pooled cells:
@@ -178,7 +180,7 @@ class Space:
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
-        return max(text_width(label, size, self.fonts.families) for label in labels) + 0.06
+        return max(text_width(label, size, self.fonts.families) for label in labels) + _BESIDE_LABEL
 
 
 def decide_mosaic(
@@ -250,6 +252,7 @@ def _decide_tokens(
     )
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
     with_values = numbers and max(q_length, k_length) <= VALUES_UP_TO and value_size >= _LEAST_VALUE
+    size = _upright_size(key_labels, size, key_pitch * key_every, space)
     key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
     left, bottom = space.widest(query_labels, size), _label_room(key_widest, size, turned)
@@ -357,6 +360,19 @@ def _pixels(axis: Axis, cells: int, common: int, longest: int, dpi: float) -> in
 def label_size(pitch: float) -> float:
     """The font size of labels that are so many inches apart."""
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
+
+
+def _upright_size(labels: Sequence[str], size: float, pitch: float, space: Space) -> float:
+    """A smaller size, if labels of Chinese, Japanese or Korean need then not be turned on their side; else the same."""
+    widest = space.widest(labels, size)
+    smaller = size * (pitch - _BESIDE_LABEL) / widest
+    is_needed = widest > pitch and any(map(_has_wide, labels))
+    return smaller if is_needed and smaller >= _LEAST_LABEL else size
+
+
+def _has_wide(label: str) -> bool:
+    """Whether it has characters that are as wide as high, and hard to read on their side."""
+    return any(unicodedata.east_asian_width(c) in "WF" for c in label)
 
 
 def _label_room(widest: float, size: float, turned: bool) -> float:
@@ -525,16 +541,19 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for i, label, place, colour in layout.queries.written():
             text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
-    below = (
-        partial(sheet.write, align="right", rotation=90)
-        if layout.turned
-        else partial(sheet.write, align="center", vertical="top")
+    turned, upright = (
+        partial(sheet.write, align="right", rotation=90),
+        partial(sheet.write, align="center", vertical="top"),
     )
     for left, top in lowest.values():
         under = top + layout.tile_height
         if layout.keys.ruler:
             draw_ruler(sheet, layout.keys.ruler, left, under)
         for i, label, place, colour in layout.keys.written():
+            fits = not layout.turned or (
+                _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
+            )
+            below = upright if fits else turned
             text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
 

@@ -31,7 +31,7 @@ from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.direction import left_to_right
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, have_bold, needed_families
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
 from mhaviz.views.labels import cut, harmless, title_text
@@ -370,9 +370,9 @@ def _foot_text(text: str) -> tuple[str, Fonts]:
 
 
 def _face(text: str, families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
-    """The font for a text: most fonts of other scripts have no bold face."""
-    families = (DEFAULT_FAMILY,) if text.isascii() else families
-    return _font(families, size, bold and families == (DEFAULT_FAMILY,))
+    """The font for a text, of one weight: most fonts of other scripts have no bold face."""
+    families = needed_families(text, families)
+    return _font(families, size, bold and have_bold(families))
 
 
 @cache
