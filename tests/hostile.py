@@ -46,3 +46,8 @@ def acts(text: str) -> list[str]:
     """The characters of a program's output that are no text: line ends and blanks alone are allowed."""
     text = ISOLATED.sub(r"\1", text)
     return sorted({c for c in text if not (c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs")})
+
+
+def without_isolates(text):
+    """The text without the pairs of marks by which figures set words apart that read from right to left."""
+    return re.sub("\u2068([^\u2066-\u2069]*)\u2069", r"\1", text)

@@ -190,7 +190,7 @@ def pooled_maps(
 
 def _with_special_apart(m: AttentionMap, seen: SiteCall) -> AttentionMap:
     """The map of the run of text with what it lacks to 1, which goes to special tokens and to the head's sink."""
-    if m.quantity.reduction == "max":
+    if m.quantity.reduction == "max" or not seen.keys[0].special:
         return m
     texts = special_texts(seen.keys[0])
     others = (1 - m.row_sums).clip(0).astype(np.float32)

@@ -51,7 +51,7 @@ def with_special_apart(m: AttentionMap, rows: Sequence[int], columns: Sequence[i
         rows=Axis(m.rows.tokens.at(tuple(rows))),
         columns=Axis(keys.at(tuple(columns))),
         reach=m.reach if is_run else None,
-        special=SpecialKeys(others, special_texts(keys)),
+        special=SpecialKeys(others, special_texts(keys)) if keys.special else None,
     )
 
 

@@ -67,7 +67,8 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> 
     if first.first.quantity.through_layers:  # single matrices, which stand side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
     tiles = tuple(f"layer {one.first.layer} · {tile}" for one in by_layer for tile in one.tiles)
-    return replace(together, tiles=tiles, across=len(first.first.heads), by_layer=by_layer)
+    n_heads = len(first.first.heads)
+    return replace(together, tiles=tiles, across=n_heads if n_heads > 1 else None, by_layer=by_layer)
 
 
 def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> Heads:

@@ -17,7 +17,8 @@ class Shown(Brief):
 
         Args:
             paths: with suffixes of ``mhaviz.views.formats.FORMATS``, such as .png, .pdf or .json.
-            style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``; see ``mhaviz.views.style.Style``.
+            style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
+                ``mhaviz.views.style.Style``.
 
         Raises:
             ArgumentError: a suffix that is no format, a style that cannot be.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import ACTING, HOSTILE, acts
+from hostile import ACTING, HOSTILE, acts, without_isolates
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text as Artist
@@ -57,7 +57,7 @@ def sheet():
 @given(ANY_TEXT)
 def test_a_sheet_measures_and_writes_any_text(sheet, text):
     assert text_width(text, 8) >= 0
-    assert not acts(sheet.write(1, 1, text).get_text())
+    assert not acts(without_isolates(sheet.write(1, 1, text).get_text()))
 
 
 def test_a_title_over_axes_is_read_literally(sheet):
@@ -75,7 +75,7 @@ def test_a_hostile_source_in_every_format(random_attention, suffix):
     sheet.save(content, suffix)
     assert max(sheet.get_size_inches()) < 100
     if suffix == "svg":
-        assert not acts(content.getvalue().decode())
+        assert not acts(without_isolates(content.getvalue().decode()))
 
 
 def test_there_is_one_way_out():

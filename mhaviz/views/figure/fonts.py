@@ -1,5 +1,7 @@
 """Fonts that have what the tokens need, and escapes for what no font has."""
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -8,13 +10,26 @@ from typing import TYPE_CHECKING
 from mhaviz.views.labels import bare, cut, escape, position_suffixes, visible
 
 if TYPE_CHECKING:
+    from matplotlib.font_manager import FontEntry
     from matplotlib.ft2font import FT2Font
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
+_REGULAR, _BOLD = 400, 600  # weights
 LABEL_CELLS = 24  # a longer token is cut in its middle
 _VARIATION_SELECTORS = range(
     0xFE00, 0xFE10
 )  # they choose a form of the character before them and have none of their own
+
+
+_EMOJI = range(0x1F000, 0x1FB00)
+_PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
+_JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
+# First words of the names that Unicode gives to characters:
+_EAST_ASIAN = {"BOPOMOFO", "CJK", "FULLWIDTH", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"}
+_OTHER_SCRIPTS = frozenset(
+    """ARABIC ARMENIAN BENGALI CHEROKEE DEVANAGARI ETHIOPIC GEORGIAN GUJARATI GURMUKHI HEBREW JAVANESE KANNADA KHMER LAO
+    MALAYALAM MONGOLIAN MYANMAR ORIYA SINHALA SYRIAC TAMIL TELUGU THAANA THAI""".split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,9 @@ class Fonts:
         return cls(tuple(families), frozenset(wanted))
 
     def shown(self, text: str) -> str:
-        """The text with what acts, and what no font has, escaped."""
+        """The text with what acts, and what no font has, escaped; a joined emoji is its parts side by side."""
+        if not self.missing.intersection(text):
+            text = _JOINED_EMOJI.sub("", text)
         return "".join(
             escape(c) if c in self.missing else "" if ord(c) in _VARIATION_SELECTORS else c for c in visible(text)
         )
@@ -68,7 +85,36 @@ class Fonts:
         some = sorted(self.missing)[:8]
         names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
         more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
-        return f"no installed font has {names}{more}: shown as escapes; install a font that has them, such as Noto"
+        fonts = " and ".join(sorted(set(map(helpful_font, self.missing))))
+        return f"no installed font has {names}{more}: shown as escapes; install {fonts}"
+
+
+def needed_families(text: str, families: tuple[str, ...]) -> tuple[str, ...]:
+    """The families for a text, which may need no other than the first."""
+    if text.isascii() or all(map(_is_in_default, set(text))):
+        return families[:1]
+    return families
+
+
+@cache
+def _is_in_default(character: str) -> bool:
+    return unicodedata.category(character) == "Cf" or _has_glyph(_default_font(), character)
+
+
+def have_bold(families: tuple[str, ...]) -> bool:
+    """Whether all have a bold face: a text is of one weight."""
+    return all(family == DEFAULT_FAMILY or _has_bold(family) for family in families)
+
+
+def helpful_font(character: str) -> str:
+    """A free font with the character, as outlines: matplotlib draws no bitmaps and no colours."""
+    name = unicodedata.name(character, "")
+    script = name.partition(" ")[0]
+    if name.startswith("REGIONAL INDICATOR") or ord(character) in _EMOJI:
+        return "Noto Emoji, the one without colours, or Symbola"
+    if script in _EAST_ASIAN:
+        return "Noto Sans CJK"
+    return f"Noto Sans {script.title()}" if script in _OTHER_SCRIPTS else "a font that has them, such as Noto"
 
 
 @lru_cache(maxsize=4)
@@ -124,7 +170,10 @@ def _glyphs(path: str, characters: frozenset[str]) -> set[str]:
 
 @cache
 def _installed_fonts() -> tuple[tuple[str, str], ...]:
-    """(family, path) of every installed family's plainest font, sans-serif families first."""
+    """(family, path) of every installed family's plainest font, sans-serif families first.
+
+    Of some families the plainest font is not of the regular weight, 400, but medium or light.
+    """
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     known = {entry.fname for entry in fontManager.ttflist}
@@ -138,8 +187,26 @@ def _installed_fonts() -> tuple[tuple[str, str], ...]:
         entry
         for entry in fontManager.ttflist
         if entry.style == "normal"
-        and str(entry.weight) in ("400", "normal", "regular")
         and not entry.name.replace(" ", "").startswith("LastResort")  # it has a picture of a block for every character
     ]
-    plain.sort(key=lambda entry: ("Sans" not in entry.name, "UI" in entry.name, entry.name, entry.fname))
+
+    def plainness(entry: "FontEntry") -> tuple[bool, bool, str, int, str]:
+        return "Sans" not in entry.name, "UI" in entry.name, entry.name, abs(_weight(entry) - _REGULAR), entry.fname
+
+    plain.sort(key=plainness)
     return tuple({entry.name: entry.fname for entry in reversed(plain)}.items())[::-1]
+
+
+@cache
+def _has_bold(family: str) -> bool:
+    from matplotlib.font_manager import fontManager
+
+    _installed_fonts()  # which adds those that matplotlib has not seen
+    faces = (entry for entry in fontManager.ttflist if entry.name == family and entry.style == "normal")
+    return any(_weight(entry) >= _BOLD for entry in faces)
+
+
+def _weight(entry: "FontEntry") -> int:
+    from matplotlib.font_manager import weight_dict
+
+    return weight_dict[entry.weight] if isinstance(entry.weight, str) else entry.weight

@@ -1,6 +1,7 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
+_BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
 # Of maps of a part or of pooled cells:
@@ -212,7 +214,7 @@ class Space:
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
-        return max(text_width(label, size, self.fonts.families) for label in labels) + 0.06
+        return max(text_width(label, size, self.fonts.families) for label in labels) + _BESIDE_LABEL
 
 
 def decide_mosaic(
@@ -318,6 +320,7 @@ def _decide_tokens(
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
     has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
+    size = _upright_size(key_labels, size, key_pitch * key_every, space)
     key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
     left, bottom = max(space.widest(query_labels, size), space.left), _label_room(key_widest, size, turned)
@@ -425,6 +428,19 @@ def _pixels(axis: Axis, cells: int, common: int, longest: int, dpi: float) -> in
 def label_size(pitch: float) -> float:
     """The font size of labels that are so many inches apart."""
     return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
+
+
+def _upright_size(labels: Sequence[str], size: float, pitch: float, space: Space) -> float:
+    """A smaller size, if labels of Chinese, Japanese or Korean need then not be turned on their side; else the same."""
+    widest = space.widest(labels, size)
+    smaller = size * (pitch - _BESIDE_LABEL) / widest
+    is_needed = widest > pitch and any(map(_has_wide, labels))
+    return smaller if is_needed and smaller >= _LEAST_LABEL else size
+
+
+def _has_wide(label: str) -> bool:
+    """Whether it has characters that are as wide as high, and hard to read on their side."""
+    return any(unicodedata.east_asian_width(c) in "WF" for c in label)
 
 
 def _label_room(widest: float, size: float, turned: bool) -> float:
@@ -652,12 +668,16 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for i, label, place, colour in layout.queries.written():
             text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
-    below = _written_upright(sheet) if layout.turned else _written_level(sheet)
+    turned, level = _written_turned(sheet), _written_level(sheet)
     for left, top in lowest.values():
         under = top + layout.tile_height
         if layout.keys.ruler:
             draw_ruler(sheet, layout.keys.ruler, left, under)
         for i, label, place, colour in layout.keys.written():
+            fits = not layout.turned or (
+                _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
+            )
+            below = level if fits else turned
             text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
         if layout.axis_names:
@@ -665,11 +685,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
             sheet.write(middle, bottom, "key", SMALL, colour=QUIET, align="center")
         if layout.aside:
             middle = left + layout.tile_width + _ASIDE_GAP + layout.aside.width / 2
-            put = _written_upright(sheet) if layout.aside.turned else _written_level(sheet)
+            put = turned if layout.aside.turned else level
             put(middle, under + 0.05, layout.aside.label, size, colour=FAINT)
 
 
-def _written_upright(sheet: Sheet) -> Callable[..., Text]:
+def _written_turned(sheet: Sheet) -> Callable[..., Text]:
     """Writes texts under a tile that begin at their ends, as they are read from below."""
     return partial(sheet.write, align="right", rotation=90)
 

@@ -29,7 +29,8 @@ from rich.cells import cell_len
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
+from mhaviz.views.figure.direction import left_to_right
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype, have_bold, needed_families
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
 from mhaviz.views.figure.vectors import Numbers, as_vectors, write_scaled
@@ -156,9 +157,10 @@ class Sheet(Figure):
     ) -> Text:
         """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
 
-        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``.
+        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``. The
+        line goes from left to right, and words of other scripts in it as they do.
         """
-        text = harmless(text)
+        text = left_to_right(harmless(text))
         return self.page.text(
             x,
             y,
@@ -312,7 +314,7 @@ def _outline(text: str, size: float) -> Any:
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
     """Width of a line of text, in inches, as ``Sheet.write`` puts it."""
-    text = harmless(text)
+    text = left_to_right(harmless(text))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
         width, _, _ = _ruler().get_text_width_height_descent(text, _face(text, families, size, bold), ismath=False)
@@ -391,9 +393,9 @@ def _foot_text(text: str) -> tuple[str, Fonts]:
 
 
 def _face(text: str, families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
-    """The font for a text: most fonts of other scripts have no bold face."""
-    families = (DEFAULT_FAMILY,) if text.isascii() else families
-    return _font(families, size, bold and families == (DEFAULT_FAMILY,))
+    """The font for a text, of one weight: most fonts of other scripts have no bold face."""
+    families = needed_families(text, families)
+    return _font(families, size, bold and have_bold(families))
 
 
 @cache
