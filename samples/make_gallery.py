@@ -80,6 +80,8 @@ PICTURES: dict[str, list[str]] = {
         "{film}",
         *CPU,
     ],
+    "embeddings.png": ["embeddings", "the cat sat on the mat", "--d-model", "64", *CPU],
+    "positions.png": ["embeddings", "--length", "100", "--d-model", "128"],
     "matrices.png": ["matrices", *CPU],
     "masks.png": ["masks", "the cat sat on the mat", "a dog barks", "--dropout", "0.2", *CPU],
     "compare-implementations.png": ["compare-implementations", *CPU],

@@ -55,7 +55,7 @@ def test_files(mhaviz, tmp_path):
         outputs = [part for name in names for part in ("-o", name)]
         result = mhaviz("compare-projections", "one two", *SMALL, "--dpi", "40", *outputs)
         assert result.status == 0
-        assert result.err.splitlines() == [f"mhaviz: saved {name}" for name in names]
+        assert result.err.splitlines()[: len(names)] == [f"mhaviz: saved {name}" for name in names]
     for path in (tmp_path / "two").iterdir():
         assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
     assert json.loads((tmp_path / "one" / "a.json").read_text())["mhaviz"] == package.__version__

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_MAPS = 4_000
 """No more of them are drawn; a picture has room for fewer, and says so."""
 _MANY_NUMBERS = 10**7  # which take some ten seconds to write as text
+_CSV_LINE = 64  # bytes
 _JSON_NUMBER = 14  # bytes, of a number in as few digits as tell it from others
 
 
@@ -91,6 +92,11 @@ class Delivery:
             if (numbers := count_numbers(document)) > _MANY_NUMBERS:
                 size = readable_bytes(_JSON_NUMBER * numbers)
                 self.notice(f"the JSON holds {numbers:,} numbers, about {size}; Ctrl-C stops it")
+        if any(path.suffix.lower() == ".csv" for path in self.paths):
+            lines = sum(m.weights.size for m in getattr(record, "maps", ()))
+            if lines > _MANY_NUMBERS:
+                size = readable_bytes(_CSV_LINE * lines)
+                self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(self.paths, record, lambda: figure_of(record, style, **details), document)
         saved = [f"saved {path}" for path in self.paths]

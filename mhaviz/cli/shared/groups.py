@@ -168,13 +168,13 @@ class LongOptions:
     ] = None
     summary: Annotated[
         bool | None,
-        long_option("--summary/--no-summary", help="Each head in numbers. \\[default: if pooled]"),
+        long_option("--summary/--no-summary", help="Each head in numbers. \\[default: of pooled maps]"),
     ] = None
     memory: Annotated[
         str | None,
         long_option(
             metavar="BYTES",
-            help="Limit for computing it, such as 2GiB.",
+            help="Limit. \\[default: a quarter of what is free]",
         ),
     ] = None
     max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
@@ -265,7 +265,7 @@ class VmaxOptions(CmapOptions):
         str | None,
         look_option(
             metavar="WEIGHT|auto",
-            help="Darkest from it on. \\[default: most lies below]",
+            help="Darkest from it. \\[default: auto: most lies below]",
         ),
     ] = None
 

@@ -9,7 +9,7 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 from mhaviz.pages.trace import costs_text, following_text, shape_text
 from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, TITLE, Sheet, fit_text, text_width, wrap
+from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width, wrap
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
@@ -89,7 +89,7 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: Followe
     top = MARGIN + 0.62
     foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
     sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, style.dpi, fonts)
-    sheet.write(MARGIN, MARGIN + 0.1, "shapes on the way through multi-head attention", TITLE, bold=True)
+    sheet.title(MARGIN + 0.1, "shapes on the way through multi-head attention")
     _draw_key(sheet, MARGIN, MARGIN + 0.4)
     draw_flow(sheet, MARGIN, top, trace.steps, layout, boxes, followed)
     y = top + height + 0.3

@@ -119,7 +119,8 @@ class Sheet(Figure):
                 self._save_png(stream)
             else:
                 with as_vectors(self.page, self._numbers):
-                    write_scaled(self, stream, suffix, self.zoom, {_DATES[suffix]: None, "Title": self.heading or None})
+                    title = {"Title": self.heading} if self.heading else {}
+                    write_scaled(self, stream, suffix, self.zoom, {_DATES[suffix]: None, **title})
         notice = "no installed font can join some of the characters: they are drawn as boxes"
         if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
             self.notices.append(notice)
