@@ -59,6 +59,7 @@ _SLIDE = 5.8, 11.6  # inches of tiles, from top to bottom and from left to right
 _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
 _LEAST_ON_SLIDE = 0.13  # inches of a cell whose label can be read there
 _BETTER = 1.1  # times as large, for which tiles are put in other columns than on paper
+_LEAST_OF_NUMBERS, _NEARLY_OF_NUMBERS = 0.24, 0.18  # of a cell that a number can be read in; of one nearly so large
 _OF_NUMBERS = 0.36  # inches of a cell with a number
 _MOST_LARGER = 2.0  # times as large as usual, to fill a width
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
@@ -297,7 +298,9 @@ def _decide_tokens(
         if space.columns is None:
             columns = _columns_on_a_slide(n_tiles, columns, (height, width), lengths, space.stacked)
         shrink = _shrink_to_slide(n_tiles, columns, (height, width), lengths, space.stacked)
-        shrink = max(shrink, min(_LEAST_ON_SLIDE / min(height, width), 1.0))
+        has_few = numbers is None and max(lengths) <= VALUES_UP_TO and shrink * min(height, width) >= _NEARLY_OF_NUMBERS
+        least = _LEAST_OF_NUMBERS if has_few else _LEAST_ON_SLIDE
+        shrink = max(shrink, min(least / min(height, width), 1.0))
         height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
     if space.fills:
