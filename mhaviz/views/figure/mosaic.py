@@ -538,21 +538,6 @@ def draw_scale(
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
 
 
-def draw_scale_beside(
-    sheet: Sheet,
-    x: float,
-    y: float,
-    layout: MosaicLayout,
-    scale: Scale,
-    name: str,
-    open_ends: tuple[bool, bool] = (False, False),
-) -> tuple[float, float]:
-    """``draw_scale`` right of the first row of a mosaic whose top left corner is at (x, y); the corner of the bar."""
-    left, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
-    draw_scale(sheet, left, top, layout.bar, scale, name, open_ends)
-    return left, top
-
-
 def _between(scale: Scale, height: float) -> list[float]:
     """Where along a scale of so many inches the numbers between its ends stand."""
     if not scale.log:
