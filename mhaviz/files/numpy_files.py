@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from mhaviz.files.errors import PYTHON_OBJECTS, ContentError
 from mhaviz.files.saved_array import SavedArray, numbers_of
+from mhaviz.units import readable_bytes
 
 _MAGIC = b"\x93NUMPY"  # what a .npy file begins with
 _AT_ONCE = 2**20  # numbers that are unpacked together
+_MOST_TEXT = 2**28  # bytes
 _MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
 
@@ -47,7 +49,13 @@ def read_npz(path: Path) -> dict[str, SavedArray]:
 def read_text_of_npz(path: Path, name: str) -> str | None:
     """A file of the archive that is a text; None: there is no such file."""
     with zipfile.ZipFile(path) as archive:
-        return archive.read(name).decode() if name in archive.namelist() else None
+        if name not in archive.namelist():
+            return None
+        if (size := archive.getinfo(name).file_size) > _MOST_TEXT:
+            raise ContentError(
+                f"{name} in it unpacks to {readable_bytes(size)}, more than any description of maps takes"
+            )
+        return archive.read(name).decode()
 
 
 def _unpacked(path: Path, member: str) -> NDArray[np.float32]:

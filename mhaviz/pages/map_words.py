@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted
 from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells
 
+_LONGEST_NAME = 40  # characters
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
 READING = f"{_SIDES}; {_ONE}"
@@ -66,12 +68,17 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
     Of heads with a sink it is said where the rest goes.
     """
     if special := _special_names(maps):
-        return f"{_ONE} with the column beside it, which is what goes to {special}"
+        whole = sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps]))
+        return f"{whole} with the column beside it, white to grey from 0 to 1, which is what goes to {special}"
     sinks = [m.sink for m in maps]
     if any(sinks):
         less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
         return f"a row sums to {less} to the head's sink"
-    sums = np.concatenate([m.row_sums.ravel() for m in maps])
+    return sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps]))
+
+
+def sums_of_rows(sums: NDArray[np.float64]) -> str:
+    """ "a row sums to 1", of these sums."""
     others = sums[sums != 0]
     zeros = len(sums) - len(others)
     if not others.size:
@@ -84,7 +91,10 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
 
 def _special_names(maps: Sequence[AttentionMap]) -> str:
     """ "[CLS] [SEP]", where these have no columns of their own."""
-    return " or ".join(dict.fromkeys(m.special.name for m in maps if m.special))
+    names = list(dict.fromkeys(m.special.name for m in maps if m.special))
+    more = [f"{len(names) - 3} more"] if len(names) > 3 else []
+    shortened = (name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in names[:3])
+    return " or ".join([*shortened, *more])
 
 
 def _sums_range(low: float, high: float) -> str:

@@ -74,7 +74,7 @@ def masking_panels(
     panels = []
     scaled = f"Q Kᵀ {m.rule}".rstrip()
     for i, head in enumerate(m.heads):
-        name = f"head {head}: " if len(m.heads) > 1 else ""
+        name = f"head {head}: "
         blank = one.hidden[i] | one.padding
         texts = np.where(one.padding, marks[1], "")
         panels += [

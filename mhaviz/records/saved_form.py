@@ -129,9 +129,13 @@ def _special(special: Any) -> SpecialKeys:
     if not isinstance(special, dict):
         raise ValueError(f"special: expected an object, got {plain(special)!r:.40}")
     try:
-        weights = np.asarray(special.get("weights"), np.float32)
-    except (TypeError, ValueError):
-        raise ValueError("special: expected weights, a row of numbers a head") from None
+        weights = np.asarray(special.get("weights"))
+    except ValueError:
+        weights = np.array(None)
+    if weights.dtype.kind not in "fiu" or not special.get("tokens"):
+        raise ValueError("special: expected tokens, and weights, a row of numbers a head")
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
     if weights.size and not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= LARGEST):
         raise ValueError(f"special: expected weights from 0 to {LARGEST:g}")
     return SpecialKeys(weights, _tokens(special, "tokens"))

@@ -345,14 +345,28 @@ def npz_bytes(attention: Attention) -> bytes:
 
 def write_csv(attention: Attention, stream: IO[str]) -> None:
     """All numbers in long form, a line each, with the columns of ``Attention.to_dataframe``; a head at a time."""
-    lines = csv.writer(stream, lineterminator="\n")
+    lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # a lone \r would tear a line
     for number, m in enumerate(attention.maps):
         for head in m.heads:
             columns = m.select((head,)).columns_of_weights()
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
-            columns["weight"] = columns["weight"].astype(str)  # in as few digits as tell it from all others
-            lines.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+            weights = map(_ShortFloat, columns.pop("weight").astype(str))
+            lines.writerows(zip(*(column.tolist() for column in columns.values()), weights, strict=True))
+
+
+class _ShortFloat(float):
+    """A float32 that is written in as few digits as tell it from all others."""
+
+    def __new__(cls, digits: str) -> "_ShortFloat":
+        number = super().__new__(cls, digits)
+        number.digits = digits
+        return number
+
+    digits: str
+
+    def __repr__(self) -> str:
+        return self.digits
 
 
 def _without_head(whole: dict[str, Any]) -> dict[str, Any]:

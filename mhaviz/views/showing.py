@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from mhaviz.pages.blocks import Page
     from mhaviz.views.figure.sheet import Sheet
 
+_OF_MAPS = ("numbers", "width", "font_size", "title", "footnote", "axis_names")
+"""Fields of a style that pictures of maps alone read."""
+
 PAGES = {
     "Attention": "maps:attention_page",
     "Complexity": "complexity:complexity_page",
@@ -95,6 +98,9 @@ def plot(record: object, **style: Any) -> "Figure":
         from mhaviz.views.figure.axes import axes_figure
         from mhaviz.views.figure.sheet import house_style
 
+        if unread := [name for name in style if name in _OF_MAPS]:
+            raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
+
         with house_style():
             return axes_figure(record, fitted_style(record, **style))
     figure = figure_of(record, fitted_style(record, **style))
@@ -134,6 +140,9 @@ def fitted_style(record: object, **style: Any) -> Style:
     known = [field.name for field in fields(Style)]
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
+    unread = [] if isinstance(record, Attention | Difference) else [name for name in style if name in _OF_MAPS]
+    if unread:
+        raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
     if isinstance(record, (Difference, EmbeddedText, PositionTable)):
         return Style(**{"cmap": "RdBu_r"} | style)
     return Style(**style)

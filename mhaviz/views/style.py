@@ -15,7 +15,7 @@ from mhaviz.records import AttentionMap
 from mhaviz.views.colours import check_colormap
 
 _MOSTLY = 0.7  # of all attention that is drawn, the share that lies below the darkest colour
-_NEARLY = 0.8  # of the largest weight: what is as large as this needs no other end of the scale
+_NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest
 _DIGITS = 2  # of the end of a scale
 _BINS = 2**15  # of weights by the upper half of their bits, which tells numbers apart that differ by 1 %
 _AT_ONCE = 2**22  # weights that are copied together
@@ -116,6 +116,13 @@ class Style:
         return Scale(self.cmap, low, largest, log=True)
 
 
+class LayoutStyle(Style):
+    """The style of a page before it is enlarged to the letters that are wanted: its sizes have been checked."""
+
+    def __post_init__(self) -> None:
+        """Check nothing."""
+
+
 def _largest(attention_map: AttentionMap) -> float:
     """The largest weight; the first row does not count if its one key, or cell, has it all, as a mask hides others."""
     weights, hidden = attention_map.weights, attention_map.hidden
@@ -152,6 +159,9 @@ def _darkest_from(maps: Sequence[AttentionMap]) -> float:
     smaller the more keys share them, so would a scale that ends at 1. So it ends where most of the attention, not most
     of the cells, lies below: at 1 where each query has one key, and near 1 / n where n keys share its weight evenly.
     """
+    sentences = {m.sentence for m in maps}
+    if len(sentences) > 1:  # a short one, whose weights are large, is not cut off by a long one
+        return max(_darkest_from([m for m in maps if m.sentence == number]) for number in sentences)
     largest = max(float(m.weights.max()) for m in maps)
     _, mass = _histograms(maps)
     below = mass.cumsum()

@@ -58,13 +58,16 @@ def masks(
     has_own_masks = "causal" not in kind_of(model.model).options
     if not (model.mask or has_own_masks or texts.target or model.input):
         model = replace(model, mask="causal")
+    seed = model.seed or 0
+    if dropout is not None and not model.is_random and model.seed is not None:
+        model = replace(model, seed=None)  # it is that of the draw; the weights are the model's own
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
         found = loaded.masks(
             WORKED_EXAMPLE if is_worked_example else sentences,
             texts.target,
             dropout=dropout,
-            seed=model.seed or 0,
+            seed=seed,
             head=parse_heads(head, loaded.n_heads),
             layer=model.one_layer(loaded),
             kind=model.kind,

@@ -50,6 +50,7 @@ class HeadsPart:
         drawn: the maps in the cells of the picture, and their scale, as ``choose_scales`` finds them.
         bar: whether the scale stands beside it, and not beside another of its kind.
         beyond: whether some numbers lie below the scale, and above it, in all that share it.
+        across: inches of the mosaic, or of the widest that it stands in line with.
     """
 
     block: Heads
@@ -61,6 +62,7 @@ class HeadsPart:
     scale: Scale = field(default_factory=Scale)
     bar: bool = True
     beyond: tuple[bool, bool] = (False, False)
+    across: float = 0.0
 
     before, after = 0.0, 0.3
 
@@ -78,7 +80,7 @@ class HeadsPart:
     @property
     def width(self) -> float:
         """In inches, the scale included."""
-        mosaic = self.layout.width + BESIDE + _scale_width(self.block.first)
+        mosaic = max(self.layout.width, self.across) + BESIDE + _scale_width(self.block.first)
         if self.table is None:
             return mosaic
         if self.table.card:
@@ -117,7 +119,7 @@ class HeadsPart:
         self._write_numbers(sheet, x, y)
         first = block.first
         name = f"{first.quantity.drawn_name}, log" if scale.log else first.quantity.drawn_name
-        right, top = x + layout.width + BESIDE, y + layout.tile(0)[1]
+        right, top = x + max(layout.width, self.across) + BESIDE, y + layout.tile(0)[1]
         if self.bar:
             draw_scale(sheet, right, top, layout.bar, scale, name, self.beyond)
         under = y + layout.height
@@ -170,6 +172,7 @@ def decide_heads(
         on_slide=style.width is None,
         fills=style.width is not None,
         axis_names=style.axis_names,
+        same_labels=style.font_size is not None,
     )
     if like:
         cells = [min(part.layout.queries.cell, part.layout.keys.cell) for part in like]
@@ -180,13 +183,16 @@ def decide_heads(
             columns=max(part.layout.columns for part in like),
         )
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
+    across = 0.0
     if like:  # heads of the same number stand above each other
-        layout = layout.spread(max(len(part.block.first.columns) for part in like) * layout.keys.cell + layout.gap)
+        gap, pitch = layout.gap, max(len(part.block.first.columns) for part in like) * layout.keys.cell + layout.gap
+        across = layout.queries.room + layout.columns * pitch - gap
+        layout = layout.spread(pitch)
     table = None
     if block.table is not None:
         table = measure_table(block.table.make(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
-    return HeadsPart(block, block.title, layout, table, text)
+    return HeadsPart(block, block.title, layout, table, text, across=across)
 
 
 def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:

@@ -17,7 +17,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.colours import colours, needs_dark_text
-from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.fonts import LABEL_CELLS, Fonts
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
@@ -33,7 +33,7 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.labels import every
+from mhaviz.views.labels import cut, every
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
@@ -197,6 +197,7 @@ class Space:
         cell: inches that no side of a cell exceeds; None: as it comes.
         left: least inches for the labels of the queries.
         axis_names: whether the sides are named.
+        same_labels: whether labels are of the same size in cells of any size: there are fewer of them instead.
     """
 
     fonts: Fonts
@@ -212,6 +213,11 @@ class Space:
     cell: float | None = None
     left: float = 0.0
     axis_names: bool = False
+    same_labels: bool = False
+
+    def label_size(self, pitch: float) -> float:
+        """The font size of labels that are so many inches apart."""
+        return _MOST_LABEL if self.same_labels else label_size(pitch)
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
@@ -250,7 +256,7 @@ def _with_names(layout: MosaicLayout, space: Space) -> MosaicLayout:
 def _with_aside(layout: MosaicLayout, space: Space) -> MosaicLayout:
     """The same with room for the column aside, which is as wide as a cell if that can be seen."""
     width = snap(min(max(layout.keys.cell, _LEAST_ASIDE), _MOST_ASIDE), space.dpi)
-    label = space.fonts.shown(space.aside)
+    label = cut(space.fonts.shown(space.aside), LABEL_CELLS)
     widest = space.widest([label], layout.label_size)
     turned = widest > width
     room = max(layout.keys.room, snap(_label_room(widest, layout.label_size, turned), space.dpi))
@@ -304,18 +310,18 @@ def _decide_tokens(
         height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
     if space.fills:
-        most = (space.width - space.widest(query_labels, label_size(height)) + GAP) / columns - GAP
+        most = (space.width - space.widest(query_labels, space.label_size(height)) + GAP) / columns - GAP
         larger = min(max(most / (k_length * width), 1), _MOST_LARGER)
         height, width = height * larger, width * larger
-    beside = (space.width - space.widest(query_labels, label_size(height)) + GAP) / columns - GAP
-    below = (space.height - space.widest(key_labels, label_size(width))) / rows - TILE_TITLE - GAP
+    beside = (space.width - space.widest(query_labels, space.label_size(height)) + GAP) / columns - GAP
+    below = (space.height - space.widest(key_labels, space.label_size(width))) / rows - TILE_TITLE - GAP
     least = space.least_tile
     shrink = min(1.0, max(beside, least) / (k_length * width), max(below, least) / (q_length * height))
     q_cells, height = whole_pixels(q_length, height * shrink, dpi)
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
-    size = label_size(min(query_pitch, key_pitch))
+    size = space.label_size(min(query_pitch, key_pitch))
     query_every, key_every = (
         every(length, int(length * pitch * POINTS / (size * 1.05)))
         for length, pitch in ((q_length, query_pitch), (k_length, key_pitch))
@@ -397,7 +403,7 @@ def _lay_out_cells(
     dpi = space.dpi
     pitches = [_pixels(axis, n, common, longest, dpi) / dpi for axis, n in zip(sides, cells, strict=True)]
     labelled = (pitch for axis, pitch in zip(sides, pitches, strict=True) if _is_labelled(axis))
-    size = label_size(min(labelled, default=math.inf))
+    size = space.label_size(min(labelled, default=math.inf))
     turned, drawn = False, []
     for axis, n, pitch, upright in zip(sides, cells, pitches, (True, False), strict=True):
         if _is_labelled(axis):
@@ -541,7 +547,8 @@ def draw_scale(
 def _between(scale: Scale, height: float) -> list[float]:
     """Where along a scale of so many inches the numbers between its ends stand."""
     if not scale.log:
-        return [0.5]
+        middle = float(f"{scale.value(0.5):.1g}")  # a round number, where it belongs
+        return [0.5 if scale.low else middle / scale.high]
     clear = 0.25 / height  # of the ends' own numbers
     powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
     shares = [float(share) for share in scale.shares(10.0**powers)]

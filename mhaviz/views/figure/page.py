@@ -39,11 +39,12 @@ from mhaviz.views.figure.sheet import (
     title_width,
     wrap,
 )
-from mhaviz.views.figure.table import decide_table
+from mhaviz.views.figure.table import TablePart, decide_table
 from mhaviz.views.labels import quoting
-from mhaviz.views.style import Style
+from mhaviz.views.style import LayoutStyle, Style
 
 _TITLE = 0.34  # inches
+_LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may be wider than was thought
 _UNDER = 0.05  # inches between the last words and the foot
 _BETWEEN_PICTURES = 0.3
@@ -59,9 +60,11 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size.
     """
     style = style or Style()
-    zoom = (style.font_size or BODY) / BODY
-    width = None if style.width is None else style.width / zoom
-    style = replace(style, dpi=round(style.dpi * zoom), width=width)  # of the page before it is made larger by that
+    zoom, crop = (style.font_size or BODY) / BODY, 0.0
+    if style.width is not None:  # whoever puts it into a text has margins there
+        crop = MARGIN - _LEAST_MARGIN
+    width = None if style.width is None else snap(style.width / zoom, style.dpi * zoom) + 2 * crop
+    style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
     if not style.footnote:
         page = replace(page, footnote="", remark="")
     fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
@@ -78,7 +81,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom)
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop)
+    sheet.notices += plan.notices
     if style.dpi < asked:
         sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
     if plan.title:
@@ -205,6 +209,7 @@ class _Plan:
     remark: str
     width: float
     height: float
+    notices: tuple[str, ...] = ()
 
 
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
@@ -213,6 +218,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
         parts, beside = parts + beside, []
     title, parts = _titled(page.title, parts, style.title)
+    parts, notices = _fitted(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn([*parts, *beside], style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
@@ -229,16 +235,36 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     if style.width is not None:
         needed = 2 * MARGIN + across + sum(part.before + part.width for part in beside)
         if needed > style.width + _ROUNDING:
-            zoom = (style.font_size or BODY) / BODY
+            zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
-                f"{parameter('width')}: expected at least {zoom * needed + 0.05:.1f} inches for what is drawn, got "
-                f"{zoom * style.width:.3g}; give more, or choose fewer heads side by side, by {parameter('columns')}"
+                f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
+                f"drawn, got {zoom * (style.width - margins):.3g}; give more, or choose fewer heads side by side, by "
+                f"{parameter('columns')}"
             )
         width = style.width
     places, bottom = _place(parts, beside, MARGIN + (_TITLE if title else 0.0), across, width - MARGIN)
     foot = foot_height(width, page.footnote, remark)
     height = bottom + (foot + MARGIN if foot else 0.0)
-    return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi))
+    return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
+
+
+def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
+    """The parts without tables that are wider than the page may be, and what is said of what has no room."""
+    kept: list[Part] = []
+    notices: list[str] = []
+    room = math.inf if style.width is None else style.width - 2 * MARGIN
+    for part in parts:
+        table = part if isinstance(part, TablePart) else part.table if isinstance(part, HeadsPart) else None
+        if table is not None and table.width > room:
+            notices.append("the table is wider than the picture, and left out; a .json file has its numbers")
+            if isinstance(part, HeadsPart):
+                kept.append(replace(part, table=None))
+            continue
+        kept.append(part)
+    of_heads = [part for part in kept if isinstance(part, HeadsPart)]
+    if style.numbers and any(part.layout.value_size is None for part in of_heads):
+        notices.append(f"cells are too small for numbers; give a larger {parameter('width')}, or fewer heads")
+    return kept, list(dict.fromkeys(notices))
 
 
 def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
 
+from mhaviz.errors import ArgumentError
+from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
@@ -72,19 +74,23 @@ class Sheet(Figure):
         fonts: the fonts for text that comes from users.
         notices: what the reader of the picture should be told, a line each.
         zoom: how much larger it is saved than it is laid out: letters, lines and cells alike.
+        crop: inches of its margins that are cut off on every side.
         heading: what a PDF or an SVG is called: the whole of the first title.
         shown_in_cell: the number of the notebook's cell that has shown it last.
     """
 
-    def __init__(self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0) -> None:
+    def __init__(
+        self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0, crop: float = 0.0
+    ) -> None:
         allowed = most_dpi(width, height)
-        super().__init__(figsize=(width, height), dpi=min(dpi, allowed), facecolor="white")
+        size = width - 2 * crop, height - 2 * crop
+        super().__init__(figsize=size, dpi=min(dpi, allowed), facecolor="white")
         FigureCanvasAgg(self)
         self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
-        self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+        self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(crop, width - crop), ylim=(height - crop, crop))
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
-        self.zoom, self.heading = zoom, ""
+        self.zoom, self.crop, self.heading = zoom, crop, ""
         self._alike: list[tuple[Text, Text]] = []
         self._numbers: list[Numbers] = []
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
@@ -111,7 +117,7 @@ class Sheet(Figure):
         with house_style(), warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", message="Glyph ")
             # Texts stay texts, to be found and edited. Journals ask for TrueType in a PDF, which not all fonts are.
-            pdf_font = 42 if are_truetype(self.fonts.families) else 3
+            pdf_font = 42 if suffix == "pdf" and are_truetype(self.fonts.families) else 3
             matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
             matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
             matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and are made in half the time
@@ -354,6 +360,12 @@ def redraw_coarser(draw: Callable[[Style], Sheet], style: Style) -> Sheet:
     """What ``draw`` makes at the style's dpi, or at as many as a picture of allowed size has."""
     sheet = draw(style)
     while sheet.dpi < style.dpi:  # the cells were laid out for other pixels
+        if sheet.dpi < LEAST_DPI:
+            size = " × ".join(f"{inches * LEAST_DPI:,.0f}" for inches in (sheet.width, sheet.height))
+            raise ArgumentError(
+                f"expected a picture of {PAGE_LIMIT}, got at least {size}; choose fewer sentences or heads, or save "
+                f"them as .json"
+            )
         notices, style = sheet.notices, replace(style, dpi=int(sheet.dpi))
         sheet = draw(style)
         sheet.notices = notices

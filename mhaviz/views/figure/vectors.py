@@ -10,8 +10,6 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_mixed import MixedModeRenderer
-from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -21,6 +19,9 @@ from mhaviz.views.figure.pixels import CellImage
 
 MOST_CELLS = 20_000
 """Of more cells a file gets so large that programs open it slowly: then they are an image in it."""
+
+MOST_NUMBERS = 10_000
+"""More of them stay outlines: as texts they take a minute."""
 
 _OVERLAP = 0.2  # points that a cell goes under the next ones, or paper would shine through between them
 _POINTS = 72  # an inch
@@ -50,6 +51,8 @@ def as_vectors(page: Axes, numbers: Sequence[Numbers]) -> Iterator[None]:
     images = [image for image in page.images if isinstance(image, CellImage) and not image.is_gradient]
     if sum(image.numbers.size for image in images) > MOST_CELLS:
         images = []
+    if sum(len(number.places) for number in numbers) > MOST_NUMBERS:
+        numbers = ()
     replaced: list[Artist] = [*images, *(number.outlines for number in numbers)]
     added: list[Artist] = [page.add_collection(_shapes(image), autolim=False) for image in images]
     for number in numbers:
@@ -104,11 +107,15 @@ def write_scaled(
 
 def _write_pdf(figure: Figure, stream: BinaryIO, zoom: float, metadata: Mapping[str, str | None]) -> None:
     """As ``FigureCanvasPdf.print_pdf`` does, with a matrix before all that is drawn."""
+    from matplotlib.backends.backend_mixed import MixedModeRenderer
+    from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
+
     width, height = figure.get_size_inches()
     dpi, figure.dpi = figure.dpi, _POINTS
     file = PdfFile(stream, metadata=dict(metadata))  # type: ignore[no-untyped-call]
     try:
         file.newPage(width * zoom, height * zoom)  # type: ignore[no-untyped-call]
+        file.width, file.height = width, height  # what lies outside is left out, and all is drawn before it is enlarged
         file.output(zoom, 0, 0, zoom, 0, 0, Op.concat_matrix)  # type: ignore[no-untyped-call]
         on_page = RendererPdf(file, dpi, height, width)  # type: ignore[no-untyped-call]
         renderer = MixedModeRenderer(figure, width, height, dpi, on_page)  # type: ignore[no-untyped-call]

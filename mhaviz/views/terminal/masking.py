@@ -20,6 +20,7 @@ from mhaviz.pages.masking import (
     sentence_title,
     weight_maps,
 )
+from mhaviz.pages.words import counted
 from mhaviz.records import Masking
 from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
@@ -45,11 +46,18 @@ class MaskingView:
             yield Text(f"{PAD}  {PADDING_WORDS}", DIM)
         if m.dropout is not None:
             yield Text(plain(f"{marks[0]}  {dropped_words(m)}"), DIM)
+        used = 0
         for number, one in enumerate(m.sentences):
+            grid = HeatGrid(masking_panels(m, one, scores, weights, marks), *axes_of(one))
+            used += 2 + grid.height(options.max_width, abilities)
+            if number and abilities.lines is not None and used > abilities.lines:
+                yield Segment.line()
+                yield Text(f"and {counted(len(m.sentences) - number, 'sentence')} more: -o page.png has all", DIM)
+                break
             yield Segment.line()
             title = title_text(sentence_title(m, number), options.max_width, not abilities.unicode)
             yield Text(title, BOLD, no_wrap=True)
-            yield HeatGrid(masking_panels(m, one, scores, weights, marks), *axes_of(one))
+            yield grid
         yield Segment.line()
         yield ScaleBar(scores, "score")
         yield ScaleBar(weights, "weight", (False, exceeds(m, weights)))

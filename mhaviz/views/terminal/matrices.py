@@ -28,6 +28,7 @@ from mhaviz.pages.matrices import (
     whole_title,
 )
 from mhaviz.pages.panels import Panel
+from mhaviz.pages.words import counted
 from mhaviz.records import AttentionMap, Axis, LayerMatrices, Tokens
 from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
@@ -63,15 +64,23 @@ class MatricesView:
         yield Segment.line()
 
         yield Text(plain(PRODUCTS), BOLD)
-        for head in m.heads:
-            yield Text.assemble((plain(head_title(m, head)), BOLD), f": {columns_text(m, head)}")
-            yield Text(plain(score_text(m, head, quote)))
-            yield Text(plain(output_text(m, head, quote)))
+        used = 0
+        for number, head in enumerate(m.heads):
             products = [
                 Panel(plain(scores_title(m, head)), head.scores, scales.scores),
                 Panel(titled("A", "softmax(S)", head.weights), weights_of(head), replace(weight_scale, zeros=True)),
             ]
-            yield HeatGrid(products, Axis(m.queries), Axis(m.keys))
+            grid = HeatGrid(products, Axis(m.queries), Axis(m.keys))
+            used += 4 + grid.height(options.max_width, abilities)
+            if number and abilities.lines is not None and used > abilities.lines:
+                more = counted(len(m.heads) - number, "head")
+                yield Text(f"and {more} more: --head chooses, -o page.png has all", DIM)
+                yield Segment.line()
+                break
+            yield Text.assemble((plain(head_title(m, head)), BOLD), f": {columns_text(m, head)}")
+            yield Text(plain(score_text(m, head, quote)))
+            yield Text(plain(output_text(m, head, quote)))
+            yield grid
             yield Segment.line()
 
         yield Text(plain(JOIN), BOLD)
@@ -88,7 +97,7 @@ class MatricesView:
             (scales.output, "O") if m.output else None,
         )
         for scale, name in filter(None, names):
-            yield ScaleBar(scale, name)
+            yield ScaleBar(scale, name, (False, bool((weights > scale.high).any())) if name == "A" else (False, False))
         remarks = (others_text(m), hidden_text(m, abilities.hidden), left_out_text(m), m.source.remark)
         for remark in filter(None, remarks):
             yield Text(plain(harmless(remark)), DIM)

@@ -12,7 +12,7 @@ from mhaviz.views.lab import to_lab
 FIRST = 16
 """The colours before it are the user's own, and may be any."""
 _AROUND = 4  # colours to both sides, that say whether a colormap gets lighter
-_TOO_STRONG, _TOO_PALE = 0.1, 0.7  # how much it counts, beside lightness and hue, that a colour is so
+_TOO_STRONG, _TOO_PALE = 0.4, 0.3  # how much it counts, beside lightness and hue, that a colour is so
 
 
 @cache
@@ -59,7 +59,7 @@ def _best_until(totals: NDArray[np.float64]) -> NDArray[np.int64]:
 def _distances(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
     """How unlike each wanted colour each that is there is, (wanted, there): in lightness, strength and hue.
 
-    The square of the distance in L*a*b*, but for strength, which may differ: a hue in its place tells more than a grey.
+    The square of the distance in L*a*b*, but for strength, which may differ: a grey is quieter than what is too strong.
     """
     apart = np.square(wanted[:, None] - there)
     strength = np.hypot(there[:, 1], there[:, 2]) - np.hypot(wanted[:, 1], wanted[:, 2])[:, None]
