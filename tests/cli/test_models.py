@@ -95,7 +95,10 @@ def test_without_special_tokens(mhaviz, model_folder):
     assert first["special"]["tokens"] == ["[CLS]", "[SEP]"]
     np.testing.assert_allclose(np.sum(first["weights"], axis=2) + first["special"]["weights"], 1, atol=1e-6)
     shown = " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
-    assert "a row sums to 1 with the column beside it, which is what goes to [CLS] [SEP]" in shown
+    assert (
+        "a row sums to 1 with the column beside it, white to grey from 0 to 1, which is what goes to [CLS] [SEP]"
+        in shown
+    )
 
 
 def test_renormalised_weights_say_so_in_their_title(mhaviz, model_folder):

@@ -193,7 +193,7 @@ def interrupt(words):
         [sys.executable, "-m", "mhaviz", *words],
         stdout=subprocess.DEVNULL,
         stderr=follower,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "140"},
     )
     os.close(follower)
     seen, stopped = b"", False
