@@ -83,10 +83,15 @@ def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[Mas
 
 
 def _unhidden(call: AttentionCall) -> AttentionCall:
-    """The same with nothing hidden; what a mask adds to scores otherwise, such as a bias of positions, stays."""
+    """The same with nothing hidden; what a mask adds to scores otherwise, such as a bias of positions, stays.
+
+    Where it adds a bias, nobody knows that of the keys that it hides: their scores are NaN.
+    """
     mask = call.mask
     if mask is not None and mask.dtype != torch.bool:
-        return replace(call, causal=False, mask=mask.masked_fill(mask <= torch.finfo(mask.dtype).min / 2, 0.0))
+        hides = mask <= torch.finfo(mask.dtype).min / 2
+        has_bias = bool((mask[~hides] != 0).any())
+        return replace(call, causal=False, mask=mask.masked_fill(hides, torch.nan if has_bias else 0.0))
     return replace(call, causal=False, mask=None)
 
 

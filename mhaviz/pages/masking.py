@@ -49,7 +49,7 @@ def axes_of(one: MaskedSentence) -> tuple[Axis, Axis]:
 
 def score_scale(m: Masking) -> Scale:
     """One scale for all scores, 0 in its middle."""
-    largest = max(float(np.abs(one.scores).max()) for one in m.sentences) or 1.0
+    largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
     return Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True)
 
 

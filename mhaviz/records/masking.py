@@ -17,7 +17,8 @@ class MaskedSentence(Brief):
 
     Attributes:
         queries, keys: its own tokens, without padding.
-        scores: float32, (n_heads, q_length, k_length): S, before any key is hidden.
+        scores: float32, (n_heads, q_length, k_length): S, before any key is hidden; NaN where a mask with a bias hides
+            one, as the bias is not known there.
         hidden: bool, the same shape: where the mask puts −∞, padded keys among them.
         weights: float32, the same shape: A, the softmax of the masked scores; 0 where hidden.
         dropped: bool, the same shape: the weights that dropout sets to 0; None: there is no dropout.

@@ -11,6 +11,7 @@ from mhaviz.analyses.masking import MOST_TOKENS, masking
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.seeding import seeded
 from mhaviz.models.single_layer import RandomLayer
+from mhaviz.views.figure.masking import masking_figure
 
 BATCH = ["the cat sat on the mat", "a dog barks"]
 LENGTHS = (6, 3)
@@ -107,6 +108,14 @@ def test_masks_of_models_are_their_own(model_folder, name):
     scores = torch.from_numpy(np.where(one.hidden, -np.inf, one.scores))
     np.testing.assert_allclose(torch.softmax(scores, dim=-1), weights, atol=1e-5)
     assert one.hidden.any()
+
+
+def test_the_bias_of_keys_that_the_same_mask_hides_is_not_known(model_folder):
+    m = mhaviz.load(model_folder("t5"), device="cpu").masks(["the cat sat on the mat", "hello"], kind="self")
+    short = m.sentences[1]
+    assert short.padding.any()
+    np.testing.assert_array_equal(np.isnan(short.scores), short.hidden)
+    assert masking_figure(m) is not None
 
 
 @pytest.mark.parametrize(
