@@ -153,7 +153,7 @@ def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
     for part in filter(_is_one_row, e.parts):
         yield f"{part.equation}: the same row for every token, which is not drawn."
     lengths = [f"of {part.symbol} {part.norms.mean():.3g}" for part in e.parts]
-    yield f"A row, as a vector, is so long on average: {', '.join(lengths)}."
+    yield f"Mean length of a row, as a vector: {', '.join(lengths)}."
     if e.repeated is not None:
         first, second = e.repeated
         again = (

@@ -110,7 +110,7 @@ def hidden_words(m: Masking) -> str:
     return f"the mask hides nothing{' but padding' if has_padding(m) else ''}"
 
 
-PADDING_WORDS = "padding: hidden as a key, and read by nobody as a query"
+PADDING_WORDS = "padding: hidden as a key; as a query, its output is ignored"
 
 
 def dropped_words(m: Masking) -> str:

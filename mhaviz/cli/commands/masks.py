@@ -19,7 +19,7 @@ def masks(
     delivery: Delivery,
     looks: CmapOptions,
     dropout: Annotated[
-        float | None, typer.Option(metavar="P", help="Drop so large a share of the weights, as in training.")
+        float | None, typer.Option(metavar="P", help="Share of the weights to drop, from 0 to less than 1.")
     ] = None,
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "0",
     texts: ManyTexts,
