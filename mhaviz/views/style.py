@@ -14,7 +14,7 @@ from mhaviz.pages.panels import DIVERGING, INK, Scale
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import check_colormap
 
-_MOSTLY = 0.7  # of all attention that is drawn, the share that lies below the darkest colour
+_MOSTLY = 0.9  # of all attention that is drawn, the share that lies below the darkest colour
 _NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest
 _DIGITS = 2  # of the end of a scale
 _BINS = 2**15  # of weights by the upper half of their bits, which tells numbers apart that differ by 1 %

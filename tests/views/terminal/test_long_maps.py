@@ -144,7 +144,7 @@ def test_most_of_the_attention_on_the_screen_lies_below_the_end_of_the_scale(sho
     colours = drawn(shown)
     cells = np.sort(reduced(weights, *(3 * equal_edges(n) for n in colours.shape[:2]), "mass"), axis=None)
     beyond, end = re.search(r"(≥?)([\d.]+) each cell", words(shown)).groups()
-    end, below = float(end), cells[np.searchsorted(cells.cumsum(), 0.7 * cells.sum())]
+    end, below = float(end), cells[np.searchsorted(cells.cumsum(), 0.9 * cells.sum())]
     if beyond:
         assert below <= end <= below * 1.01 + 10.0 ** (np.floor(np.log10(below)) - 1), "rounded up to 2 digits"
     else:
