@@ -61,7 +61,8 @@ def weight_maps(m: Masking) -> list[AttentionMap]:
 
 def exceeds(m: Masking, scale: Scale) -> bool:
     """Whether a weight, before dropout or after, is larger than the scale."""
-    return any(bool((x > scale.high).any()) for one in m.sentences for x in (one.weights, one.kept) if x is not None)
+    drawn = ((x, one) for one in m.sentences for x in (one.weights, one.kept) if x is not None)
+    return any(bool((x[:, : len(one.queries), : len(one.keys)] > scale.high).any()) for x, one in drawn)
 
 
 def masking_panels(
@@ -110,7 +111,7 @@ def hidden_words(m: Masking) -> str:
     return f"the mask hides nothing{' but padding' if has_padding(m) else ''}"
 
 
-PADDING_WORDS = "padding: hidden as a key; as a query, its output is ignored"
+PADDING_WORDS = "padding: hidden as a key; its output is ignored"
 
 
 def dropped_words(m: Masking) -> str:

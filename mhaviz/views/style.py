@@ -76,6 +76,8 @@ class Style:
 
         lengths = ("width", self.width, _WIDTHS, "inches"), ("font_size", self.font_size, _FONT_SIZES, "points")
         for name, length, (shortest, longest), unit in lengths:
+            if length is not None and not isinstance(length, int | float):
+                raise ArgumentError(f"{parameter(name)}: expected a number of {unit}, got {length!r:.60}")
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
 

@@ -309,14 +309,14 @@ def _decide_tokens(
         shrink = max(shrink, min(least / min(height, width), 1.0))
         height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
+    n_wide = k_length + bool(space.aside)
     if space.fills:
-        most = (space.width - space.widest(query_labels, space.label_size(height)) + GAP) / columns - GAP
-        larger = min(max(most / (k_length * width), 1), _MOST_LARGER)
+        larger = min(max(_room_of_tile(space, query_labels, height, columns) / (n_wide * width), 1), _MOST_LARGER)
         height, width = height * larger, width * larger
-    beside = (space.width - space.widest(query_labels, space.label_size(height)) + GAP) / columns - GAP
+    beside = _room_of_tile(space, query_labels, height, columns)
     below = (space.height - space.widest(key_labels, space.label_size(width))) / rows - TILE_TITLE - GAP
     least = space.least_tile
-    shrink = min(1.0, max(beside, least) / (k_length * width), max(below, least) / (q_length * height))
+    shrink = min(1.0, max(beside, least) / (n_wide * width), max(below, least) / (q_length * height))
     q_cells, height = whole_pixels(q_length, height * shrink, dpi)
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
@@ -553,6 +553,14 @@ def _between(scale: Scale, height: float) -> list[float]:
     powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
     shares = [float(share) for share in scale.shares(10.0**powers)]
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
+
+
+def _room_of_tile(space: Space, labels: Sequence[str], height: float, columns: int) -> float:
+    """Inches for the cells of a tile, the column beside it included, so that so many columns keep to the width."""
+    names = _NAME if space.axis_names else 0.0
+    left = max(space.widest(labels, space.label_size(height)), space.left) + names
+    between = GAP + (_ASIDE_GAP if space.aside else 0.0)
+    return (space.width - left + GAP) / columns - between
 
 
 def _shrink_to_slide(
