@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.memory import free_main_memory, shortage
@@ -120,3 +123,8 @@ def free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return free_main_memory()
+
+
+def float_array(x: Tensor) -> NDArray[np.float32]:
+    """A tensor of any device and precision as an array of float32, of the same shape."""
+    return np.asarray(x.float().cpu().numpy())

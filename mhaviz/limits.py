@@ -8,6 +8,9 @@ MAX_TOKENS = 2**18
 MOST_CELLS = 512
 """Rows and columns of a map for which nobody has asked for others: with more, few pictures have pixels for all."""
 
+MOST_LOOKED_INTO = 512
+"""Tokens of a text of which single rows and what is hidden are to be seen."""
+
 MOST_COMPARED = 4096
 """Tokens, or positions, of which every two are compared: no picture shows more, and their numbers would fill memory."""
 
@@ -24,6 +27,15 @@ def require_length(length: int, max_tokens: int, whole: bool = True) -> None:
         raise ArgumentError(
             f"{parameter('max_tokens')}: expected an input of at most {max_tokens:,} tokens, got {got}; cut it, "
             f"or raise the limit"
+        )
+
+
+def require_few_tokens(study: str, number: int) -> None:
+    """Raise ArgumentError if these are more than a study shows one by one."""
+    if number > MOST_LOOKED_INTO:
+        raise ArgumentError(
+            f"{study}: expected at most {MOST_LOOKED_INTO:,} tokens, got {number:,}; mhaviz heatmap draws the weights "
+            f"of longer texts"
         )
 
 

@@ -7,12 +7,10 @@ weight lets it be. Vaswani et al. 2017, section 3.2.1.
 import math
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from mhaviz.attention.model import Inputs, Model, call_of_one
+from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Explanation
 
@@ -52,17 +50,17 @@ def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanati
         keys=keys.texts,
         position=position,
         head=head,
-        query=_array(q),
-        key=_array(k),
-        products=_array(products),
-        similarities=_array(similarities),
-        scores=_array(scores.masked_fill(~visible, math.nan)),
-        weights=_array(a),
-        value=_array(v),
-        contributions=_array(contributions),
-        sizes=_array(sizes),
-        shares=_array(sizes / (sizes.sum() or 1.0)),
-        output=_array(contributions.sum(dim=0)),
+        query=float_array(q),
+        key=float_array(k),
+        products=float_array(products),
+        similarities=float_array(similarities),
+        scores=float_array(scores.masked_fill(~visible, math.nan)),
+        weights=float_array(a),
+        value=float_array(v),
+        contributions=float_array(contributions),
+        sizes=float_array(sizes),
+        shares=float_array(sizes / (sizes.sum() or 1.0)),
+        output=float_array(contributions.sum(dim=0)),
         visible=visible.cpu().numpy(),
         kind=seen.site.kind,
         rule=call.rule,
@@ -70,7 +68,3 @@ def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanati
         special_queries=queries.special,
         special_keys=keys.special,
     )
-
-
-def _array(x: Tensor) -> NDArray[np.float32]:
-    return np.asarray(x.float().cpu().numpy())

@@ -7,19 +7,16 @@ and divides the others by 1 − p, so that their expected value stays (Srivastav
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import Inputs, Model, SiteCall
+from mhaviz.attention.model import Inputs, Model, SiteCall, require_heads
+from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.seeding import seeded
+from mhaviz.limits import require_few_tokens
 from mhaviz.records import MaskedSentence, Masking
-
-MOST_TOKENS = 512
-"""Of a longer text nobody sees what is hidden."""
 
 
 def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float | None = None, seed: int = 0) -> Masking:
@@ -36,17 +33,15 @@ def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float |
         seed: of the draw.
 
     Raises:
-        ArgumentError: there is no such head; several attentions; a p that cannot be; more than ``MOST_TOKENS``.
+        ArgumentError: there is no such head; several attentions; a p that cannot be; more than ``MOST_LOOKED_INTO``.
         MhavizError: as ``Model.run``; the model shows its weights alone.
     """
     model.require_captured()
     site = model.one_site(inputs)
     if dropout is not None and not 0 <= dropout < 1:
         raise ArgumentError(f"{parameter('dropout')}: expected a share from 0 to less than 1, got {dropout:g}")
-    if inputs.longest > MOST_TOKENS:
-        raise ArgumentError(f"masks: expected at most {MOST_TOKENS:,} tokens, got {inputs.longest:,}")
-    if missing := [head for head in heads if not 0 <= head < site.n_heads]:
-        raise ArgumentError(f"expected heads from 0 to {site.n_heads - 1}, got {missing[0]}")
+    require_few_tokens("masks", inputs.longest)
+    require_heads(site, heads)
     seen: list[SiteCall] = []
     model.run(inputs, seen.append, None, batched=True)
     with seeded(seed):
@@ -74,10 +69,10 @@ def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[Mas
     sentences = []
     for i, (queries, keys) in enumerate(zip(seen.queries, seen.keys, strict=True)):
         one = MaskedSentence(
-            queries, keys, _array(before[i, heads]), S[i, heads].isneginf().cpu().numpy(), _array(A[i, heads])
+            queries, keys, float_array(before[i, heads]), S[i, heads].isneginf().cpu().numpy(), float_array(A[i, heads])
         )
         if left is not None:
-            one = replace(one, dropped=(left[i, heads] == 0).numpy(), kept=_array((A * left)[i, heads]))
+            one = replace(one, dropped=(left[i, heads] == 0).numpy(), kept=float_array((A * left)[i, heads]))
         sentences.append(one)
     return sentences
 
@@ -93,7 +88,3 @@ def _unhidden(call: AttentionCall) -> AttentionCall:
         has_bias = bool((mask[~hides] != 0).any())
         return replace(call, causal=False, mask=mask.masked_fill(hides, torch.nan if has_bias else 0.0))
     return replace(call, causal=False, mask=None)
-
-
-def _array(x: Tensor) -> NDArray[np.float32]:
-    return np.asarray(x.float().cpu().numpy())

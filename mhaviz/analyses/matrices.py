@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.attention.model import Inputs, Model, call_of_one
+from mhaviz.attention.model import Inputs, Model, call_of_one, require_heads
+from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.limits import require_few_tokens
 from mhaviz.records import HeadMatrices, LayerMatrices, Matrix, TraceStep
-
-MOST_TOKENS = 512
-"""Of a longer text a page shows no row of any matrix alone."""
 
 _INPUTS, _MEMORIES = ("X", "X target", "X query"), ("X source", "X key", "E")
 """What the steps of a trace call X of the queries, and X of keys that are of another text."""
@@ -33,17 +32,12 @@ def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position:
 
     Raises:
         ArgumentError: there is no such head or position; several attentions; the model shows its weights alone; more
-            than ``MOST_TOKENS``.
+            than ``MOST_LOOKED_INTO``.
         MhavizError: as ``Model.run``.
     """
     site = model.one_site(inputs)
-    if inputs.longest > MOST_TOKENS:
-        raise ArgumentError(
-            f"matrices: expected at most {MOST_TOKENS:,} tokens, got {inputs.longest:,}; mhaviz heatmap draws the "
-            f"weights of longer texts"
-        )
-    if missing := [head for head in heads if not 0 <= head < site.n_heads]:
-        raise ArgumentError(f"expected heads from 0 to {site.n_heads - 1}, got {missing[0]}")
+    require_few_tokens("matrices", inputs.longest)
+    require_heads(site, heads)
     seen = call_of_one(model, inputs, range(site.n_heads))
     (queries,), (keys,) = seen.queries, seen.keys
     if position is not None and not 0 <= position < len(queries):
@@ -59,12 +53,12 @@ def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position:
         HeadMatrices(
             head,
             head // call.group,
-            query=_array(chosen.query[0, i]),
-            key=_array(chosen.key[0, i // chosen.group]),
-            value=_array(chosen.value[0, i // chosen.group]),
-            scores=_array(S_seen[0, i]),
-            weights=_array(A[0, i]),
-            output=_array(H[0, i]),
+            query=float_array(chosen.query[0, i]),
+            key=float_array(chosen.key[0, i // chosen.group]),
+            value=float_array(chosen.value[0, i // chosen.group]),
+            scores=float_array(S_seen[0, i]),
+            weights=float_array(A[0, i]),
+            output=float_array(H[0, i]),
         )
         for i, head in enumerate(heads)
     )
@@ -134,8 +128,4 @@ def _marked(head: HeadMatrices, of_text: Sequence[int], position: int | None) ->
 
 def _side_by_side(x: Tensor) -> NDArray[np.float32]:
     """(1, n_heads, length, d_key) → (length, n_heads · d_key)"""
-    return _array(x[0].transpose(0, 1).flatten(1))
-
-
-def _array(x: Tensor) -> NDArray[np.float32]:
-    return np.asarray(x.float().cpu().numpy())
+    return float_array(x[0].transpose(0, 1).flatten(1))

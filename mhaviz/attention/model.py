@@ -29,6 +29,7 @@ from mhaviz.records import (
     Text,
     Tokens,
 )
+from mhaviz.records.tokens import is_run
 
 _M = TypeVar("_M", bound="Model")
 
@@ -135,7 +136,7 @@ class SiteCall:
             ArgumentError: as ``of_text``; special tokens between those of the text.
         """
         for kept in self.of_text:
-            if kept[-1] - kept[0] + 1 != len(kept):
+            if not is_run(kept):
                 raise ArgumentError(
                     f"{parameter('hide_special')}: special tokens stand inside the text, and pooled maps have no "
                     f"column for them; add {parameter('renormalise')}, or leave it out"
@@ -150,14 +151,13 @@ class SiteCall:
         """
         (queries,), (keys,) = self.queries, self.keys
         rows, columns = self.of_text
-        gapless = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
         return replace(
             self,
             call=self.call.part(rows, columns),
             queries=(queries.at(rows),),
             keys=(keys.at(columns),),
             output=None,
-            reach=self.reach if gapless else None,
+            reach=self.reach if is_run(rows) and is_run(columns) else None,
         )
 
 
@@ -343,12 +343,17 @@ def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
     site = model.one_site(inputs)
     if len(inputs.texts) > 1:
         raise ArgumentError(f"this looks into one sentence, got {len(inputs.texts)}; give one of them")
-    for head in heads:
-        if not 0 <= head < site.n_heads:
-            raise ArgumentError(f"expected a head from 0 to {site.n_heads - 1}, got {head}")
+    require_heads(site, heads)
     found: list[SiteCall] = []
     model.run(inputs, found.append, heads)
     return found[0]
+
+
+def require_heads(site: Site, heads: Sequence[int]) -> None:
+    """Raise ArgumentError unless the attention has these heads."""
+    for head in heads:
+        if not 0 <= head < site.n_heads:
+            raise ArgumentError(f"expected a head from 0 to {site.n_heads - 1}, got {head}")
 
 
 def require_one_target(sentences: Sequence[str], target: str | None) -> None:

@@ -1,5 +1,6 @@
 """The tokens of a text, and which of them are the queries and the keys of an attention."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +55,11 @@ class Tokens:
     def at(self, positions: tuple[int, ...]) -> "Tokens":
         """Those at these positions, none of which counts as special any more."""
         return Tokens(tuple(self.texts[i] for i in positions), (), tuple(self.ids[i] for i in positions if self.ids))
+
+
+def is_run(positions: Sequence[int]) -> bool:
+    """Whether these positions, in order, have no gap."""
+    return positions[-1] - positions[0] + 1 == len(positions)
 
 
 @dataclass(frozen=True)

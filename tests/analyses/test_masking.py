@@ -7,9 +7,10 @@ from looking import encoded
 from torch import nn
 
 import mhaviz
-from mhaviz.analyses.masking import MOST_TOKENS, masking
+from mhaviz.analyses.masking import masking
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.seeding import seeded
+from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.figure.masking import masking_figure
 
@@ -123,8 +124,8 @@ def test_the_bias_of_keys_that_the_same_mask_hides_is_not_known(model_folder):
     [
         ({"dropout": 1.0}, "`dropout`: expected a share from 0 to less than 1, got 1"),
         ({"dropout": float("nan")}, "`dropout`: expected a share from 0 to less than 1, got nan"),
-        ({"heads": [4]}, "expected heads from 0 to 3, got 4"),
-        ({"sentences": ["a " * (MOST_TOKENS + 1)]}, "expected at most 512 tokens, got 513"),
+        ({"heads": [4]}, "expected a head from 0 to 3, got 4"),
+        ({"sentences": ["a " * (MOST_LOOKED_INTO + 1)]}, "expected at most 512 tokens, got 513"),
     ],
 )
 def test_what_cannot_be_shown(options, message):

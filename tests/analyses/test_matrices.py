@@ -9,10 +9,11 @@ from looking import encoded, given_model
 from torch import nn
 
 import mhaviz
-from mhaviz.analyses.matrices import MOST_TOKENS, layer_matrices
+from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import seeded
+from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer
 
 SENTENCE = "I wonder what will come next"
@@ -122,9 +123,9 @@ def test_what_is_not_known_is_left_out(monkeypatch):
 @pytest.mark.parametrize(
     ("sentence", "heads", "position", "message"),
     [
-        ("a b", [2], None, "expected heads from 0 to 1, got 2"),
+        ("a b", [2], None, "expected a head from 0 to 1, got 2"),
         ("a b", [0], 2, "expected a position from 0 to 1, got 2"),
-        ("a " * (MOST_TOKENS + 1), [0], None, "expected at most 512 tokens, got 513; mhaviz heatmap draws"),
+        ("a " * (MOST_LOOKED_INTO + 1), [0], None, "expected at most 512 tokens, got 513; mhaviz heatmap draws"),
     ],
 )
 def test_what_cannot_be_shown(sentence, heads, position, message):

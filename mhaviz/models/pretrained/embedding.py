@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
@@ -81,11 +81,11 @@ def first_input(loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_targe
     if not bool(torch.isfinite(X).all() and torch.isfinite(E).all()):
         raise MhavizError(f"{loaded.name}: its embeddings hold NaN or infinity; take another copy of it")
     others = _tables(events, made)
-    parts = [InputPart("E", f"E = {_lookup(table, ids, target_ids, of_target, E)}", _array(E))]
+    parts = [InputPart("E", f"E = {_lookup(table, ids, target_ids, of_target, E)}", float_array(E))]
     for symbol, tables in others.items():
         total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
         names = " + ".join(f"{one.name}({'p' if symbol == 'PE' else 'ids'})" for one in tables)
-        parts.append(InputPart(symbol, _of_positions(symbol, names, total), _array(total)))
+        parts.append(InputPart(symbol, _of_positions(symbol, names, total), float_array(total)))
     return _explained(parts, X, events, loaded)
 
 
@@ -206,11 +206,11 @@ def _explained(parts: Sequence[InputPart], X: Tensor, events: Sequence[_Made], l
         for name in around:
             text = f"{name}({text})"
         if text == "E":
-            whole = InputPart("X", f"X = {first.equation}", _array(X))
+            whole = InputPart("X", f"X = {first.equation}", float_array(X))
             return FirstInput((whole,), None, within, difference)
         kept = [first, *(part for part in parts if part.symbol in terms)]
-        return FirstInput((*kept, InputPart("X", f"X = {text}", _array(X))), _added(kept), within, difference)
-    return FirstInput((*parts, InputPart("X", "X", _array(X))), _added(parts), within, None)
+        return FirstInput((*kept, InputPart("X", f"X = {text}", float_array(X))), _added(kept), within, difference)
+    return FirstInput((*parts, InputPart("X", "X", float_array(X))), _added(parts), within, None)
 
 
 def _ways_back(X: Tensor, events: Sequence[_Made]) -> Iterator[tuple[list[str], Tensor]]:
@@ -268,7 +268,3 @@ def _within(loaded: Loaded) -> tuple[Within, ...]:
         "alibi": config.model_type in _ALIBI or field_of(config, "alibi") is True,
     }
     return tuple(kind for kind, is_there in kinds.items() if is_there)
-
-
-def _array(x: Tensor) -> NDArray[np.float32]:
-    return np.asarray(x.float().cpu().numpy())
