@@ -98,6 +98,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
         sink=before.sink or after.sink,
         special=None,
+        queries_and_keys=None,
     )
     per_head = list(zip(before.weights, after.weights, strict=True))
     has_rest = not change.is_whole or change.sink or any(m.special is not None for m in (before, after))
@@ -109,6 +110,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         tuple(of_head.worst for of_head in rows),
         tuple(of_head.flaw for of_head in rows),
         tuple(of_head.zeros for of_head in rows),
+        (before, after),
     )
 
 

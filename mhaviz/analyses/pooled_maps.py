@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.analyses.weights import special_texts
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
@@ -50,7 +51,7 @@ STRONG = 0.1
 SINKS = 5
 """So many of the keys that get the most weight are named."""
 
-_FLOAT32 = 4  # bytes
+_FLOAT32, _CODE = 4, 2  # bytes
 _SAMPLED = 512  # queries that are timed to know how long all will take
 
 
@@ -74,6 +75,11 @@ class MapSize:
     def bytes_of_inputs(self) -> int:
         """What its queries, keys and values take."""
         return _FLOAT32 * self.n_heads * (self.q_length + 2 * self.k_length) * self.d_key
+
+    @property
+    def bytes_of_codes(self) -> int:
+        """What its queries and keys take where they are kept, at most: heads may share their keys."""
+        return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
 
 
 def map_sizes(
@@ -153,6 +159,7 @@ def pooled_maps(
     heads: Sequence[int] | None = None,
     special: Special = "shown",
     on_progress: Callable[[float], None] = lambda done: None,
+    keep: bool = False,
 ) -> Attention:
     """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
 
@@ -160,6 +167,7 @@ def pooled_maps(
         model, inputs, heads, special: as in ``attention_weights``; largest weights have no column of special tokens.
         pooling: how.
         on_progress: is called with how much is done, from 0 to 1.
+        keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are apart.
 
     Raises:
         ArgumentError: a window outside a map, a size that cannot be; special tokens apart that are inside the text.
@@ -178,6 +186,8 @@ def pooled_maps(
         )
         done += cost
         found = _records(seen, part, pooled)
+        if keep and part.window is None and (kept := kept_queries_and_keys(seen)) is not None:
+            found = [replace(m, queries_and_keys=kept) for m in found]
         if special == "left out":
             found = [replace(m, quantity=replace(RENORMALISED, reduction=m.quantity.reduction)) for m in found]
         elif special == "apart":

@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import require_memory
 from mhaviz.records import RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
+from mhaviz.records.tokens import is_run
 
 _FLOAT32 = 4  # bytes
 
 
 def attention_weights(
-    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown"
+    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown", keep: bool = False
 ) -> Attention:
     """A = softmax(S) of every attention that is looked at, for each sentence.
 
@@ -23,6 +25,7 @@ def attention_weights(
         inputs: what it reads.
         heads: these alone, or those of them that an attention has; None: all.
         special: what becomes of tokens that are not of the text.
+        keep: whether queries and keys are kept beside the weights; not where special tokens are apart.
 
     Raises:
         ArgumentError: nothing but special tokens.
@@ -33,7 +36,9 @@ def attention_weights(
 
     def on_attention(seen: SiteCall) -> None:
         seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
-        whole = seen.map(seen.call.weights()[0].float().cpu().numpy(), quantity=quantity)
+        kept = kept_queries_and_keys(seen) if keep and special != "apart" else None
+        weights = seen.call.weights()[0].float().cpu().numpy()
+        whole = seen.map(weights, quantity=quantity, queries_and_keys=kept)
         maps.append(with_special_apart(whole, *seen.of_text) if special == "apart" else whole)
 
     model.run(inputs, on_attention, heads)
@@ -44,13 +49,12 @@ def with_special_apart(m: AttentionMap, rows: Sequence[int], columns: Sequence[i
     """The map of these queries and keys, which are of the text; what goes to the other keys is one column beside it."""
     keys = m.columns.tokens
     others = np.delete(m.weights[:, rows], columns, axis=2).sum(axis=2)  # n_heads rows
-    is_run = all(kept[-1] - kept[0] + 1 == len(kept) for kept in (rows, columns))
     return replace(
         m,
         weights=m.weights[:, rows][:, :, columns],
         rows=Axis(m.rows.tokens.at(tuple(rows))),
         columns=Axis(keys.at(tuple(columns))),
-        reach=m.reach if is_run else None,
+        reach=m.reach if is_run(rows) and is_run(columns) else None,
         special=SpecialKeys(others, special_texts(keys)) if keys.special else None,
     )
 

@@ -12,10 +12,10 @@ from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
-from mhaviz.api.long_inputs import LongInputs, announce
+from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.limits import MAX_TOKENS, require_length
+from mhaviz.limits import MAX_TOKENS, MOST_CELLS, require_length
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _FEW_HEADS = 4
 """So many heads have room for all their matrices on a page."""
+
+_KEPT_BYTES = 2**26
+"""Queries and keys are kept unasked if they take no more."""
 
 _ON_A_PAGE = 4096
 """Tokens: a page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
@@ -137,6 +140,7 @@ class LoadedModel:
         summary: bool | None = None,
         memory: int | None = None,
         max_tokens: int = MAX_TOKENS,
+        queries_and_keys: bool | None = None,
         check: Callable[[int], None] = lambda n_maps: None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
@@ -156,6 +160,8 @@ class LoadedModel:
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
             max_tokens: refuse longer inputs.
+            queries_and_keys: keep them beside the weights for a page for the browser, which then shows single tokens
+                of long inputs, too, and what each score is the sum of; None: if they take at most 64 MiB.
             check: is called with the number of maps before they are made.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
@@ -196,12 +202,18 @@ class LoadedModel:
         n_maps = len(inputs.texts) * len(model.sites(inputs))
         dtype = model.require_outputs() if verify else None
         check(n_maps)
+        sizes = map_sizes(model, inputs, heads, special)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
+        if queries_and_keys:
+            page_size(sizes, is_pooled=pooling is not None).require_fit()
+        keep = queries_and_keys
+        if keep is None:
+            keep = sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
         if pooling is None:
-            attention = attention_weights(model, inputs, heads, special)
+            attention = attention_weights(model, inputs, heads, special, keep)
         else:
-            announce(map_sizes(model, inputs, heads, special), pooling, model.device, on_notice)
-            attention = pooled_maps(model, inputs, pooling, heads, special, on_progress)
+            announce(sizes, pooling, model.device, on_notice)
+            attention = pooled_maps(model, inputs, pooling, heads, special, on_progress, keep)
         return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 
     def explain(
@@ -372,6 +384,7 @@ class LoadedModel:
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
+        examples: int = 0,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
@@ -380,6 +393,8 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, kind: as in ``attend``.
+            examples: of so many of the texts, the first of up to 512 tokens, all weights are kept: a page for the
+                browser shows them.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -393,7 +408,11 @@ class LoadedModel:
         several = [texts] if isinstance(texts, str) else texts
         sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in several)
         study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
+        shown: list[str] = []
         for batch in batches:
+            if len(shown) < examples:
+                lengths = model.lengths(batch.texts)
+                shown += [text for text, n in zip(batch.texts, lengths, strict=True) if n <= MOST_CELLS]
             model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
             on_progress(batch.done, batches.taken)
         left_out = list(_left_out(batches, model.max_length))
@@ -403,7 +422,10 @@ class LoadedModel:
             raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
         for notice in left_out:
             on_notice(notice)
-        return study.result(model.describe(), batches.too_long)
+        found = study.result(model.describe(), batches.too_long)
+        if not (examples and shown):
+            return found
+        return replace(found, examples=attention_weights(model, model.encode(shown[:examples]), keep=True))
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""

@@ -22,6 +22,7 @@ from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.records import Cells
 from mhaviz.units import readable_bytes, readable_seconds
+from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
 _COPIES = 3  # of the weights: those of the layer, of the record, of the picture
 _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
@@ -111,6 +112,19 @@ def announce(
     if on_notice is not None and scores_needed(sizes, pooling) >= _FEW_SCORES:
         seconds = readable_seconds(seconds_needed(sizes, pooling, device), 2)
         on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")
+
+
+def page_size(sizes: Sequence[MapSize], is_pooled: bool) -> PageSize:
+    """How large a page for the browser would be with the queries and keys of maps of these sizes."""
+    return PageSize.of(
+        MapBytes(
+            size.n_heads,
+            size.n_heads * size.q_length * size.k_length,
+            size.bytes_of_codes,
+            is_pooled or prefers_codes(size.d_key, size.k_length),
+        )
+        for size in sizes
+    )
 
 
 def _becoming(cells: Sequence[Cells]) -> str:

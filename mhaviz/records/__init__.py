@@ -12,6 +12,7 @@ from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.queries_and_keys import Bias, Codes, QueriesAndKeys
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
@@ -41,8 +42,10 @@ __all__ = [
     "AttentionMap",
     "Average",
     "Axis",
+    "Bias",
     "Cells",
     "Change",
+    "Codes",
     "Complexity",
     "CostTerm",
     "Deviation",
@@ -76,6 +79,7 @@ __all__ = [
     "ProjectionInputs",
     "ProjectionStage",
     "Quantity",
+    "QueriesAndKeys",
     "Reduction",
     "Report",
     "RowChange",

@@ -12,6 +12,7 @@ from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError, parameter
 from mhaviz.records.axis import Axis
 from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
+from mhaviz.records.queries_and_keys import QueriesAndKeys
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.special_keys import SpecialKeys
@@ -47,6 +48,8 @@ class AttentionMap(Brief):
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
         special: what goes to special tokens, if they have been left out and the weights are still what they were.
+        queries_and_keys: what the weights are computed from, of all tokens, for those who want more of them than is
+            drawn; None: it is not known, or nobody has asked for it.
     """
 
     weights: NDArray[np.float32]
@@ -61,6 +64,7 @@ class AttentionMap(Brief):
     reach: int | None = None
     sink: bool = False
     special: SpecialKeys | None = None
+    queries_and_keys: QueriesAndKeys | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -101,7 +105,10 @@ class AttentionMap(Brief):
         rows = [self._row(head) for head in heads]
         summary = self.summary and replace(self.summary, heads=tuple(self.summary.heads[row] for row in rows))
         special = self.special and self.special.select(rows)
-        return replace(self, weights=self.weights[rows], heads=heads, summary=summary, special=special)
+        kept = self.queries_and_keys and self.queries_and_keys.select(rows)
+        return replace(
+            self, weights=self.weights[rows], heads=heads, summary=summary, special=special, queries_and_keys=kept
+        )
 
     @property
     def name(self) -> str:

@@ -54,6 +54,7 @@ class MapDifference(Brief):
         worst: the row with the largest divergence; None if none is above 0.
         flaws: the row that sums least nearly to 1, if that is why there is no divergence.
         zero_rows: how many rows are zeros before and after.
+        sides: the map before, and that after; None: they are not kept.
     """
 
     change: AttentionMap
@@ -62,6 +63,7 @@ class MapDifference(Brief):
     worst: tuple[RowChange | None, ...]
     flaws: tuple[Flaw | None, ...]
     zero_rows: tuple[int, ...]
+    sides: tuple[AttentionMap, AttentionMap] | None = None
 
     def select(self, heads: tuple[int, ...]) -> "MapDifference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""
@@ -74,6 +76,7 @@ class MapDifference(Brief):
             tuple(self.worst[row] for row in rows),
             tuple(self.flaws[row] for row in rows),
             tuple(self.zero_rows[row] for row in rows),
+            self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)),
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.attention import Attention
 from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
@@ -104,8 +105,10 @@ class HeadStatistics(Shown):
     Attributes:
         kinds: one for each kind of attention that the model has.
         too_long: how many sentences were left out, as the model cannot read so many tokens.
+        examples: the weights of all heads on some of the sentences, for a page in which heads can be looked at.
     """
 
     source: Source
     kinds: tuple[HeadAverages, ...]
     too_long: int = 0
+    examples: Attention | None = None

@@ -1,0 +1,91 @@
+"""Keeps the queries and keys of a call, so that its weights can be computed again where there is no torch."""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import SiteCall
+from mhaviz.records.queries_and_keys import Bias, Codes, QueriesAndKeys
+
+_LONG = 2048  # tokens; weights of longer inputs are small, and so are the errors of coarser steps
+_PRECISE = 0.002  # of weights: where coarser steps keep it, they do
+_FEW = 2**23  # weights of all heads, which are all computed once more to know how precise they are; of more,
+_SAMPLED, _RUNS = 16, 8  # those of so many queries, in so many places
+
+
+def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
+    """Those of one sentence; None of a model that shows its weights alone, or where a bias takes as much as they do."""
+    call = seen.call
+    if not isinstance(call, AttentionCall):
+        return None
+    bias, is_kept = _kept_bias(call, seen.reach)
+    if not is_kept:
+        return None
+    tries: tuple[Literal[12, 16], ...] = (12, 16) if max(call.shape[2:]) > _LONG else (16,)
+    for bits in tries:
+        query, key = _coded(call.query[0], bits), _coded(call.key[0], bits)
+        precision = _error(call, replace(call, query=_decoded(query, call), key=_decoded(key, call)))
+        if precision <= _PRECISE:
+            break
+    return QueriesAndKeys(
+        query,
+        key,
+        tuple(head // call.group for head in range(call.shape[1])),
+        call.scale,
+        call.causal,
+        seen.reach,
+        call.softcap,
+        None if call.sinks is None else call.sinks.float().cpu().numpy(),
+        bias,
+        call.rule,
+        precision,
+    )
+
+
+def _coded(x: Tensor, bits: Literal[12, 16]) -> Codes:
+    """x (n_heads, length, d_key)."""
+    x = x.float()
+    lows, highs = x.amin(dim=1), x.amax(dim=1)  # n_heads d_key
+    steps = ((highs - lows) / (2**bits - 1)).clamp(min=torch.finfo(torch.float32).tiny)
+    codes = ((x - lows[:, None]) / steps[:, None]).round_().clamp_(0, 2**bits - 1)
+    return Codes(codes.cpu().numpy().astype(np.uint16), lows.cpu().numpy(), steps.cpu().numpy(), bits)
+
+
+def _decoded(coded: Codes, call: AttentionCall) -> Tensor:
+    """(1, n_heads, length, d_key), on the call's device."""
+    values = coded.lows[:, None] + coded.codes * coded.steps[:, None]
+    return torch.from_numpy(values)[None].to(call.device)
+
+
+def _error(call: AttentionCall, other: AttentionCall) -> float:
+    """The largest difference of the weights of all queries, or of some."""
+    _, n_heads, q_length, k_length = call.shape
+    if n_heads * q_length * k_length <= _FEW:
+        runs = [(0, q_length)]
+    else:
+        starts = {max((q_length * run) // _RUNS - _SAMPLED, 0) for run in range(1, _RUNS + 1)}
+        runs = [(start, start + _SAMPLED) for start in sorted(starts)]
+    return max(float((call.weights(*run) - other.weights(*run)).abs().max()) for run in runs)
+
+
+def _kept_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:
+    """The call's mask in a form that takes little room, and whether it has one; a band is known by its reach."""
+    if call.mask is None or (reach is not None and call.mask.dtype == torch.bool):
+        return None, True
+    mask = call.mask[0]  # 1 or n_heads, 1 or q_length, 1 or k_length
+    _, _, q_length, k_length = call.shape
+    mask = mask.expand(-1, -1, k_length)
+    if mask.dtype == torch.bool:
+        return Bias("visible", mask.cpu().numpy()), True
+    values = mask.float()
+    if mask.shape[1] == 1:
+        return Bias("keys", values[:, 0].cpu().numpy()), True
+    by_offset = torch.cat([values[:, :, 0].flip(1), values[:, 0, 1:]], dim=1)  # of key 0, then of query 0
+    places = torch.arange(k_length, device=mask.device) - torch.arange(q_length, device=mask.device)[:, None]
+    if torch.equal(by_offset[:, places + q_length - 1], values):
+        return Bias("offsets", by_offset.cpu().numpy()), True
+    return None, False

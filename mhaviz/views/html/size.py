@@ -1,0 +1,99 @@
+"""How large a page will be, before anything of it is written."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mhaviz.errors import MhavizError, parameter
+from mhaviz.units import readable_bytes
+
+MOST_BYTES = 2**28
+"""Larger files take a browser longer to open than people wait, and more memory than its tabs may have."""
+
+MOST_HEADS = 5000
+"""Of all maps together: each has a picture of its own in the overview."""
+
+FINE_BYTES = 2**24
+"""Weights, or queries and keys beside weights that a page holds anyway, are written in full up to so many bytes."""
+
+_BASE64 = 4 / 3
+_DEFLATED = 0.75  # of 8-bit square roots of weights, about
+_THUMBS = 600_000  # bytes of all together, about
+_THUMB_SIDES = 32, 192  # cells of the smallest and the largest
+_SCRIPTS = 2**18  # bytes of JavaScript and CSS
+
+
+@dataclass(frozen=True)
+class MapBytes:
+    """What a map takes in a page.
+
+    Attributes:
+        n_heads: its heads, in all its parts.
+        numbers: all its numbers, in all its parts.
+        codes: bytes of its queries and keys; 0: it has none.
+        prefers_codes: whether its weights are computed from these, and are not in the page.
+    """
+
+    n_heads: int
+    numbers: int
+    codes: int = 0
+    prefers_codes: bool = False
+
+
+def prefers_codes(d_key: int, k_length: int) -> bool:
+    """Whether queries and keys are fewer numbers than weights: each weight is one, a query and its key have 2 d_key."""
+    return 4 * d_key < k_length
+
+
+def thumb_side(n_heads: int) -> int:
+    """Cells of each side of a thumbnail, at most, where there are so many."""
+    least, most = _THUMB_SIDES
+    return min(max(math.isqrt(_THUMBS // max(n_heads, 1)), least), most)
+
+
+@dataclass(frozen=True)
+class PageSize:
+    """What of the maps a page holds.
+
+    Attributes:
+        n_heads: of all maps.
+        bytes: of the file, about.
+        bits: of the square roots of weights.
+        keeps_all_codes: whether queries and keys are there beside weights, too.
+    """
+
+    n_heads: int
+    bytes: int
+    bits: int
+    keeps_all_codes: bool
+
+    @classmethod
+    def of(cls, maps: Iterable[MapBytes]) -> "PageSize":
+        """Of a page of these maps."""
+        maps = tuple(maps)
+        numbers = sum(m.numbers for m in maps if not m.prefers_codes)
+        codes, other_codes = (sum(m.codes for m in maps if m.prefers_codes is preferred) for preferred in (True, False))
+        is_small, keeps_all = 2 * numbers <= FINE_BYTES, other_codes <= FINE_BYTES
+        weights = 2 * numbers if is_small else _DEFLATED * numbers
+        n_heads = sum(m.n_heads for m in maps)
+        thumbs = n_heads * thumb_side(n_heads) ** 2
+        total = _BASE64 * (weights + codes + (other_codes if keeps_all else 0) + thumbs) + _SCRIPTS
+        return cls(n_heads, int(total), 16 if is_small else 8, keeps_all)
+
+    def require_fit(self) -> None:
+        """Raise MhavizError that says how large the page would be, and what to choose instead, if it is too large."""
+        size = readable_bytes(self.bytes)
+        fewer = (
+            f"take fewer with {parameter('head')} or {parameter('layer')}, a shorter text, or save .safetensors, of "
+            f"which mhaviz show makes a page of cells alone"
+        )
+        if self.n_heads > MOST_HEADS:
+            raise MhavizError(
+                f"expected at most {MOST_HEADS:,} heads in a page for the browser, got {self.n_heads:,}, about {size}; "
+                f"{fewer}"
+            )
+        if self.bytes > MOST_BYTES:
+            raise MhavizError(
+                f"the page would be about {size}, and browsers open at most {readable_bytes(MOST_BYTES)} well: it has "
+                f"{self.n_heads:,} heads; {fewer}"
+            )
