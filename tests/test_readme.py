@@ -46,8 +46,10 @@ def test_commands(mhaviz, commands, tmp_path, monkeypatch):
         if not command.startswith("mhaviz ") or "|" in command:
             subprocess.run(command, shell=True, check=True)
             continue
-        words, _ = without_pictures(command)
-        if shlex.join(words[1:]) not in COMMANDS:  # else test_held.py draws its pictures, and sweeps as often as ever
+        words, pictures = without_pictures(command)
+        if shlex.join(words[1:]) in COMMANDS:  # test_held.py draws its pictures, and sweeps as often as ever
+            words += [word for name in pictures if name.endswith(".html") for word in ("-o", name)]
+        else:
             words = shlex.split(command, comments=True)
         little = () if "--evaluate" in words else LITTLE.get(words[1], ())
         result = mhaviz(*words[1:], *little)

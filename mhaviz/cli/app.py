@@ -29,7 +29,7 @@ from mhaviz.cli.commands.train import train
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, parameters_named
-from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
 
@@ -39,7 +39,8 @@ def _help(text: str) -> str:
 
     Examples, which begin with a backspace as typer wants it, keep their lines.
     """
-    for place, suffixes in (("{record_files}", RECORD_SUFFIXES), ("{map_files}", MAP_SUFFIXES)):
+    groups = ("{record_files}", RECORD_SUFFIXES), ("{page_files}", PAGE_SUFFIXES), ("{map_files}", MAP_SUFFIXES)
+    for place, suffixes in groups:
         text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)

@@ -79,6 +79,7 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
 
 def sums_of_rows(sums: NDArray[np.float64]) -> str:
     """ "a row sums to 1", of these sums."""
+    sums = sums[np.isfinite(sums)]  # where a weight is missing, so is the sum
     others = sums[sums != 0]
     zeros = len(sums) - len(others)
     if not others.size:

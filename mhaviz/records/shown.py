@@ -28,6 +28,16 @@ class Shown(Brief):
 
         save(self, [Path(path) for path in paths], **style)
 
+    def to_html(self, **style: Any) -> str:
+        """Its page for the browser as text, which a notebook shows as a frame; ``style``: as in ``save``.
+
+        Raises:
+            MhavizError: it has no maps, or so many that its page would be too large.
+        """
+        from mhaviz.views.showing import html_of
+
+        return html_of(self, **style)
+
     def plot(self, **style: Any) -> "Figure":
         """It as a matplotlib Figure, to go on working with; ``style``: as in ``save``."""
         from mhaviz.views.showing import plot

@@ -17,6 +17,7 @@ from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
+    from mhaviz.views.style import Style
 
 
 def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequence[Path] = ()) -> None:
@@ -58,10 +59,12 @@ def _are_one(path: Path, other: Path) -> bool:
 
 @dataclass(frozen=True)
 class Result:
-    """A record, its figure where a picture is asked for, and its JSON document where that is more than its own."""
+    """A record, its figure where a picture is asked for, how it looks in the browser, and its JSON document where
+    that is more than its own."""
 
     record: object
     sheet: "Sheet | None" = None
+    style: "Style | None" = None
     document: dict[str, object] | None = None
 
 
@@ -106,12 +109,19 @@ def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
     text.detach()
 
 
+def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.views.html.page import write_html
+    from mhaviz.views.style import Style
+
+    write_html(result.record, result.style or Style(), stream)
+
+
 @dataclass(frozen=True)
 class Format:
     """How files of a suffix are written; ``of``: what they can hold."""
 
     write: Callable[[Result, str, BinaryIO], None]
-    of: Literal["pictures", "records", "maps"]
+    of: Literal["pictures", "records", "pages", "maps"]
 
 
 FORMATS = {
@@ -122,16 +132,29 @@ FORMATS = {
     ".safetensors": Format(_write_safetensors, "maps"),
     ".npz": Format(_write_npz, "maps"),
     ".csv": Format(_write_csv, "maps"),
+    ".html": Format(_write_html, "pages"),
 }
 """Every format that mhaviz writes."""
 
 FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of == "pictures")
-RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
+RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records"))
+PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
 MAP_SUFFIXES = tuple(FORMATS)
+_PAGES = ("Difference", "HeadStatistics", "Report")  # records with maps that a browser can show, beside maps alone
+
+
+def suffixes_of(record: object) -> tuple[str, ...]:
+    """Those of the formats that a record can be saved in."""
+    name = type(record).__name__
+    return MAP_SUFFIXES if name == "Attention" else PAGE_SUFFIXES if name in _PAGES else RECORD_SUFFIXES
 
 
 def save_all(
-    paths: Sequence[Path], record: object, draw: Callable[[], "Sheet"], whole: dict[str, object] | None = None
+    paths: Sequence[Path],
+    record: object,
+    draw: Callable[[], "Sheet"],
+    whole: dict[str, object] | None = None,
+    style: "Style | None" = None,
 ) -> list[str]:
     """Write the record in the format of each path's suffix: all files, or none.
 
@@ -140,6 +163,7 @@ def save_all(
         record: what is saved.
         draw: makes the figure; called only if a picture is among the paths.
         whole: the JSON document, if it is more than the record's own.
+        style: of a page for the browser.
 
     Returns:
         Notices that the figure came with.
@@ -149,7 +173,7 @@ def save_all(
     """
     suffixes = [path.suffix.lower() for path in paths]
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
-    result = Result(record, sheet, whole)
+    result = Result(record, sheet, style, whole)
     write_whole(
         [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )

@@ -1,9 +1,9 @@
 """The default colours of weights: from paper, for 0, to dark ink, in even steps of lightness."""
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from mhaviz.views.lab import from_lab
+from mhaviz.views.lab import from_lab, to_lab
 
 _DARKEST = 12.0  # lightness, where paper has 100
 _PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # along the scale, where
@@ -11,6 +11,11 @@ _CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # the colour is so strong,
 _HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # and of this angle: one hue, blue, which no colour blindness takes away
 
 _GREY = 150  # of 255
+
+_NIGHT = (22, 24, 28)  # the background of a dark page, which is its paper
+_LIGHTEST = 96.0  # lightness
+_CHROMA_AT_NIGHT = (4.0, 30.0, 38.0, 22.0, 6.0)  # at the same places
+_CHANGES_AT_NIGHT = (80.0, 46.0, 265.0), (80.0, 46.0, 45.0)  # lightness, chroma, hue of the least and the largest
 
 
 def quiet(n: int = 256) -> NDArray[np.uint8]:
@@ -25,5 +30,32 @@ def ink(n: int = 256) -> NDArray[np.uint8]:
     """
     share = np.linspace(0, 1, n)
     L = 100 + (_DARKEST - 100) * share
-    chroma, hue = np.interp(share, _PLACES, _CHROMA), np.radians(np.interp(share, _PLACES, _HUE))
-    return from_lab(np.stack([L, chroma * np.cos(hue), chroma * np.sin(hue)], axis=-1))
+    return _polar(L, np.interp(share, _PLACES, _CHROMA), np.interp(share, _PLACES, _HUE))
+
+
+def ink_at_night(n: int = 256) -> NDArray[np.uint8]:
+    """The same for dark pages: from their background evenly lighter to the eye, in the same hues."""
+    share = np.linspace(0, 1, n)
+    night = to_lab(np.array(_NIGHT, np.uint8))
+    L = night[0] + (_LIGHTEST - night[0]) * share
+    colours = _polar(L, np.interp(share, _PLACES, _CHROMA_AT_NIGHT), np.interp(share, _PLACES, _HUE[::-1]))
+    colours[0] = _NIGHT
+    return colours
+
+
+def diverging_at_night(n: int = 256) -> NDArray[np.uint8]:
+    """Of changes in dark pages: from light blue, for the least, through the background, for 0, to light red."""
+    share = np.abs(np.linspace(-1, 1, n))[:, None]
+    below = (np.arange(n) < n / 2)[:, None]
+    night = to_lab(np.array(_NIGHT, np.uint8))
+    ends = np.where(below, *(_lab(*end) for end in _CHANGES_AT_NIGHT))
+    return from_lab(night + (ends - night) * share)
+
+
+def _polar(L: NDArray[np.float64], chroma: NDArray[np.float64], degrees: NDArray[np.float64]) -> NDArray[np.uint8]:
+    return from_lab(_lab(L, chroma, degrees))
+
+
+def _lab(L: ArrayLike, chroma: ArrayLike, degrees: ArrayLike) -> NDArray[np.float64]:
+    hue = np.radians(degrees)
+    return np.stack([np.asarray(L, float), chroma * np.cos(hue), chroma * np.sin(hue)], axis=-1)

@@ -3,6 +3,7 @@
 A new kind of record is a module in ``mhaviz.pages`` and a row here.
 """
 
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from mhaviz.pages.blocks import Page
     from mhaviz.views.figure.sheet import Sheet
+    from mhaviz.views.html.notebook import Html
 
 _OF_MAPS = ("numbers", "width", "font_size", "title", "footnote", "axis_names")
 """Fields of a style that pictures of maps alone read."""
@@ -111,12 +113,12 @@ def plot(record: object, **style: Any) -> "Figure":
 
 def save(record: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
-    from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
+    from mhaviz.views.formats import check_outputs, save_all, suffixes_of
 
     record = _drawn(record)
-    check_outputs(paths, MAP_SUFFIXES if isinstance(record, Attention) else RECORD_SUFFIXES)
+    check_outputs(paths, suffixes_of(record))
     chosen = fitted_style(record, **style)
-    for notice in save_all(paths, record, lambda: figure_of(record, chosen)):
+    for notice in save_all(paths, record, lambda: figure_of(record, chosen), style=chosen):
         warnings.warn(notice, stacklevel=3)
 
 
@@ -124,6 +126,16 @@ def png_of(record: object) -> bytes:
     """The record's page as PNG."""
     record = _drawn(record)
     return figure_of(record, fitted_style(record))._repr_png_()
+
+
+def html_of(record: object, **style: Any) -> "Html":
+    """The record's page for the browser; see ``mhaviz.records.shown.Shown.to_html``."""
+    from mhaviz.views.html.notebook import Html
+    from mhaviz.views.html.page import write_html
+
+    record, stream = _drawn(record), io.BytesIO()
+    write_html(record, fitted_style(record, **style), stream)
+    return Html(stream.getvalue().decode("utf-8"))
 
 
 def _drawn(record: object) -> object:

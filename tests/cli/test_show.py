@@ -215,7 +215,7 @@ BAD = [
     (
         ["w.npy", "-o", ""],
         2,
-        "expected the name of a file to save, ending in .png, .svg, .pdf, .json, .safetensors, .npz, .csv, got none",
+        "the name of a file to save, ending in .png, .svg, .pdf, .json, .safetensors, .npz, .csv, .html, got none",
     ),
     (["w.npy", "-o", "x.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
     (["one.npy"], 1, "cannot read one.npy: expected weights (q_length, k_length)"),

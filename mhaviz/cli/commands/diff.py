@@ -11,6 +11,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import FigureOptions, Heads, look_option
 from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
 from mhaviz.errors import ArgumentError
+from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
@@ -69,12 +70,12 @@ def diff(
     common. --name, --queries, --keys and --kind are about arrays: where one file brings its own tokens, they are about
     the other.
 
-    Output: a {record_files} file.
+    Output: a {page_files} file.
 
     Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
     2 for a wrong command line.
     """
-    delivery.check([before, after, *arrays.files])
+    delivery.check([before, after, *arrays.files], PAGE_SUFFIXES)
     for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
         if most is not None and not 0 <= most <= 1:
             raise ArgumentError(f"{option}: expected bits from 0 to 1, got {most}")

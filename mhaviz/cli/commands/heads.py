@@ -12,11 +12,14 @@ from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
+from mhaviz.views.formats import PAGE_SUFFIXES
 
 SortColumn = Literal[
     "entropy", "distance", "itself", "previous", "next", "first", "separators", "copies", "induction", "layer"
 ]
 """What heads can be ranked by; "layer" is the order of the model."""
+
+_EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
 
 def heads(
@@ -57,9 +60,9 @@ def heads(
     A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
     are too long, are left out and counted.
 
-    Output: a {record_files} file.
+    Output: a {page_files} file.
     """
-    delivery.check([file] if file else [])
+    delivery.check([file] if file else [], PAGE_SUFFIXES)
     most = _parse_top(top)
 
     from mhaviz.pages.head_statistics import Order
@@ -79,6 +82,7 @@ def heads(
             stream,
             layer=layers,
             kind=kind,
+            examples=_EXAMPLES if delivery.has_page else 0,
             on_notice=delivery.notice,
             on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )

@@ -67,6 +67,7 @@ def heatmap(
             hide_special=hide_special,
             renormalise=renormalise,
             rollout=rollout,
+            queries_and_keys=delivery.has_page,
             verify=verify,
             pool=long.pool,
             size=long.size,

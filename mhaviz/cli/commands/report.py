@@ -8,6 +8,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import ModelOptions, PageOptions
 from mhaviz.cli.shared.numbers import parse_head
 from mhaviz.cli.shared.sentences import OneText
+from mhaviz.views.formats import PAGE_SUFFIXES
 
 
 def report(
@@ -26,9 +27,9 @@ def report(
 
     The page is A4. Of a translator it is about source-target attention, or another --kind.
 
-    Output: a {record_files} file.
+    Output: a {page_files} file.
     """
-    delivery.check([*model.files, *texts.files])
+    delivery.check([*model.files, *texts.files], PAGE_SUFFIXES)
     sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
 
     style = looks.style

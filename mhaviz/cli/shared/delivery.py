@@ -42,6 +42,11 @@ class Delivery:
         """Files to write."""
         return self.output or []
 
+    @property
+    def has_page(self) -> bool:
+        """Whether one of them is for the browser."""
+        return any(path.suffix.lower() == ".html" for path in self.paths)
+
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
         """Find out before the work starts whether its results can be written; see ``check_outputs``.
 
@@ -98,7 +103,7 @@ class Delivery:
                 size = readable_bytes(_CSV_LINE * lines)
                 self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(self.paths, record, lambda: figure_of(record, style, **details), document)
+            notices = save_all(self.paths, record, lambda: figure_of(record, style, **details), document, style)
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:

@@ -1,0 +1,129 @@
+// Elements made by hand. Text only ever becomes text nodes, so that no token can be markup.
+"use strict";
+
+/**
+ * An element: what the DOM knows as a property is set, anything else becomes an attribute.
+ *
+ * @param {string} tag
+ * @param {Object<string, *>} properties such as {className: "note", "aria-live": "polite", onclick: pin}
+ * @param {...(Node|string)} children
+ * @returns {HTMLElement}
+ */
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** A number in few digits, the same way everywhere: 0.413, 0.00021, 3.1e-7, −2; NaN is "missing". */
+function numberText(value, digits = 3) {
+  if (Number.isNaN(value)) return "missing";
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
+  const size = Math.abs(value);
+  const text =
+    size !== 0 && (size < 1e-4 || size >= 1e6)
+      ? size.toExponential(digits - 1)
+      : String(Number(size.toPrecision(digits)));
+  return value < 0 ? `−${text}` : text;
+}
+
+/**
+ * One tab stop for many elements: the arrow keys, Home and End go from one to the next, up and down by where they are.
+ *
+ * @param {HTMLElement} container
+ * @param {string} selector of the elements inside it
+ */
+function rove(container, selector) {
+  container.addEventListener("keydown", (event) => {
+    const items = [...container.querySelectorAll(selector)];
+    const here = items.indexOf(event.target.closest(selector));
+    if (here < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = neighbour(items, here, event.key);
+    if (next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    next.focus();
+  });
+  container.addEventListener("focusin", (event) => {
+    const item = event.target.closest(selector);
+    if (!item) return;
+    for (const other of container.querySelectorAll(`${selector}[tabindex="0"]`)) other.tabIndex = -1;
+    item.tabIndex = 0;
+  });
+}
+
+/** The element that a key leads to from items[here]; undefined for a key that leads nowhere. */
+function neighbour(items, here, key) {
+  const mirrored = getComputedStyle(items[here]).direction === "rtl";
+  switch (key) {
+    case "Home":
+      return items[0];
+    case "End":
+      return items.at(-1);
+    case "ArrowLeft":
+      return items[here + (mirrored ? 1 : -1)];
+    case "ArrowRight":
+      return items[here + (mirrored ? -1 : 1)];
+    case "ArrowUp":
+      return across(items, items[here], -1);
+    case "ArrowDown":
+      return across(items, items[here], 1);
+  }
+}
+
+/** The nearest element of the line before (side −1) or after (1) that of the item. */
+function across(items, item, side) {
+  const middle = (box) => [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+  const box = item.getBoundingClientRect();
+  const [x, y] = middle(box);
+  let best,
+    least = Infinity;
+  for (const other of items) {
+    const [otherX, otherY] = middle(other.getBoundingClientRect());
+    const down = (otherY - y) * side;
+    if (down < box.height / 2) continue;
+    const far = down * 1e4 + Math.abs(otherX - x);
+    if (far < least) [best, least] = [other, far];
+  }
+  return best;
+}
+
+/** A text cut in the middle; what a reader sees as one character stays whole. */
+function shortened(text, length) {
+  if (text.length <= length) return text;
+  const characters = [...text];
+  if (characters.length <= length) return text;
+  const kept = length - 1;
+  return `${characters.slice(0, Math.ceil(kept / 2)).join("")}…${characters.slice(-Math.floor(kept / 2)).join("")}`;
+}
+
+/** A question with few answers, as radio buttons. */
+class Choice {
+  static made = 0;
+
+  /**
+   * @param {string} legend
+   * @param {string[][]} options [value, words] each
+   * @param {function(string)} onChoose
+   */
+  constructor(legend, options, onChoose) {
+    const name = `choice-${Choice.made++}`;
+    this.inputs = options.map(([value]) =>
+      make("input", { type: "radio", name, value, onchange: () => onChoose(value) }),
+    );
+    this.element = make(
+      "fieldset",
+      { className: "choice" },
+      make("legend", {}, legend),
+      ...options.map(([, words], at) => make("label", {}, this.inputs[at], words)),
+    );
+  }
+
+  set value(value) {
+    for (const input of this.inputs) input.checked = input.value === value;
+  }
+}

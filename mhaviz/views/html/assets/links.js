@@ -1,0 +1,91 @@
+// The strongest weights of what the map shows, as a table: for those who cannot see a map, and for all others.
+"use strict";
+
+const LINKS = 12;
+
+class LinksView {
+  /** @param {{contents, asking, state, say}} app */
+  constructor(app) {
+    this.app = app;
+    this.caption = make("caption");
+    this.weightHeading = make("th", { scope: "col", className: "number" }, "weight");
+    this.body = make("tbody", { onclick: (event) => this.pin(event.target.closest("tr")) });
+    const headings = ["query", "key"].map((name) => make("th", { scope: "col" }, name));
+    this.element = make(
+      "div",
+      { className: "links" },
+      make(
+        "table",
+        {},
+        this.caption,
+        make("thead", {}, make("tr", {}, ...headings, this.weightHeading)),
+        this.body,
+      ),
+    );
+    rove(this.body, "button");
+  }
+
+  async update() {
+    const asked = (this.asked = {});
+    try {
+      const region = await regionInSight(this.app, "links");
+      if (asked === this.asked) this.draw(region);
+    } catch (problem) {
+      if (problem.cancelled || asked !== this.asked) return;
+      this.caption.textContent = `The strongest weights cannot be listed: ${problem.message}`;
+      this.body.replaceChildren();
+    }
+  }
+
+  draw({ map, part, values, queries, keys, placeOf, isInSight }) {
+    const { query: pinnedQuery, key: pinnedKey, special, head } = this.app.state.values;
+    const onlyOneKey = map.hiddenLater && map.columns.length > 1 && map.hidden(0, 1);
+    const places = largestPlaces(values, LINKS, (place) => {
+      const [row, column] = placeOf(place);
+      if (onlyOneKey && row === 0) return false; // its one key has all the weight, whatever the head does
+      return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
+    });
+    const name = map.quantity.name;
+    this.weightHeading.textContent = part === "change" ? "change" : name;
+    this.caption.textContent = places.length
+      ? `The strongest ${part === "change" ? "changes" : `${name}s`} of what the map shows: ${headName(map, head)}`
+      : "The map shows no weight above zero.";
+    const focused = this.body.contains(document.activeElement);
+    this.links = places.map(placeOf);
+    this.pieces = [queries, keys];
+    this.body.replaceChildren(
+      ...this.links.map(([row, column], rank) => {
+        const pinned = row === queries.of(pinnedQuery) && column === keys.of(pinnedKey);
+        const button = make(
+          "button",
+          { type: "button", tabIndex: rank ? -1 : 0, "aria-pressed": pinned },
+          ...this.words(queries, row),
+        );
+        return make(
+          "tr",
+          { className: pinned ? "pinned" : "" },
+          make("td", {}, button),
+          make("td", {}, ...this.words(keys, column)),
+          make("td", { className: "number" }, numberText(values[places[rank]], 4)),
+        );
+      }),
+    );
+    if (focused) this.body.querySelector(".pinned button, button")?.focus();
+  }
+
+  words(pieces, piece) {
+    return [
+      make("bdi", {}, shortened(pieces.text(piece), 40)),
+      " ",
+      make("span", { className: "quiet" }, pieces.positions(piece)),
+    ];
+  }
+
+  pin(row) {
+    if (!row) return;
+    const [query, key] = this.links[row.sectionRowIndex];
+    const [queries, keys] = this.pieces;
+    this.app.state.set({ query: queries.first(query), key: keys.first(key) });
+    this.app.say(`Pinned: query ${queries.name(query)}, key ${keys.name(key)}.`);
+  }
+}

@@ -1,0 +1,518 @@
+// Builds the page: header, controls, tabs, help; keyboard and live region; says what goes wrong. Runs last.
+"use strict";
+
+const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
+const THRESHOLD_STEPS = 100; // of the slider, from 1/10,000 of the scale's end up to it
+
+const KEYS = [
+  ["arrow keys", "from head to head, from cell to cell, from word to word"],
+  ["Enter", "open the head; pin the query and the key"],
+  ["Escape", "forget what is pinned"],
+  ["[  ]", "the head before, the next head"],
+  ["{  }", "the layer before, the next layer"],
+  ["+  −  0", "in the map: larger, smaller, all of it"],
+  ["Shift + arrow", "in the map: ten cells at once; so do Page Up and Page Down"],
+  ["Home  End", "the first, the last"],
+  ["?", "this help"],
+];
+
+class Page {
+  #wide = window.matchMedia("(min-width: 1100px)");
+  #isMeasuring = false;
+  #sayTimer = 0;
+  #statisticsTimer = 0;
+
+  /** @param {Contents} contents */
+  constructor(contents) {
+    this.contents = contents;
+    this.state = new State(contents);
+    this.colours = new Colours(contents, this.state);
+    this.asking = new Asking(contents);
+    this.statistics = new Map(); // "map:head" → {name: number|null}
+    this.spreads = new Map();
+    this.measured = { done: 0, all: 0 };
+    this.live = make("div", { className: "unseen", "aria-live": "polite" });
+    this.problem = make("p", { className: "problem", role: "alert", hidden: true });
+    this.told = make("p", { className: "told", hidden: true });
+    this.#takeAverages();
+    this.views = {
+      overview: new OverviewView(this),
+      map: new MapView(this),
+      text: new TextView(this),
+      why: new WhyView(this),
+      tables: new TablesView(this),
+      links: new LinksView(this),
+    };
+    this.exporter = new Exporter(this);
+  }
+
+  /** Builds all there is, into the element, and shows it. */
+  build(element) {
+    this.controls = new Controls(this);
+    this.help = this.#makeHelp();
+    this.tabs = new Map(this.#tabNames().map((name) => [name, this.#makeTab(name)]));
+    this.tabList = make(
+      "div",
+      { className: "tabs", role: "tablist", "aria-label": "views" },
+      ...this.tabs.values(),
+    );
+    this.panels = new Map(
+      this.#tabNames().map((name) => [
+        name,
+        make(
+          "div",
+          {
+            className: `panel ${name}-panel`,
+            role: "tabpanel",
+            id: `panel-${name}`,
+            "aria-labelledby": `tab-${name}`,
+          },
+          this.views[name].element,
+        ),
+      ]),
+    );
+    this.content = make("div", { className: "content" }, ...this.panels.values(), this.views.links.element);
+    const { title, footnote, reading, notices } = this.contents;
+    element.replaceChildren(
+      make(
+        "header",
+        {},
+        make("h1", {}, title),
+        this.controls.element,
+        this.told,
+        this.exporter.element,
+        this.problem,
+        ...notices.map((notice) => make("p", { className: "notice" }, notice)),
+      ),
+      this.tabList,
+      this.content,
+      make("footer", { className: "quiet" }, make("p", {}, reading), make("p", {}, footnote)),
+      this.live,
+      this.help,
+    );
+    rove(this.tabList, "button");
+    element.hidden = false;
+    this.state.subscribe((changed) => this.#follow(changed));
+    this.colours.onSystemChange(() => this.#follow(new Set(["theme"])));
+    this.#wide.addEventListener("change", () => this.#arrange());
+    document.addEventListener("keydown", (event) => this.#pressKey(event));
+    this.#setTheme();
+    this.#arrange();
+    this.controls.update();
+    requestAnimationFrame(() => setTimeout(() => this.#warmUp()));
+  }
+
+  /** Tells a screen reader, when the keys rest. */
+  say(text) {
+    clearTimeout(this.#sayTimer);
+    this.#sayTimer = setTimeout(() => {
+      this.live.textContent = text;
+    }, 250);
+  }
+
+  /** Says on the page what has gone wrong. */
+  fail(problem) {
+    console.error(problem);
+    this.problem.hidden = false;
+    this.problem.textContent = `Something on this page does not work: ${problem?.message ?? problem}`;
+  }
+
+  /** Shows a head: in the view that is open, or from the overview as a map. */
+  open(map, head) {
+    const { view } = this.state.values;
+    const next = view === "overview" || view === "tables" ? "map" : view;
+    this.state.set({ map: map.index, head, view: next });
+    if (!this.#isOverviewBeside()) this.views.map.canvas.focus();
+  }
+
+  /** Goes to the head or the layer before (by −1) or after (1). */
+  step(what, by) {
+    const { map, values } = this.state;
+    if (!map) return;
+    if (what === "head") {
+      const head = map.heads[map.placeOf(values.head) + by];
+      if (head === undefined) return;
+      this.state.set({ head });
+    } else {
+      const alike = this.contents.maps.filter(
+        (one) => one.sentence === map.sentence && groupOf(one) === groupOf(map),
+      );
+      const next = alike[alike.indexOf(map) + by];
+      if (!next) return;
+      this.state.set({ map: next.index });
+    }
+    this.say(headName(this.state.map, this.state.values.head));
+  }
+
+  /** The first head takes longest: the worker has to start, and its code to be compiled. */
+  #warmUp() {
+    const { map, values } = this.state;
+    if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
+  }
+
+  /** Has the numbers of all heads computed, once somebody wants them. */
+  measure() {
+    if (this.#isMeasuring || this.contents.statistics) return;
+    this.#isMeasuring = true;
+    this.asking
+      .statistics(
+        (done, all) => {
+          this.measured = { done, all };
+          this.#tellStatisticsSoon();
+        },
+        (map, head, numbers) => this.statistics.set(`${map.index}:${head}`, numbers),
+      )
+      .catch((problem) => this.fail(problem));
+  }
+
+  /** Averages over a corpus, where the page has them, stand for the numbers of single texts. */
+  #takeAverages() {
+    const { statistics, maps } = this.contents;
+    for (const map of statistics ? maps : []) {
+      const averages = statistics.find((one) => one.kind === map.kind && one.layers.includes(map.layer));
+      if (!averages) continue;
+      const layer = averages.layers.indexOf(map.layer);
+      const numbersOf = (table, head) =>
+        Object.fromEntries(
+          Object.entries(table).map(([name, layers]) => [name, layers[layer][head] ?? null]),
+        );
+      for (const head of map.heads) {
+        this.statistics.set(`${map.index}:${head}`, numbersOf(averages.means, head));
+        this.spreads.set(`${map.index}:${head}`, numbersOf(averages.spreads, head));
+      }
+    }
+  }
+
+  #tellStatisticsSoon() {
+    this.#statisticsTimer ||= setTimeout(() => {
+      this.#statisticsTimer = 0;
+      for (const name of this.#shownNames()) this.views[name].update(new Set(["statistics"]));
+    }, 200);
+  }
+
+  #tabNames() {
+    const { maps, tables, statistics } = this.contents;
+    const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
+    const has = {
+      overview: heads > 1,
+      map: heads > 0,
+      text: heads > 0,
+      why: maps.some((map) => map.call),
+      tables: tables.length > 0 || statistics !== null,
+    };
+    return Object.keys(TABS).filter((name) => has[name]);
+  }
+
+  #makeTab(name) {
+    return make(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${name}`,
+        "aria-controls": `panel-${name}`,
+        onclick: () => this.state.set({ view: name }),
+      },
+      TABS[name],
+    );
+  }
+
+  #isOverviewBeside() {
+    return this.#wide.matches && this.tabs.has("overview") && this.#view !== "overview";
+  }
+
+  /** The view that is looked at; a link may name one that this page does not have. */
+  get #view() {
+    const { view } = this.state.values;
+    return this.tabs.has(view) ? view : [...this.tabs.keys()][0];
+  }
+
+  #shownNames() {
+    return this.#isOverviewBeside() ? ["overview", this.#view] : [this.#view];
+  }
+
+  #hasLinks() {
+    return this.#view === "map" || this.#view === "text";
+  }
+
+  /** Shows the view that is wanted, and hides the others. */
+  #arrange() {
+    const shown = this.#shownNames();
+    this.content.classList.toggle("split", this.#isOverviewBeside());
+    this.content.dataset.view = this.#view;
+    for (const [name, tab] of this.tabs) {
+      tab.setAttribute("aria-selected", name === this.#view);
+      tab.tabIndex = name === this.#view ? 0 : -1;
+      this.panels.get(name).hidden = !shown.includes(name);
+    }
+    this.views.links.element.hidden = !this.#hasLinks();
+    for (const name of this.tabs.keys()) this.views[name].shown(shown.includes(name));
+    if (this.#hasLinks()) this.views.links.update(new Set());
+  }
+
+  #follow(changed) {
+    if (changed.has("hover")) {
+      for (const name of this.#shownNames()) this.views[name].onHover?.();
+      return;
+    }
+    if (changed.has("theme")) this.#setTheme();
+    this.controls.update();
+    if (changed.has("view")) this.#arrange();
+    for (const name of this.#shownNames()) this.views[name].update(changed);
+    if (this.#hasLinks()) this.views.links.update(changed);
+  }
+
+  #setTheme() {
+    document.documentElement.dataset.theme = this.colours.dark ? "dark" : "light";
+  }
+
+  #pressKey(event) {
+    const isTyping = event.target.matches?.("input:not([type=checkbox], [type=radio]), select, textarea");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
+    const step = { "[": ["head", -1], "]": ["head", 1], "{": ["layer", -1], "}": ["layer", 1] }[event.key];
+    if (step) this.step(...step);
+    else if (event.key === "?") this.help.showModal();
+    else if (!this.views[this.#view].onKey?.(event)) return;
+    event.preventDefault();
+  }
+
+  #makeHelp() {
+    const close = make("button", { type: "button", onclick: () => this.help.close() }, "close");
+    return make(
+      "dialog",
+      { "aria-labelledby": "help-heading" },
+      make("h2", { id: "help-heading" }, "Keys"),
+      make("dl", {}, ...KEYS.flatMap(([keys, meaning]) => [make("dt", {}, keys), make("dd", {}, meaning)])),
+      make(
+        "p",
+        {},
+        "With the mouse: point at anything to read its number; scroll over the map to zoom, drag to move, " +
+          "click to pin, click twice to see all. The address holds what is shown: copy it to come back.",
+      ),
+      close,
+    );
+  }
+}
+
+/** The row of choices that hold for all views. */
+class Controls {
+  #page;
+  #state;
+
+  constructor(page) {
+    this.#page = page;
+    this.#state = page.state;
+    const { contents, state } = page;
+    const select = (onChoose) => make("select", { onchange: (event) => onChoose(event.target.value) });
+    const labelled = (text, input, ...more) => make("label", {}, `${text} `, input, ...more);
+    this.sentence = select((value) => this.#chooseSentence(value));
+    this.map = select((value) => state.set({ map: Number(value) }));
+    this.head = select((value) => state.set({ head: Number(value) }));
+    this.part = select((value) => state.set({ part: value }));
+    this.scale = select((value) => state.set({ scale: value }));
+    this.theme = select((value) => state.set({ theme: value }));
+    this.least = make("input", {
+      type: "range",
+      min: 0,
+      max: THRESHOLD_STEPS,
+      oninput: () => state.set({ least: this.#leastOf(this.least.valueAsNumber) }),
+    });
+    this.leastText = make("output");
+    this.special = make("input", {
+      type: "checkbox",
+      onchange: () => state.set({ special: this.special.checked }),
+    });
+    this.labels = {
+      sentence: labelled("sentence", this.sentence),
+      map: labelled("map", this.map),
+      head: labelled("head", this.head),
+      part: labelled("show", this.part),
+      scale: labelled("scale", this.scale),
+      least: labelled("hide below", this.least, this.leastText),
+      special: make("label", {}, this.special, " special tokens"),
+      theme: labelled("theme", this.theme),
+    };
+    const button = (text, title, onclick) => make("button", { type: "button", title, onclick }, text);
+    const buttons = make(
+      "span",
+      { className: "buttons" },
+      button("Link", "copy a link to what is shown", () => this.#copyLink()),
+      button("PNG", "copy or save the picture", () => this.#export("png")),
+      button("CSV", "copy or save the weights", () => this.#export("csv")),
+      button("?", "help: all keys", () => page.help.showModal()),
+    );
+    this.element = make(
+      "div",
+      { className: "controls", role: "group", "aria-label": "what is shown, and how" },
+      ...Object.values(this.labels),
+      buttons,
+    );
+
+    setOptions(this.scale, [
+      ["linear", "linear"],
+      ["log", "logarithmic"],
+      ["rows", "per row"],
+    ]);
+    setOptions(this.theme, [
+      ["auto", "auto"],
+      ["light", "light"],
+      ["dark", "dark"],
+    ]);
+    const sentences = [...new Set(contents.maps.map((map) => map.sentence))];
+    setOptions(
+      this.sentence,
+      sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]),
+    );
+    this.labels.sentence.hidden = sentences.length < 2;
+    this.labels.special.hidden = contents.maps.every(
+      (map) => map.rows.special.size + map.columns.special.size === 0,
+    );
+    this.element.classList.toggle("no-maps", contents.maps.length === 0);
+  }
+
+  /** Sets all choices to what the state says. */
+  update() {
+    const { map, values } = this.#state;
+    this.theme.value = values.theme;
+    if (!map) {
+      for (const [name, label] of Object.entries(this.labels)) label.hidden = name !== "theme";
+      return;
+    }
+    const maps = this.#page.contents.maps.filter((one) => one.sentence === map.sentence);
+    setOptions(
+      this.map,
+      maps.map((one) => [String(one.index), one.name.replace(/^sentence \d+, /, "")]),
+    );
+    setOptions(
+      this.head,
+      map.heads.map((head, place) => [String(head), map.tiles[place].replace(/^head /, "")]),
+    );
+    const parts = map.parts.map(({ name }) => [name, name]);
+    setOptions(this.part, parts.length > 1 ? [["all", "all three"], ...parts] : parts);
+    this.labels.map.hidden = maps.length < 2;
+    this.labels.head.hidden = map.heads.length < 2;
+    this.labels.part.hidden = parts.length < 2;
+    this.sentence.value = String(map.sentence);
+    this.map.value = String(values.map);
+    this.head.value = String(values.head);
+    this.part.value = values.part;
+    this.scale.value = values.scale;
+    this.special.checked = values.special;
+    this.least.value = this.#stepOf(values.least);
+    this.leastText.textContent = numberText(values.least, 2);
+    this.least.setAttribute("aria-valuetext", `weights below ${this.leastText.textContent} are not shown`);
+  }
+
+  /** The same layer of another sentence. */
+  #chooseSentence(value) {
+    const { map } = this.#state;
+    const maps = this.#page.contents.maps.filter((one) => String(one.sentence) === value);
+    const same = maps.find((one) => one.layer === map.layer && groupOf(one) === groupOf(map)) ?? maps[0];
+    this.#state.set({ map: same.index });
+  }
+
+  #sentenceText(sentence) {
+    const { rows } = this.#page.contents.maps.find((map) => map.sentence === sentence);
+    const first = new Pieces(rows, false);
+    const words = Array.from({ length: Math.min(first.count, 12) }, (_, piece) => piece)
+      .filter((piece) => !first.isSpecial(piece))
+      .map((piece) => (rows.joined.has(first.first(piece)) ? "" : " ") + shortened(first.text(piece), 20));
+    return `${sentence}: ${shortened(words.join("").trim(), 48)}`;
+  }
+
+  get #largest() {
+    return Math.max(...this.#page.contents.scales.map((scale) => scale.high));
+  }
+
+  #leastOf(step) {
+    const least = step === 0 ? 0 : this.#largest * 10 ** ((4 * (step - THRESHOLD_STEPS)) / THRESHOLD_STEPS);
+    return Math.min(Number(least.toPrecision(3)), 1);
+  }
+
+  #stepOf(least) {
+    const step = least === 0 ? 0 : THRESHOLD_STEPS * (1 + Math.log10(least / this.#largest) / 4);
+    return Math.round(Math.min(Math.max(step, 0), THRESHOLD_STEPS));
+  }
+
+  #export(format) {
+    this.#page.told.hidden = true;
+    this.#page.exporter[format]();
+  }
+
+  /** Copies the address; where the browser refuses, shows it to be copied by hand. */
+  async #copyLink() {
+    const { told, exporter } = this.#page;
+    exporter.element.hidden = true;
+    told.hidden = false;
+    try {
+      await navigator.clipboard.writeText(location.href);
+      told.textContent = "The link is copied.";
+      this.#page.say(told.textContent);
+    } catch {
+      const field = make("input", {
+        type: "text",
+        readOnly: true,
+        value: location.href,
+        "aria-label": "link to what is shown",
+      });
+      told.replaceChildren("Copy this link: ", field);
+      field.select();
+    }
+  }
+}
+
+/** Fills a list of choices, unless it has just these. */
+function setOptions(select, options) {
+  const now = [...select.options].map(({ value, text }) => [value, text]);
+  if (JSON.stringify(now) === JSON.stringify(options)) return;
+  select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+}
+
+/** Says in one sentence, in place of the page, why there is none. */
+function sayBroken(sentence) {
+  const broken = document.getElementById("broken");
+  broken.hidden = false;
+  broken.textContent = sentence;
+  document.getElementById("page").hidden = true;
+}
+
+/** How much of a page that was cut off is there. */
+function cutSentence() {
+  const start = "This page was cut off while it was saved or copied";
+  const end = "Save or copy it again.";
+  try {
+    const { chunks } = JSON.parse(document.getElementById("document").textContent);
+    const wanted = chunks.reduce((sum, chunk) => sum + chunk.bytes, 0);
+    const there = chunks.reduce((sum, _, i) => {
+      const text = document.getElementById(`chunk-${i}`)?.textContent ?? "";
+      return sum + Math.floor((text.length * 3) / 4);
+    }, 0);
+    const size = (bytes) => `${(bytes / 1e6).toPrecision(2)} MB`;
+    return `${start}: ${size(Math.min(there, wanted))} of its ${size(wanted)} of numbers are there. ${end}`;
+  } catch {
+    return `${start}: not even its beginning is there. ${end}`;
+  }
+}
+
+function start() {
+  if (!document.getElementById("end")) {
+    sayBroken(cutSentence());
+    return;
+  }
+  try {
+    const contents = Contents.read(document);
+    offerApi(contents);
+    const page = new Page(contents);
+    page.build(document.getElementById("page"));
+    document.getElementById("broken").remove();
+    const fail = (problem) => problem?.cancelled || page.fail(problem);
+    contents.inflated.catch(fail);
+    window.addEventListener("error", (event) => fail(event.error ?? event.message));
+    window.addEventListener("unhandledrejection", (event) => fail(event.reason));
+  } catch (problem) {
+    console.error(problem);
+    sayBroken(`This page cannot be shown in this browser: ${problem.message}`);
+  }
+}
+
+document.addEventListener("DOMContentLoaded", start);

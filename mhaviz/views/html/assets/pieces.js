@@ -1,0 +1,138 @@
+// What the views of words, links and products share: the pieces of a text, and which weights are strongest.
+"use strict";
+
+/**
+ * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count how many at most
+ * @param {function(number): boolean} allowed which places count
+ * @returns {number[]}
+ */
+function largestPlaces(values, count, allowed = () => true) {
+  const places = [];
+  let least = 0;
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (!(size > least) || !allowed(place)) continue;
+    if (places.length === count) places.pop();
+    let at = places.length;
+    while (at > 0 && Math.abs(values[places[at - 1]]) < size) at--;
+    places.splice(at, 0, place);
+    if (places.length === count) least = Math.abs(values[places.at(-1)]);
+  }
+  return places;
+}
+
+/** The part of a map that a view of one map shows: the state's, or of a difference's three the change. */
+function partShown(map, state) {
+  return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;
+}
+
+/** Single tokens, one piece each, or where a map has none of them the cells of a long input. */
+class Pieces {
+  /** @param {Side} side @param {boolean} single whether single tokens have weights */
+  constructor(side, single) {
+    this.side = side;
+    this.edges =
+      single && side.isPooled
+        ? Int32Array.from({ length: side.tokens + 1 }, (_, token) => side.start + token)
+        : side.edges;
+  }
+
+  get count() {
+    return this.edges.length - 1;
+  }
+
+  get end() {
+    return this.edges[this.count];
+  }
+
+  first(piece) {
+    return this.edges[piece];
+  }
+
+  /** The piece that a position of the whole input is in; −1 for none. */
+  of(position) {
+    if (position === null || position < this.edges[0] || position >= this.end) return -1;
+    let low = 0,
+      high = this.count - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.edges[middle] <= position) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** Whether it is one token that is not of the text, such as [CLS]. */
+  isSpecial(piece) {
+    return this.edges[piece + 1] - this.edges[piece] === 1 && this.side.special.has(this.edges[piece]);
+  }
+
+  /** The tokens of the piece as they stand in the text. */
+  text(piece) {
+    let text = "";
+    for (let position = this.edges[piece]; position < this.edges[piece + 1]; position++) {
+      if (text && !this.side.joined.has(position)) text += " ";
+      text += this.side.label(position);
+    }
+    return text;
+  }
+
+  /** "7", or "8–15" of a cell. */
+  positions(piece) {
+    const [first, end] = [this.edges[piece], this.edges[piece + 1]];
+    return end - first === 1 ? String(first) : `${first}–${end - 1}`;
+  }
+
+  /** “street” (5), short enough for a line. */
+  name(piece, length = 40) {
+    return `“${shortened(this.text(piece), length)}” (${this.positions(piece)})`;
+  }
+}
+
+/** "layer 2, self, head 9", or a rollout's "layer 3". */
+function headName(map, head) {
+  const tile = map.tiles[map.placeOf(head)];
+  return tile.startsWith("head") ? `${map.name}, ${tile}` : tile;
+}
+
+/**
+ * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
+ * else of all cells.
+ *
+ * @param {{contents, asking, state}} app
+ * @param {string} slot who asks: an older question of the same is cancelled
+ * @param {string} [part] of a difference
+ * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
+ *   placeOf: function(number): number[], isInSight: function(number, number): boolean}>} `placeOf` gives the piece of
+ *   the query and of the key that a value is of
+ */
+async function regionInSight({ contents, asking, state }, slot, part) {
+  const { map: index, head, window } = state.values;
+  const map = contents.maps[index];
+  part ??= partShown(map, state.values);
+  const { rows, columns: side } = map;
+  const [q0, q1, k0, k1] = window ?? [rows.start, rows.end, side.start, side.end];
+  const isSingle = map.isPooled && map.exact && (q1 - q0) * (k1 - k0) <= MOST_TOKENS_IN_SIGHT;
+  const queries = new Pieces(rows, isSingle);
+  const keys = new Pieces(side, isSingle);
+  const { values, columns } = isSingle
+    ? await asking.window(map, head, [q0, q1, k0, k1], slot, part)
+    : await asking.values(map, part, head);
+  const [firstRow, firstColumn] = isSingle ? [queries.of(q0), keys.of(k0)] : [0, 0];
+  return {
+    map,
+    part,
+    values,
+    queries,
+    keys,
+    placeOf: (place) => [firstRow + Math.floor(place / columns), firstColumn + (place % columns)],
+    isInSight: (row, column) =>
+      queries.edges[row + 1] > q0 &&
+      queries.edges[row] < q1 &&
+      keys.edges[column + 1] > k0 &&
+      keys.edges[column] < k1,
+  };
+}

@@ -1,0 +1,222 @@
+// What the page shows: one set of values, kept in the address after "#", told to whoever subscribes.
+"use strict";
+
+const VIEWS = ["overview", "map", "text", "why", "tables"];
+
+const TEXT = { read: (text) => text, write: String };
+const NUMBER = { read: (text) => Number.parseFloat(text), write: String };
+const FLAG = { read: (text) => text === "yes", write: (value) => (value ? "yes" : "no") };
+const NUMBERS = {
+  read: (text) => text.split("-").filter(Boolean).map(Number),
+  write: (numbers) => numbers.join("-"),
+};
+
+/** How each value is written in a link. */
+const FIELDS = {
+  view: TEXT,
+  map: NUMBER,
+  head: NUMBER,
+  part: TEXT,
+  query: NUMBER,
+  key: NUMBER,
+  window: NUMBERS,
+  heads: NUMBERS,
+  combine: TEXT,
+  textLayout: TEXT,
+  scale: TEXT,
+  least: NUMBER,
+  special: FLAG,
+  theme: TEXT,
+  sort: TEXT,
+  reverse: FLAG,
+  atLeast: NUMBER,
+  atMost: NUMBER,
+};
+
+class State {
+  #contents;
+  #values;
+  #subscribers = [];
+
+  /** @param {Contents} contents every value is checked against it: a link may be of another page */
+  constructor(contents) {
+    this.#contents = contents;
+    this.#values = this.#valid({ ...this.defaults, ...this.#read(location.hash) });
+    this.hover = { query: null, key: null };
+    window.addEventListener("hashchange", () => this.set({ ...this.defaults, ...this.#read(location.hash) }));
+  }
+
+  /** All values as they are now; never changed, only replaced. */
+  get values() {
+    return this.#values;
+  }
+
+  /** The map that is looked at; undefined on a page of tables alone. */
+  get map() {
+    return this.#contents.maps[this.#values.map];
+  }
+
+  get defaults() {
+    const { maps, scales } = this.#contents;
+    const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
+    return {
+      view: heads === 0 ? "tables" : heads === 1 ? "map" : "overview",
+      map: 0,
+      head: maps[0]?.heads[0] ?? 0,
+      part: maps[0]?.parts.length > 1 ? "all" : (maps[0]?.parts[0].name ?? "all"),
+      query: null,
+      key: null,
+      window: null,
+      heads: [],
+      combine: "average",
+      textLayout: "text",
+      scale: scales.some((scale) => scale.log) ? "log" : "linear",
+      least: 0,
+      special: true,
+      theme: "auto",
+      sort: "layer",
+      reverse: false,
+      atLeast: null,
+      atMost: null,
+    };
+  }
+
+  /**
+   * Takes over what is given, as far as this page has it, and tells the names of what has changed.
+   *
+   * @param {Object} changes some of the values
+   */
+  set(changes) {
+    const before = this.#values;
+    const wanted = { ...before, ...changes };
+    if (this.#contents.maps[wanted.map] && wanted.map !== before.map) this.#forgetOtherText(wanted, changes);
+    const after = this.#valid(wanted);
+    const changed = new Set(Object.keys(FIELDS).filter((name) => !isSame(before[name], after[name])));
+    if (changed.size === 0) return;
+    this.#values = after;
+    this.#write();
+    this.#tell(changed);
+  }
+
+  /** Which query and key the pointer is on, as positions; null: none. Told as "hover"; in no link. */
+  setHover(query, key) {
+    if (query === this.hover.query && key === this.hover.key) return;
+    this.hover = { query, key };
+    this.#tell(new Set(["hover"]));
+  }
+
+  /** @param {function(Set<string>)} tell is called with the names of what has changed */
+  subscribe(tell) {
+    this.#subscribers.push(tell);
+  }
+
+  #tell(changed) {
+    for (const tell of this.#subscribers) tell(changed);
+  }
+
+  /** A place in one text says nothing about another: it is kept only from head to head of the same tokens. */
+  #forgetOtherText(wanted, changes) {
+    const before = this.map;
+    const after = this.#contents.maps[wanted.map];
+    const sameRows = before.rows.labels === after.rows.labels;
+    const sameColumns = before.columns.labels === after.columns.labels;
+    if (!sameRows && !("query" in changes)) wanted.query = null;
+    if (!sameColumns && !("key" in changes)) wanted.key = null;
+    if (!(sameRows && sameColumns) && !("window" in changes)) wanted.window = null;
+    if (!(sameRows && sameColumns)) this.hover = { query: null, key: null };
+  }
+
+  #valid(wanted) {
+    const { maps, measures } = this.#contents;
+    const defaults = this.defaults;
+    const one = (name, choices) => (choices.includes(wanted[name]) ? wanted[name] : defaults[name]);
+    const number = (name, low, high) =>
+      typeof wanted[name] === "number" && wanted[name] >= low && wanted[name] <= high
+        ? wanted[name]
+        : defaults[name];
+    const map = maps[wanted.map] ?? maps[0];
+    return Object.freeze({
+      view: maps.length === 0 ? "tables" : one("view", VIEWS),
+      ...(map
+        ? placeIn(map, wanted)
+        : { map: 0, head: 0, part: "all", query: null, key: null, window: null, heads: [] }),
+      combine: one("combine", ["average", "compare"]),
+      textLayout: one("textLayout", ["text", "lines"]),
+      scale: one("scale", ["linear", "log", "rows"]),
+      least: number("least", 0, 1),
+      special: wanted.special !== false,
+      theme: one("theme", ["auto", "light", "dark"]),
+      sort: one("sort", ["layer", ...measures.map((measure) => measure.name)]),
+      reverse: wanted.reverse === true,
+      atLeast: number("atLeast", -Infinity, Infinity),
+      atMost: number("atMost", -Infinity, Infinity),
+    });
+  }
+
+  #read(hash) {
+    const values = {};
+    for (const [name, text] of new URLSearchParams(hash.slice(1))) {
+      if (Object.hasOwn(FIELDS, name)) values[name] = FIELDS[name].read(text);
+    }
+    return values;
+  }
+
+  #write() {
+    const defaults = this.defaults;
+    const parameters = new URLSearchParams();
+    for (const [name, value] of Object.entries(this.#values)) {
+      if (value !== null && !isSame(value, defaults[name])) parameters.set(name, FIELDS[name].write(value));
+    }
+    try {
+      history.replaceState(
+        null,
+        "",
+        parameters.size ? `#${parameters}` : location.pathname + location.search,
+      );
+    } catch {
+      // Some browsers refuse inside another page, or after many changes at once: only the link is late.
+    }
+  }
+}
+
+/** The values that only mean something in one map, as far as they are within it. */
+function placeIn(map, wanted) {
+  const within = (side, position) =>
+    Number.isInteger(position) && position >= side.start && position < side.start + side.tokens
+      ? position
+      : null;
+  const parts = map.parts.map((part) => part.name);
+  return {
+    map: map.index,
+    head: map.heads.includes(wanted.head) ? wanted.head : map.heads[0],
+    part: parts.includes(wanted.part) ? wanted.part : parts.length > 1 ? "all" : parts[0],
+    query: within(map.rows, wanted.query),
+    key: within(map.columns, wanted.key),
+    window: windowWithin(map, wanted.window),
+    heads: (Array.isArray(wanted.heads) ? wanted.heads : []).filter((head) => map.heads.includes(head)),
+  };
+}
+
+/** [first query, end, first key, end] cut to the map; null if nothing or all of it is left. */
+function windowWithin(map, range) {
+  if (!Array.isArray(range) || range.length !== 4 || !range.every(Number.isInteger)) return null;
+  const [q0, q1, k0, k1] = range;
+  const { rows, columns } = map;
+  const cut = [
+    Math.max(q0, rows.start),
+    Math.min(q1, rows.start + rows.tokens),
+    Math.max(k0, columns.start),
+    Math.min(k1, columns.start + columns.tokens),
+  ];
+  const isEmpty = cut[1] <= cut[0] || cut[3] <= cut[2];
+  const isAll = cut[1] - cut[0] === rows.tokens && cut[3] - cut[2] === columns.tokens;
+  return isEmpty || isAll ? null : cut;
+}
+
+/** Whether two values are equal, arrays by what they hold. */
+function isSame(one, other) {
+  if (Array.isArray(one) && Array.isArray(other)) {
+    return one.length === other.length && one.every((value, i) => value === other[i]);
+  }
+  return Object.is(one, other);
+}

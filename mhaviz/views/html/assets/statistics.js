@@ -1,0 +1,119 @@
+// What a head looks at in one sentence: the numbers of `mhaviz heads`, which HeadAverages in Python defines.
+"use strict";
+
+const STATISTICS = [
+  "entropy",
+  "distance",
+  "itself",
+  "previous",
+  "next",
+  "first",
+  "separators",
+  "copies",
+  "induction",
+];
+
+/** More weights of a head than this are not looked through in the background. */
+const MOST_STATISTICS_WEIGHTS = 2 ** 23;
+
+/** Whether a map has such numbers: it shows weights, of all tokens of a sentence, and not too many. */
+function hasStatistics(map) {
+  const few = map.rows.tokens * map.columns.tokens <= MOST_STATISTICS_WEIGHTS;
+  return map.mainPart === "weights" && map.exact && map.isWhole && few;
+}
+
+/**
+ * The sums that the numbers of a head are the means of, over some of its queries.
+ *
+ * Where special tokens are apart, what needs the weight of each of them is not known.
+ *
+ * @param {PageMap} map
+ * @param {number} place of the head
+ * @param {Float32Array} weights queries × keys
+ * @param {number} start the first query
+ * @returns {Object<string, {sum: number, queries: number}>} of the numbers that at least one query has
+ */
+function headTotals(map, place, weights, start) {
+  const totals = {};
+  const add = (name, number) => {
+    totals[name] ??= { sum: 0, queries: 0 };
+    totals[name].sum += number;
+    totals[name].queries += 1;
+  };
+  const keys = map.columns.tokens;
+  const queries = weights.length / keys;
+  const apart = map.asideValues(place);
+  const special = [...map.columns.special];
+  const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
+  const copyBefore = samePositions ? earlierCopies(map.columns) : null;
+
+  for (let r = 0; r < queries; r++) {
+    const i = start + r;
+    const row = weights.subarray(r * keys, (r + 1) * keys);
+    if (apart === null) {
+      add("entropy", entropyOf(row));
+      add("first", row[0]);
+      if (special.length > 0) add("separators", special.reduce((sum, j) => sum + row[j], 0));
+    } else {
+      add("separators", apart[i]);
+    }
+    if (!samePositions) continue;
+
+    if (apart === null) add("distance", distanceOf(row, i));
+    add("itself", row[i]);
+    if (i > 0) add("previous", row[i - 1]);
+    if (i + 1 < keys && map.kind === "self") add("next", row[i + 1]);
+    if (copyBefore[i] < 0) continue;
+    let copies = 0;
+    let induction = 0;
+    for (let j = copyBefore[i]; j >= 0; j = copyBefore[j]) {
+      copies += row[j];
+      induction += row[j + 1];
+    }
+    add("copies", copies);
+    add("induction", induction);
+  }
+  return totals;
+}
+
+/** The sums of two groups of queries together. */
+function addedTotals(some, others) {
+  const sums = { ...some };
+  for (const [name, { sum, queries }] of Object.entries(others)) {
+    const before = sums[name] ?? { sum: 0, queries: 0 };
+    sums[name] = { sum: before.sum + sum, queries: before.queries + queries };
+  }
+  return sums;
+}
+
+/** {name: number, or null where there is none}. */
+function meansOfTotals(totals) {
+  const mean = (total) => (total && Number.isFinite(total.sum) ? total.sum / total.queries : null);
+  return Object.fromEntries(STATISTICS.map((name) => [name, mean(totals[name])]));
+}
+
+/** −Σ a ln a, in nats. */
+function entropyOf(row) {
+  let sum = 0;
+  for (let j = 0; j < row.length; j++) if (row[j] !== 0) sum -= row[j] * Math.log(row[j]);
+  return sum;
+}
+
+/** Σ a |i − j|, in tokens. */
+function distanceOf(row, i) {
+  let sum = 0;
+  for (let j = 0; j < row.length; j++) sum += row[j] * Math.abs(i - j);
+  return sum;
+}
+
+/** For each token the position of the last one before that is the same, or −1; special tokens have none. */
+function earlierCopies(side) {
+  const names = side.ids ?? side.labels;
+  const last = new Map();
+  return Int32Array.from(names, (name, position) => {
+    if (side.special.has(position)) return -1;
+    const before = last.get(name) ?? -1;
+    last.set(name, position);
+    return before;
+  });
+}

@@ -1,0 +1,160 @@
+// Tables: those of a report, and the averages of all heads over many sentences, coloured by their size.
+"use strict";
+
+class TablesView {
+  #app;
+  #isShown = true;
+  #isDrawn = false;
+
+  /** @param {{contents, state, colours}} app */
+  constructor(app) {
+    this.#app = app;
+    this.element = make("div", { className: "tables-view" });
+    rove(this.element, ".averages button");
+  }
+
+  shown(isShown) {
+    this.#isShown = isShown;
+    if (isShown) this.update(new Set());
+  }
+
+  /** @param {Set<string>} changed names of the state's values */
+  update(changed) {
+    if (!this.#isShown || (this.#isDrawn && !changed.has("theme"))) return;
+    this.#isDrawn = true;
+    const { statistics, tables } = this.#app.contents;
+    this.element.replaceChildren(
+      ...(statistics ?? []).map((averages) => this.#averages(averages)),
+      ...(tables ?? []).map((described) => this.#table(described)),
+    );
+  }
+
+  #table({ heading, columns, rows, notes }) {
+    const cell = (text, at) => make("td", { className: columns[at].align === "right" ? "number" : "" }, text);
+    return make(
+      "section",
+      {},
+      make(
+        "div",
+        { className: "scrolled", tabIndex: 0, role: "region", "aria-label": heading },
+        make(
+          "table",
+          {},
+          make("caption", {}, heading),
+          make(
+            "thead",
+            {},
+            make(
+              "tr",
+              {},
+              ...columns.map((column) =>
+                make(
+                  "th",
+                  { scope: "col", className: column.align === "right" ? "number" : "" },
+                  column.heading,
+                ),
+              ),
+            ),
+          ),
+          make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell)))),
+        ),
+      ),
+      ...(notes ? [make("p", { className: "quiet" }, notes)] : []),
+    );
+  }
+
+  /** A small table of layers × heads for each measure; measures of one unit share a scale. */
+  #averages(averages) {
+    const { measures } = this.#app.contents;
+    const shown = measures.filter((measure) => averages.means[measure.name]);
+    const largest = (unit) =>
+      unit === "weight"
+        ? 1
+        : Math.max(
+            ...shown
+              .filter((measure) => measure.unit === unit)
+              .flatMap((measure) => averages.means[measure.name].flat().filter((mean) => mean !== null)),
+            0,
+          ) || 1;
+    return make(
+      "section",
+      { className: "averages" },
+      make("h2", {}, averages.title),
+      make(
+        "div",
+        { className: "measures" },
+        ...shown.map((measure) => this.#measure(averages, measure, largest(measure.unit))),
+      ),
+      make(
+        "p",
+        { className: "quiet" },
+        "Rows are layers, columns heads. Choose a cell to see the head's map.",
+      ),
+    );
+  }
+
+  #measure(averages, measure, largest) {
+    const means = averages.means[measure.name];
+    const heads = Math.max(...means.map((row) => row.length));
+    const numbers = Array.from({ length: heads }, (_, head) => make("th", { scope: "col" }, String(head)));
+    const rows = means.map((row, at) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, String(averages.layers[at])),
+        ...row.map((mean, head) => make("td", {}, this.#cell(averages, measure, at, head, mean / largest))),
+      ),
+    );
+    const first = rows[0]?.querySelector("button");
+    if (first) first.tabIndex = 0;
+    const table = make(
+      "table",
+      { "aria-label": `${measure.name}: ${measure.meaning}` },
+      make("thead", {}, make("tr", {}, make("td"), ...numbers)),
+      make("tbody", {}, ...rows),
+    );
+    table.style.minWidth = `${1.7 * heads + 2}em`;
+    return make(
+      "figure",
+      {},
+      make(
+        "figcaption",
+        { title: measure.meaning },
+        make("b", {}, measure.name),
+        " ",
+        make("span", { className: "quiet" }, measure.unit.replace(`${measure.name}, `, "")),
+      ),
+      table,
+    );
+  }
+
+  #cell(averages, measure, at, head, share) {
+    const mean = averages.means[measure.name][at][head];
+    const spread = averages.spreads?.[measure.name]?.[at]?.[head] ?? null;
+    const text = mean === null ? "–" : mean.toFixed(measure.decimals);
+    const layer = averages.layers[at];
+    const button = make(
+      "button",
+      { type: "button", tabIndex: -1, onclick: () => this.#open(averages.kind, layer, head) },
+      text,
+    );
+    const said =
+      mean === null ? "no number" : text + (spread === null ? "" : ` ± ${spread.toFixed(measure.decimals)}`);
+    button.title = `layer ${layer}, head ${head}: ${measure.name} ${said}`;
+    if (mean !== null) {
+      const colour = this.#app.colours.shade(share);
+      button.style.backgroundColor = `rgb(${colour.join(" ")})`;
+      button.style.color = this.#app.colours.inkOn(colour);
+    }
+    return button;
+  }
+
+  /** The head's map of the example sentence that is looked at, else of the first. */
+  #open(kind, layer, head) {
+    const { contents, state } = this.#app;
+    const maps = contents.maps.filter((map) => map.kind === kind && map.layer === layer);
+    const sentence = contents.maps[state.values.map]?.sentence;
+    const map = maps.find((one) => one.sentence === sentence) ?? maps[0];
+    if (map) state.set({ view: "map", map: map.index, head });
+  }
+}

@@ -1,0 +1,439 @@
+// Why a query gives a key its weight: products of features, their sum on its way to a score, the softmax.
+"use strict";
+
+const STRONGEST_FEATURES = 12;
+const STRONGEST_KEYS = 10;
+const OPTIONS = 600; // tokens offered in a list; of longer inputs one gives the position
+
+class WhyView {
+  #app;
+  #asked = null; // of the latest update: later answers to older ones are dropped
+  #isShown = true;
+
+  /** @param {{contents, asking, state, colours, say}} app */
+  constructor(app) {
+    this.#app = app;
+    this.query = new TokenField("query", (query) => app.state.set({ query }));
+    this.key = new TokenField("key", (key) => app.state.set({ key }));
+    const strongest = make(
+      "button",
+      { type: "button", onclick: () => app.state.set({ query: null, key: null }) },
+      "strongest",
+    );
+    this.choice = make("div", { className: "why-choice" }, this.query.element, this.key.element, strongest);
+    this.title = make("h2");
+    this.message = make("p", { className: "quiet", role: "status" });
+    this.parts = make("div", { className: "why-parts" });
+    this.element = make("div", { className: "why-view" }, this.choice, this.title, this.message, this.parts);
+  }
+
+  shown(isShown) {
+    this.#isShown = isShown;
+    if (isShown) this.update();
+  }
+
+  async update() {
+    const { contents, state } = this.#app;
+    const map = contents.maps[state.values.map];
+    if (!this.#isShown || !map) return;
+    const asked = (this.#asked = {});
+    const { head } = state.values;
+    this.title.textContent = headName(map, head);
+    this.choice.hidden = map.call === null;
+    if (map.call === null) {
+      this.message.textContent =
+        map.parts.length > 1
+          ? "There are no products to show: a difference is of weights. Look at one of the two in a page of its own."
+          : "There are no products to show: this page was made from weights alone, without queries and keys. " +
+            "A page of a model has them: mhaviz heatmap --model … -o page.html";
+      this.parts.replaceChildren();
+      return;
+    }
+    this.parts.classList.add("stale");
+    try {
+      const [query, key] = await this.#pair(map, head);
+      const [products, row] = await Promise.all([
+        this.#app.asking.products(map, head, query, key),
+        this.#app.asking.scores(map, head, query),
+      ]);
+      if (asked === this.#asked) this.#draw(map, query, key, products, row);
+    } catch (problem) {
+      if (problem.cancelled || asked !== this.#asked) return;
+      this.message.textContent = `This score cannot be shown: ${problem.message}`;
+      this.parts.replaceChildren();
+    }
+  }
+
+  /** The query and key pinned; for what is not, those of the largest weight. */
+  async #pair(map, head) {
+    const { asking, state } = this.#app;
+    const { query, key } = state.values;
+    if (query !== null && key !== null) return [query, key];
+    this.message.textContent = "Looking for the largest weight of this head …";
+    const { values, columns } = await asking.values(map, map.mainPart, head);
+    const row = query === null ? null : map.rows.cellOf(query);
+    const column = key === null ? null : map.columns.cellOf(key);
+    const onlyOneKey = map.hiddenLater && columns > 1 && map.hidden(0, 1);
+    const isAllowed = (place) => {
+      const cell = [Math.floor(place / columns), place % columns];
+      if (row === null && onlyOneKey && cell[0] === 0) return false; // its one key has all the weight in any head
+      return (row === null || cell[0] === row) && (column === null || cell[1] === column);
+    };
+    const [place = 0] = largestPlaces(values, 1, isAllowed);
+    const within = (side, pinned, cell) =>
+      pinned === null ? [side.edges[cell], side.edges[cell + 1]] : [pinned, pinned + 1];
+    const [q0, q1] = within(map.rows, query, Math.floor(place / columns));
+    const [k0, k1] = within(map.columns, key, place % columns);
+    if (q1 - q0 === 1 && k1 - k0 === 1) return [q0, k0];
+    const cell = await asking.window(map, head, [q0, q1, k0, k1], "why");
+    const [best = 0] = largestPlaces(cell.values, 1);
+    return [q0 + Math.floor(best / cell.columns), k0 + (best % cell.columns)];
+  }
+
+  #draw(map, query, key, products, row) {
+    const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
+    this.query.show(map.rows, query);
+    this.key.show(map.columns, key);
+    const name = (side, position) => `“${shortened(side.label(position), 30)}” (${position})`;
+    const weight = row.weights[key];
+    this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
+    const chosen =
+      pinnedQuery === null && pinnedKey === null
+        ? "The strongest link of this head. Choose others here, in the map or in the text."
+        : "";
+    const shares =
+      map.quantity.key === "weight"
+        ? ""
+        : ` The map shows a ${map.quantity.name}, which is worked out from these weights.`;
+    this.message.textContent = chosen + shares;
+    const terms = products.query.map((feature, f) => feature * products.key[f]);
+    this.parts.classList.remove("stale");
+    this.parts.replaceChildren(
+      this.#features(products, terms),
+      make(
+        "div",
+        { className: "why-tables" },
+        this.#largestProducts(products, terms),
+        this.#steps(map.call, products, row, weight),
+        this.#otherKeys(map, query, key, row),
+      ),
+      this.#allFeatures(products, terms),
+    );
+  }
+
+  /** Three strips of cells, a feature each: the query, the key, and their products. */
+  #features(products, terms) {
+    const readout = make(
+      "p",
+      { className: "quiet", role: "status" },
+      "Point at a feature, or go through them with the arrow keys.",
+    );
+    const strips = [
+      ["q", products.query],
+      ["k", products.key],
+      ["q × k", terms],
+    ].map(([name, values]) => {
+      const largest = largestSize(values);
+      const cells = Array.from(values, (value) => {
+        const cell = make("span", { className: "feature" });
+        cell.style.backgroundColor = `rgb(${this.#app.colours.shade(value / (largest || 1), true).join(" ")})`;
+        return cell;
+      });
+      return { name, largest, cells };
+    });
+    const strip = make("div", {
+      className: "strips",
+      tabIndex: 0,
+      role: "group",
+      "aria-label": `${terms.length} features, from 0`,
+    });
+    for (const { name, largest, cells } of strips) {
+      strip.append(
+        make("span", { className: "strip-name" }, name),
+        make("span", { className: "strip" }, ...cells),
+        make("span", { className: "quiet strip-range" }, `±${numberText(largest)}`),
+      );
+    }
+    strip.append(make("span"), featureNumbers(terms.length));
+    let current = -1;
+    const go = (feature) => {
+      for (const { cells } of strips) cells[current]?.classList.remove("current");
+      current = Math.min(Math.max(feature, 0), terms.length - 1);
+      for (const { cells } of strips) cells[current].classList.add("current");
+      const [q, k, product] = [products.query, products.key, terms].map((values) =>
+        numberText(values[current]),
+      );
+      readout.textContent = `feature ${current}: ${q} × ${k} = ${product}`;
+    };
+    strip.addEventListener("pointerover", (event) => {
+      for (const { cells } of strips) {
+        const feature = cells.indexOf(event.target);
+        if (feature >= 0) go(feature);
+      }
+    });
+    strip.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: terms.length - 1 };
+      if (!Object.hasOwn(steps, event.key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      go(steps[event.key]);
+    });
+    return make(
+      "section",
+      {},
+      make("h3", {}, `q·k is the sum of ${terms.length} products of features`),
+      strip,
+      readout,
+    );
+  }
+
+  #largestProducts(products, terms) {
+    const named = largestPlaces(terms, STRONGEST_FEATURES);
+    const rest = products.dot - named.reduce((sum, feature) => sum + terms[feature], 0);
+    const others = terms.length - named.length;
+    const largest = Math.max(largestSize(terms), Math.abs(rest)) || 1;
+    const [ofFeatures, ofProducts] = [
+      decimalsFor([...products.query, ...products.key]),
+      decimalsFor([largest]),
+    ];
+    const row = (name, q, k, product) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, name),
+        fixedCell(q, ofFeatures),
+        fixedCell(k, ofFeatures),
+        fixedCell(product, ofProducts),
+        signedBar(product / largest),
+      );
+    const body = named.map((feature) =>
+      row(String(feature), products.query[feature], products.key[feature], terms[feature]),
+    );
+    if (others) body.push(row(`the other ${others}`, null, null, rest));
+    return numberTable(
+      "products, largest first",
+      ["feature", "q", "k", "q × k", ""],
+      [
+        ...body,
+        make(
+          "tr",
+          { className: "sum" },
+          make("th", { scope: "row" }, "q·k"),
+          make("td"),
+          make("td"),
+          fixedCell(products.dot, ofProducts),
+          make("td"),
+        ),
+      ],
+    );
+  }
+
+  /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
+  #steps(call, products, row, weight) {
+    const lines = [["q·k", products.dot]];
+    const [divisor] = call.rule.split(","); // such as "/ √64"
+    const scaling = divisor.startsWith("/") ? divisor : `× ${numberText(call.scale)}`;
+    if (call.scale !== 1) lines.push([`scaled: ${scaling}`, products.scaled]);
+    if (call.softcap !== null) {
+      const cap = numberText(call.softcap);
+      lines.push([`capped: ${cap} · tanh(score / ${cap})`, products.capped]);
+    }
+    if (products.hidden) lines.push(["hidden from this query", -Infinity]);
+    else if (call.bias && call.bias.form !== "visible") lines.push(["+ bias", products.bias]);
+    lines.push(["score", products.score]);
+    const largest = row.scores.reduce((most, score) => Math.max(most, score), row.sink ?? -Infinity);
+    const seen = row.scores.reduce((count, score) => count + (score > -Infinity), 0);
+    if (seen) {
+      const sum = row.scores.reduce(
+        (total, score) => total + Math.exp(score - largest),
+        Math.exp((row.sink ?? -Infinity) - largest),
+      );
+      const top = numberText(largest);
+      const sink = row.sink === null ? "" : " and the sink";
+      lines.push(
+        [`exp(score − ${top})`, Math.exp(products.score - largest)],
+        [`divided by the sum of these of ${seen} keys${sink}`, sum],
+      );
+    }
+    lines.push(["= weight", weight]);
+    return numberTable(
+      "from q·k to the weight",
+      ["step", "value"],
+      lines.map(([name, value], at) =>
+        make(
+          "tr",
+          { className: at === lines.length - 1 ? "sum" : "" },
+          make("th", { scope: "row" }, name),
+          numberCell(value, 4),
+        ),
+      ),
+    );
+  }
+
+  /** The scores and weights of the query's strongest keys, among them the one looked at: softmax weighs them all. */
+  #otherKeys(map, query, key, { scores, weights, sink }) {
+    const places = largestPlaces(weights, STRONGEST_KEYS);
+    if (!places.includes(key)) places.push(key);
+    const largest = largestSize(weights) || 1;
+    const decimals = decimalsFor(places.map((place) => scores[place]));
+    const rows = places.map((place) => {
+      const position = map.columns.label(place) === undefined ? null : place;
+      const choose = make(
+        "button",
+        { type: "button", onclick: () => this.#app.state.set({ query, key: place }) },
+        make("bdi", {}, position === null ? "not in this map" : shortened(map.columns.label(place), 30)),
+      );
+      choose.disabled = position === null;
+      return make(
+        "tr",
+        { className: place === key ? "pinned" : "" },
+        make("th", { scope: "row" }, choose, " ", make("span", { className: "quiet" }, String(place))),
+        fixedCell(scores[place], decimals),
+        fixedCell(weights[place], 4),
+        shareBar(weights[place] / largest),
+      );
+    });
+    const plainRow = (name, score, weight) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, name),
+        fixedCell(score, decimals),
+        fixedCell(weight, 4),
+        shareBar(weight / largest),
+      );
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const rest = places.reduce((left, place) => left - weights[place], total);
+    const others =
+      scores.reduce((count, score) => count + (score > -Infinity), 0) -
+      places.filter((place) => scores[place] > -Infinity).length;
+    if (others > 0) rows.push(plainRow(`the other ${others}`, null, Math.max(rest, 0)));
+    if (sink !== null) rows.push(plainRow("sink (no key)", sink, Math.max(1 - total, 0)));
+    return numberTable("the keys of this query", ["key", "score", "weight", ""], rows);
+  }
+
+  #allFeatures(products, terms) {
+    const details = make("details", {}, make("summary", {}, "all features as numbers"));
+    details.addEventListener("toggle", () => {
+      if (details.childElementCount > 1) return;
+      details.append(
+        numberTable(
+          "features of the query and the key",
+          ["feature", "q", "k", "q × k"],
+          Array.from(terms, (term, f) =>
+            make(
+              "tr",
+              {},
+              make("th", { scope: "row" }, String(f)),
+              numberCell(products.query[f], 6),
+              numberCell(products.key[f], 6),
+              numberCell(term, 6),
+            ),
+          ),
+        ),
+      );
+    });
+    return details;
+  }
+}
+
+/** Chooses a token: from a list, or of a long input by its position. */
+class TokenField {
+  #side = null;
+
+  /** @param {string} name @param {function(number)} onChoose of its position */
+  constructor(name, onChoose) {
+    const choose = (event) => event.target.value !== "" && onChoose(Number(event.target.value));
+    this.list = make("select", { onchange: choose });
+    this.number = make("input", { type: "number", onchange: choose });
+    this.token = make("bdi", { className: "quiet" });
+    this.element = make("label", {}, `${name} `, this.list, this.number, this.token);
+  }
+
+  /** @param {Side} side @param {number} position the one chosen */
+  show(side, position) {
+    const isList = side.tokens <= OPTIONS;
+    this.list.hidden = !isList;
+    this.number.hidden = this.token.hidden = isList;
+    if (isList && this.#side?.labels !== side.labels) {
+      this.list.replaceChildren(
+        ...side.labels.map((label, at) =>
+          make("option", { value: side.start + at }, `${side.start + at}  ${shortened(label, 30)}`),
+        ),
+      );
+    }
+    this.#side = side;
+    this.list.value = position;
+    this.number.min = side.start;
+    this.number.max = side.end - 1;
+    this.number.value = position;
+    this.token.textContent = ` ${shortened(side.label(position), 30)}`;
+  }
+}
+
+/** The numbers of some features, under their cells. */
+function featureNumbers(count) {
+  const step = Math.max(2 ** Math.ceil(Math.log2(count / 8)), 1);
+  return make(
+    "span",
+    { className: "strip-axis quiet", "aria-hidden": "true" },
+    ...Array.from({ length: count }, (_, feature) =>
+      make("span", {}, feature % step === 0 ? String(feature) : ""),
+    ),
+  );
+}
+
+function numberTable(caption, headings, rows) {
+  return make(
+    "table",
+    {},
+    make("caption", {}, caption),
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        ...headings.map((heading, at) =>
+          heading ? make("th", { scope: "col", className: at ? "number" : "" }, heading) : make("td"),
+        ),
+      ),
+    ),
+    make("tbody", {}, ...rows),
+  );
+}
+
+/** A cell with a number of its own size. */
+function numberCell(value, digits) {
+  return make("td", { className: "number" }, numberText(value, digits));
+}
+
+/** A cell of a column whose numbers have equally many decimals; null leaves it empty. */
+function fixedCell(value, decimals) {
+  const text =
+    value === null
+      ? ""
+      : Number.isFinite(value)
+        ? value.toFixed(decimals).replace("-", "−")
+        : numberText(value);
+  return make("td", { className: "number" }, text);
+}
+
+/** How many decimals show the largest of the numbers in four digits. */
+function decimalsFor(values) {
+  const largest = largestSize(values.filter(Number.isFinite));
+  return Math.min(Math.max(3 - Math.floor(Math.log10(largest || 1)), 0), 8);
+}
+
+function shareBar(share) {
+  const length = make("span", { className: "length" });
+  length.style.width = `${100 * share}%`;
+  return make("td", { className: "bar-cell", "aria-hidden": "true" }, length);
+}
+
+/** A bar to the right of the middle, or to its left if the share is negative. */
+function signedBar(share) {
+  const length = make("span", { className: `length ${share < 0 ? "negative" : "positive"}` });
+  length.style.width = `${50 * Math.abs(share)}%`;
+  return make("td", { className: "bar-cell signed", "aria-hidden": "true" }, length);
+}

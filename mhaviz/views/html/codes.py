@@ -1,0 +1,106 @@
+"""Numbers as bytes that a page carries: square roots of weights in 8 or 16 bits, queries and keys in 12 or 16."""
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.records.queries_and_keys import Codes
+
+Reference = dict[str, Any]
+"""Where a page's numbers stand, and how they are read: see ``Chunks``."""
+
+_ALIGNED = 4  # bytes: where the browser can read whole numbers of any size
+_TYPES = {(False, 8): np.uint8, (False, 16): np.uint16, (True, 8): np.int8, (True, 16): np.int16}
+
+
+@dataclass
+class Chunk:
+    """Some of the bytes of a page, which the browser decodes together; ``deflated``: it inflates them first."""
+
+    deflated: bool
+    content: bytearray
+
+    def as_text(self) -> tuple[str, int]:
+        """Base64, and of how many bytes."""
+        written = zlib.compress(self.content, 1) if self.deflated else bytes(self.content)
+        return base64.b64encode(written).decode("ascii"), len(written)
+
+
+class Chunks:
+    """All bytes of a page. What is added comes back as a reference: chunk, offset, type, shape, what it scales by."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+
+    def new(self, deflated: bool = False) -> int:
+        """Begin another chunk, and return its number."""
+        self.chunks.append(Chunk(deflated, bytearray()))
+        return len(self.chunks) - 1
+
+    def roots(self, chunk: int, values: NDArray[np.float32], bits: int, signed: bool = False) -> Reference:
+        """Add numbers by their square roots, which tells small weights apart as well as large ones.
+
+        value = sign(code) · top · (code / most)². The last code, or of signed numbers the first, is NaN.
+
+        Args:
+            chunk: its number.
+            values: (heads, rows, columns), or (heads, rows); at least 0 unless ``signed``.
+            bits: 8 or 16.
+            signed: whether some may be below 0.
+        """
+        dtype = _TYPES[signed, bits]
+        most, missing = 2**bits - 2, 2**bits - 1
+        if signed:
+            most, missing = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
+        top = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+        written = np.empty(values.shape, dtype)
+        for head, code in zip(values, written, strict=True):  # a copy of one head at a time
+            roots = np.sqrt(np.abs(head) / np.float32(top))
+            roots *= most
+            np.rint(roots, out=roots)
+            if signed:
+                roots = np.copysign(roots, head)
+            is_missing = np.isnan(roots)
+            if is_missing.any():
+                roots[is_missing] = missing
+            code[...] = roots
+        kind = f"{'signed' if signed else 'roots'}{bits}"
+        return self._add(chunk, written.tobytes(), kind, values.shape) | {"top": top}
+
+    def features(self, chunk: int, coded: Codes) -> Reference:
+        """Add queries or keys; each head begins at a byte of its own."""
+        lows, steps = self.floats(chunk, coded.lows), self.floats(chunk, coded.steps)
+        codes = coded.codes if coded.bits == 16 else _in_three_bytes(coded.codes)
+        added = self._add(chunk, codes.tobytes(), f"affine{coded.bits}", coded.codes.shape)
+        return added | {"lows": lows, "steps": steps}
+
+    def floats(self, chunk: int, values: NDArray[np.float32]) -> Reference:
+        """Add numbers as they are."""
+        return self._add(chunk, np.asarray(values, "<f4").tobytes(), "floats", values.shape)
+
+    def bits(self, chunk: int, values: NDArray[np.bool_]) -> Reference:
+        """Add truth values, (heads, …), eight to a byte; each head begins at a byte of its own."""
+        packed = np.packbits(values.reshape(len(values), -1), axis=1)
+        return self._add(chunk, packed.tobytes(), "bits", values.shape)
+
+    def _add(self, chunk: int, content: bytes, kind: str, shape: tuple[int, ...]) -> Reference:
+        written = self.chunks[chunk].content
+        written.extend(bytes(-len(written) % _ALIGNED))
+        offset = len(written)
+        written.extend(content)
+        return {"chunk": chunk, "offset": offset, "type": kind, "shape": list(shape)}
+
+
+def _in_three_bytes(codes: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """Two codes of 12 bits in three bytes, the lower bits first, (heads, bytes)."""
+    flat = codes.reshape(len(codes), -1)
+    if flat.shape[1] % 2:
+        flat = np.concatenate([flat, np.zeros((len(flat), 1), np.uint16)], axis=1)
+    first, second = flat[:, 0::2], flat[:, 1::2]
+    packed = np.stack([first & 0xFF, (first >> 8) | ((second & 0xF) << 4), second >> 4], axis=-1)
+    whole = packed.astype(np.uint8).reshape(len(codes), -1)
+    return whole[:, : -(-codes[0].size * 12 // 8)]

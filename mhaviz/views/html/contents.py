@@ -1,0 +1,347 @@
+"""What a page for the browser holds of a record: one JSON document, and the numbers it refers to.
+
+``assets/contents.js`` reads it.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz._version import __version__
+from mhaviz.errors import MhavizError
+from mhaviz.pages.blocks import Drawn, Page, Table
+from mhaviz.pages.difference import difference_page
+from mhaviz.pages.head_statistics import COLUMNS, head_statistics_page
+from mhaviz.pages.head_statistics import title as averages_title
+from mhaviz.pages.map_words import layers_text, map_title
+from mhaviz.pages.maps import attention_page, scale_group
+from mhaviz.pages.panels import DIVERGING, INK, tile_titles
+from mhaviz.pages.pooling import pool_map
+from mhaviz.pages.scaling import statistics_table
+from mhaviz.pages.trace import steps_table
+from mhaviz.pages.words import counted, rule_text
+from mhaviz.records import (
+    STATISTICS,
+    Attention,
+    AttentionMap,
+    Axis,
+    Difference,
+    HeadStatistics,
+    QueriesAndKeys,
+    Report,
+    Source,
+    Tokens,
+)
+from mhaviz.views.colours import palette
+from mhaviz.views.html.codes import Chunks, Reference
+from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes, thumb_side
+from mhaviz.views.ink import diverging_at_night, ink_at_night
+from mhaviz.views.labels import bare, cut, harmless, title_text, visible
+from mhaviz.views.style import Style
+
+_LABEL = 200  # cells of the longest label
+_TITLE = 200
+_PRECISE = 0.002  # of weights, at most
+
+Part = tuple[str, AttentionMap]
+"""What one of the numbers of a page's map is called, and the map that has them."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The document, whose references are to the ``chunks``; ``bytes``: how large its page is, about."""
+
+    document: dict[str, Any]
+    chunks: Chunks
+    bytes: int
+
+
+@singledispatch
+def contents_of(record: object, style: Style) -> Contents:
+    """What the page of a record holds.
+
+    Raises:
+        MhavizError: it has no maps, or the page would be too large; the message says how large.
+    """
+    raise MhavizError(f"expected maps for a page for the browser, got {type(record).__name__}; save .png or .json")
+
+
+@contents_of.register
+def _(record: Attention, style: Style) -> Contents:
+    maps = [[("weights", m)] for m in record.maps]
+    about = {"subject": "attention", "title": _title(record.maps), **_words(attention_page(record), record.source)}
+    return _contents(maps, style, about)
+
+
+@contents_of.register
+def _(record: Difference, style: Style) -> Contents:
+    maps: list[list[Part]] = []
+    for m in record.maps:
+        sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
+        maps.append([*sides, ("change", m.change)])
+    changes = [m.change for m in record.maps]
+    about = {"subject": "difference", "title": f"B − A, the change of every weight; {_title(changes)}"}
+    return _contents(maps, style, about | _words(difference_page(record), record.source))
+
+
+@contents_of.register
+def _(record: HeadStatistics, style: Style) -> Contents:
+    examples = () if record.examples is None else record.examples.maps
+    statistics = [
+        {
+            "kind": kind.kind,
+            "layers": list(kind.layers),
+            "sentences": kind.sentences,
+            "queries": kind.queries,
+            "title": averages_title(kind),
+            "means": {name: _numbers(kind.average(name).mean) for name in STATISTICS},
+            "spreads": {name: _numbers(kind.average(name).spread) for name in STATISTICS},
+        }
+        for kind in record.kinds
+    ]
+    title = "; ".join(averages_title(kind) for kind in record.kinds)
+    words = _words(head_statistics_page(record), record.source)
+    if record.examples is not None:
+        of_maps = _words(attention_page(record.examples), record.source)
+        words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
+    about = {"subject": "heads", "title": title, "statistics": statistics, **words}
+    return _contents([[("weights", m)] for m in examples], style, about)
+
+
+@contents_of.register
+def _(record: Report, style: Style) -> Contents:
+    scaling = record.scaling
+    tables = [
+        _table(f"scaling of head {head}", statistics_table(scaling, place, rule_text(scaling)))
+        for place, head in enumerate(scaling.heads)
+    ]
+    tables.append(_table("shapes", steps_table(record.trace)))
+    attention = record.attention
+    about = {"subject": "report", "title": _title(attention.maps), "tables": tables}
+    maps = [[("weights", m)] for m in attention.maps]
+    return _contents(maps, style, about | _words(attention_page(attention), attention.source))
+
+
+def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any]) -> Contents:
+    """The page of these maps, each of one or several parts of the same shape."""
+    size = PageSize.of([_bytes_of(parts) for parts in maps])
+    size.require_fit()
+    writer = _Writer(size)
+    thumbs = [[pool_map(m, writer.thumb, writer.thumb) for _, m in parts] for parts in maps]
+    writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
+    described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
+    weights, changes = (INK, style.cmap) if about["subject"] == "difference" else (style.cmap, DIVERGING)
+    document = {
+        "mhaviz": __version__,
+        "notices": [],
+        "statistics": None,
+        "tables": [],
+        **about,
+        "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
+        "scales": writer.described_scales,
+        "tokens": writer.tokens,
+        "maps": described,
+        "measures": [_measure(measure) for measure in COLUMNS],
+    }
+    return Contents(document, writer.chunks, size.bytes)
+
+
+def _bytes_of(parts: Sequence[Part]) -> MapBytes:
+    numbers = sum(m.weights.size for _, m in parts)
+    m = parts[0][1]
+    kept = m.queries_and_keys
+    if kept is None:
+        return MapBytes(len(parts) * len(m.heads), numbers)
+    codes = sum(side.codes.size * side.bits // 8 for side in (kept.query, kept.key))
+    return MapBytes(len(m.heads), numbers, codes, _is_computed(m, kept))
+
+
+def _is_computed(m: AttentionMap, kept: QueriesAndKeys) -> bool:
+    """Whether the browser computes the weights of a map; cells of a pooled one always, as it has tokens then, too.
+
+    Where scores are so large that their codes say little of the weights, the weights themselves are written.
+    """
+    is_smaller = prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
+    return not m.is_whole or (is_smaller and kept.precision <= _PRECISE)
+
+
+class _Writer:
+    """Describes maps one by one, and collects what they refer to."""
+
+    def __init__(self, size: PageSize) -> None:
+        self.chunks, self.tokens = Chunks(), list[dict[str, Any]]()
+        self.described_scales = list[dict[str, Any]]()
+        self.thumb = thumb_side(size.n_heads)
+        self._size, self._first = size, self.chunks.new()
+        self._numbers_of_tokens = dict[Tokens, int]()
+        self._calls = dict[int, dict[str, Any]]()  # maps by mass and of largest weights share one
+        self._scale_of_group = dict[str, int]()
+
+    def scales(self, maps: Sequence[AttentionMap], thumbs: Sequence[AttentionMap], style: Style) -> None:
+        """Choose the scale of each group of maps, from what is drawn of them first."""
+        if not maps:
+            return
+        maps, thumbs = ([_without_missing(m) for m in several] for several in (maps, thumbs))
+        linear, log = (replace(style, log=is_log).scales(maps, thumbs) for is_log in (False, True))
+        for group, scale in linear.items():
+            self._scale_of_group[group] = len(self.described_scales)
+            self.described_scales.append(
+                {
+                    "low": scale.low,
+                    "high": scale.high,
+                    "logLow": log[group].low,
+                    "logHigh": log[group].high,
+                    "signed": scale.has_two_signs,
+                    "log": style.log and not scale.has_two_signs,
+                }
+            )
+
+    def map(self, parts: Sequence[Part], thumbs: Sequence[AttentionMap]) -> dict[str, Any]:
+        """One map with its parts, whose numbers become bytes."""
+        m, kept = parts[-1][1], parts[-1][1].queries_and_keys
+        computed = kept is not None and _is_computed(m, kept)
+        if kept is not None and not (computed or self._size.keeps_all_codes):
+            kept = None
+        aside = None if m.special is None else self.chunks.roots(self._first, m.special.weights, 16)
+        return {
+            "name": m.name,
+            "layer": m.layer,
+            "kind": m.kind,
+            "sentence": m.sentence,
+            "heads": list(m.heads),
+            "tiles": list(tile_titles(m)),
+            "quantity": {
+                "key": m.quantity.key,
+                "name": m.quantity.name,
+                "reduction": m.quantity.reduction,
+                "perLayer": m.quantity.through_layers,
+            },
+            "queries": self._side(m.rows),
+            "keys": self._side(m.columns),
+            "reach": None if m.quantity.through_layers else m.reach,
+            "hiddenLater": m.kind == "masked",
+            "aside": m.special and {"name": m.special.name, "values": aside},
+            "parts": [self._part(name, one, thumb, computed) for (name, one), thumb in zip(parts, thumbs, strict=True)],
+            "call": kept and self._call(kept),
+        }
+
+    def _part(self, name: str, m: AttentionMap, thumb: AttentionMap, computed: bool) -> dict[str, Any]:
+        signed = m.quantity.is_signed
+        values = None
+        if not computed:
+            values = self.chunks.roots(self.chunks.new(deflated=True), m.weights, self._size.bits, signed)
+        thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
+        return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
+
+    def _side(self, axis: Axis) -> dict[str, Any]:
+        tokens = axis.tokens
+        if tokens not in self._numbers_of_tokens:
+            self._numbers_of_tokens[tokens] = len(self.tokens)
+            self.tokens.append(
+                {
+                    "labels": [cut(visible(bare(text)), _LABEL) for text in tokens.texts],
+                    "joined": _joined(tokens),
+                    "special": list(tokens.special),
+                    "ids": list(tokens.ids) or None,
+                }
+            )
+        edges = None if axis.cells is None else axis.edges.tolist()
+        return {"tokens": self._numbers_of_tokens[tokens], "edges": edges}
+
+    def _call(self, kept: QueriesAndKeys) -> dict[str, Any]:
+        if id(kept) not in self._calls:
+            chunk = self.chunks.new()
+            self._calls[id(kept)] = {
+                "dKey": kept.query.codes.shape[2],
+                "scale": kept.scale,
+                "rule": kept.rule,
+                "causal": kept.causal,
+                "reach": kept.reach,
+                "softcap": kept.softcap,
+                "sinks": None if kept.sinks is None else kept.sinks.tolist(),
+                "keyHeads": list(kept.key_heads),
+                "query": self.chunks.features(chunk, kept.query),
+                "key": self.chunks.features(chunk, kept.key),
+                "bias": kept.bias and {"form": kept.bias.form, "values": self._bias(chunk, kept)},
+                "precision": kept.precision,
+            }
+        return self._calls[id(kept)]
+
+    def _bias(self, chunk: int, kept: QueriesAndKeys) -> Reference:
+        assert kept.bias is not None
+        add: Callable[[int, NDArray[Any]], Reference] = (
+            self.chunks.bits if kept.bias.form == "visible" else self.chunks.floats
+        )
+        return add(chunk, kept.bias.values)
+
+
+def _without_missing(m: AttentionMap) -> AttentionMap:
+    """The same with 0 for NaN, which has no place on a scale."""
+    return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
+
+
+def _joined(tokens: Tokens) -> list[int]:
+    """The positions of tokens that go on with the word before them, where tokens bring their blanks along."""
+    outside = set(tokens.special)
+    texts = tokens.texts
+    if not any(text[:1].isspace() for text in texts):
+        return []
+    return [
+        i
+        for i in range(1, len(texts))
+        if not texts[i][:1].isspace() and i not in outside and i - 1 not in outside and not texts[i - 1][-1:].isspace()
+    ]
+
+
+def _palettes(colormap: str) -> list[str]:
+    """Of 256 colours, in a light and in a dark page."""
+    light = palette(colormap)
+    dark = {INK: ink_at_night, DIVERGING: diverging_at_night}.get(colormap, lambda: light)()
+    return [base64.b64encode(colours.tobytes()).decode("ascii") for colours in (light, dark)]
+
+
+def _title(maps: Sequence[AttentionMap]) -> str:
+    """ "self-attention, layers 0 to 5: The animal …", or of how many sentences."""
+    first = maps[0]
+    of_first = [m.layer for m in maps if (m.sentence, m.kind) == (first.sentence, first.kind)]
+    layers = list(dict.fromkeys(of_first))
+    sentences = len({m.sentence for m in maps})
+    title = map_title(first, layers_text(layers) if len(layers) > 1 else "")
+    if sentences > 1:
+        return f"{title.head} of {counted(sentences, 'sentence')}"
+    return title_text(title, _TITLE)
+
+
+def _words(page: Page, source: Source) -> dict[str, str]:
+    """How to read the maps, and where they come from."""
+    reading = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
+    return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
+
+
+def _table(heading: str, table: Table) -> dict[str, Any]:
+    columns = [
+        {"heading": name, "align": column.align} for name, column in zip(table.headings(), table.columns, strict=True)
+    ]
+    rows = [list(map(harmless, row)) for row in table.texts()]
+    return {"heading": heading, "columns": columns, "rows": rows, "notes": table.notes}
+
+
+def _measure(measure: Any) -> dict[str, Any]:
+    return {
+        "name": measure.name,
+        "short": measure.short,
+        "meaning": measure.meaning,
+        "unit": measure.unit,
+        "decimals": measure.decimals,
+        "lowFirst": measure.low_first,
+    }
+
+
+def _numbers(values: NDArray[np.float64]) -> list[list[float | None]]:
+    """JSON has no NaN."""
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]

@@ -1,0 +1,107 @@
+"""The page for the browser as one file: its contents, and the JavaScript and CSS that show them.
+
+Nothing is fetched, from nowhere: the Content-Security-Policy allows the scripts and styles of the file itself alone,
+each by its hash. Scripts come first, so that a file that was cut off can say so.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import BinaryIO
+
+from mhaviz.views.html.contents import contents_of
+from mhaviz.views.style import Style
+
+_SCRIPTS = (
+    "codes",
+    "rule",
+    "statistics",
+    "contents",
+    "worker",
+    "asking",
+    "api",
+    "dom",
+    "state",
+    "colours",
+    "drawing",
+    "axis",
+    "layer",
+    "figure",
+    "overview",
+    "map",
+    "pieces",
+    "links",
+    "words",
+    "text",
+    "why",
+    "export",
+    "tables",
+    "main",
+)
+"""In this order: each knows the names of those before it."""
+
+_STYLES = ("page", "page-views")
+
+_BROKEN = (
+    "This page cannot be shown: it was cut off while it was saved or copied, or JavaScript is switched off in this "
+    "browser. If it was cut off, save or copy it again."
+)
+
+
+def write_html(record: object, style: Style, stream: BinaryIO) -> None:
+    """Write the page of a record. Raises MhavizError if it has no maps, or is too large."""
+    contents = contents_of(record, style)
+    scripts = {name: _asset(f"{name}.js") for name in _SCRIPTS}
+    styles = "\n".join(_asset(f"{name}.css") for name in _STYLES)
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(map(_hash, scripts.values()))}",
+            f"style-src {_hash(styles)}",
+            "worker-src blob:",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+    def write(text: str) -> None:
+        stream.write(text.encode("utf-8", "replace"))
+
+    title = html.escape(f"{contents.document['title']} · mhaviz")
+    write(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
+        f'<p id="broken">{_BROKEN}</p>\n<main id="page" hidden></main>\n'
+    )
+    for name, script in scripts.items():
+        write(f'<script id="{name}">{script}</script>\n')
+    written = [chunk.as_text() for chunk in contents.chunks.chunks]
+    described = [
+        {"bytes": size, "deflated": chunk.deflated}
+        for chunk, (_, size) in zip(contents.chunks.chunks, written, strict=True)
+    ]
+    write(
+        f'<script id="document" type="application/json">{_json(contents.document | {"chunks": described})}</script>\n'
+    )
+    for number, (text, _) in enumerate(written):
+        write(f'<script id="chunk-{number}" type="application/octet-stream">{text}</script>\n')
+    write('<p id="end" hidden></p>\n</body>\n</html>\n')
+
+
+def _asset(name: str) -> str:
+    return resources.files("mhaviz.views.html").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _json(document: object) -> str:
+    """JSON that ends no script element, whatever its texts hold."""
+    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")

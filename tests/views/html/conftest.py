@@ -1,0 +1,102 @@
+"""A page for the browser, opened in Debian's Chromium: what it says, what it drew, what it asked for."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox",  # or it does not start for root
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+
+
+def pytest_collection_modifyitems(items):
+    """Without a browser these tests are skipped; `.ci/run` wants them to run."""
+    if CHROMIUM or os.environ.get("MHAVIZ_TESTS_NEED_BROWSER"):
+        return
+    skip = pytest.mark.skip(reason="needs Chromium: apt install chromium")
+    for item in items:
+        if "browser" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page in a tab, with everything that it said and asked for."""
+
+    def __init__(self, tab, path: Path, hash: str = ""):
+        self.tab, self.errors, self.requests = tab, [], []
+        tab.on("console", self._hear)
+        tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        tab.on("request", lambda request: self.requests.append(request.url))
+        tab.goto(f"file://{path}{hash}")
+
+    def _hear(self, message):
+        own = message.text.startswith("Canvas2D: Multiple readback")  # the test reads pixels
+        if message.type in ("error", "warning") and not own:
+            self.errors.append(message.text)
+
+    def ask(self, script, argument=None):
+        """What a JavaScript expression, or function of one argument, gives."""
+        return self.tab.evaluate(script, argument)
+
+    def ready(self):
+        self.ask("async () => { await window.mhaviz.ready; }")
+        return self
+
+    def until(self, script, seconds=10.0):
+        """Wait until an expression is true: the page's policy lets nothing wait inside of it."""
+        end = time.monotonic() + seconds
+        while not (found := self.ask(script)):
+            assert time.monotonic() < end, f"{script} is not true after {seconds} s; errors: {self.errors}"
+            time.sleep(0.05)
+        return found
+
+    def weights(self, number, head, *others):
+        """As the page draws them, (rows, columns)."""
+        shape = self.ask("i => [window.mhaviz.maps[i].rows, window.mhaviz.maps[i].columns]", number)
+        script = "given => Array.from(window.mhaviz.weights(...given), w => Number.isNaN(w) ? null : w)"
+        found = self.ask(script, [number, head, *others])
+        return np.array([np.nan if w is None else w for w in found], np.float32).reshape(shape if not others else -1)
+
+    @property
+    def requests_elsewhere(self):
+        return [url for url in self.requests if not url.startswith(("file:", "blob:", "data:"))]
+
+
+@pytest.fixture
+def opened(chromium):
+    """Opens pages; each test fails that left an error in the console, or asked for something elsewhere."""
+    contexts, pages = [], []
+
+    def open_page(path, hash="", width=1280, height=900, scheme="light", expect_errors=False):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        contexts.append(context)
+        page = Opened(context.new_page(), path, hash)
+        if not expect_errors:
+            pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        assert page.errors == []
+        assert page.requests_elsewhere == []
+    for context in contexts:
+        context.close()

