@@ -9,18 +9,21 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import SiteCall
-from mhaviz.records.queries_and_keys import Bias, Codes, QueriesAndKeys
+from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 
 _LONG = 2048  # tokens; weights of longer inputs are small, and so are the errors of coarser steps
-_PRECISE = 0.002  # of weights: where coarser steps keep it, they do
 _FEW = 2**23  # weights of all heads, which are all computed once more to know how precise they are; of more,
 _SAMPLED, _RUNS = 16, 8  # those of so many queries, in so many places
 
 
-def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
-    """Those of one sentence; None of a model that shows its weights alone, or where a bias takes as much as they do."""
+def kept_queries_and_keys(seen: SiteCall, weights: Tensor | None = None) -> QueriesAndKeys | None:
+    """Those of one sentence; ``weights``: its weights, (1, n_heads, q_length, k_length), where they are known.
+
+    None of a model that shows its weights alone; where a bias has no form that takes little room; where queries or keys
+    are so large that float32 does not hold how far they are apart.
+    """
     call = seen.call
-    if not isinstance(call, AttentionCall):
+    if not isinstance(call, AttentionCall) or not (_has_steps(call.query) and _has_steps(call.key)):
         return None
     bias, is_kept = _kept_bias(call, seen.reach)
     if not is_kept:
@@ -28,8 +31,8 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     tries: tuple[Literal[12, 16], ...] = (12, 16) if max(call.shape[2:]) > _LONG else (16,)
     for bits in tries:
         query, key = _coded(call.query[0], bits), _coded(call.key[0], bits)
-        precision = _error(call, replace(call, query=_decoded(query, call), key=_decoded(key, call)))
-        if precision <= _PRECISE:
+        precision = _error(call, replace(call, query=_decoded(query, call), key=_decoded(key, call)), weights)
+        if precision <= PRECISE:
             break
     return QueriesAndKeys(
         query,
@@ -44,6 +47,12 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
         call.rule,
         precision,
     )
+
+
+def _has_steps(x: Tensor) -> bool:
+    """Whether the largest number less the least is one of float32."""
+    least, largest = x.aminmax()
+    return bool((largest.float() - least.float()).isfinite())
 
 
 def _coded(x: Tensor, bits: Literal[12, 16]) -> Codes:
@@ -61,7 +70,7 @@ def _decoded(coded: Codes, call: AttentionCall) -> Tensor:
     return torch.from_numpy(values)[None].to(call.device)
 
 
-def _error(call: AttentionCall, other: AttentionCall) -> float:
+def _error(call: AttentionCall, other: AttentionCall, weights: Tensor | None) -> float:
     """The largest difference of the weights of all queries, or of some."""
     _, n_heads, q_length, k_length = call.shape
     if n_heads * q_length * k_length <= _FEW:
@@ -69,23 +78,28 @@ def _error(call: AttentionCall, other: AttentionCall) -> float:
     else:
         starts = {max((q_length * run) // _RUNS - _SAMPLED, 0) for run in range(1, _RUNS + 1)}
         runs = [(start, start + _SAMPLED) for start in sorted(starts)]
-    return max(float((call.weights(*run) - other.weights(*run)).abs().max()) for run in runs)
+
+    def of_call(start: int, end: int) -> Tensor:
+        return call.weights(start, end) if weights is None else weights[:, :, start:end]
+
+    return max(float((other.weights(*run) - of_call(*run)).abs().max()) for run in runs)
 
 
 def _kept_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:
-    """The call's mask in a form that takes little room, and whether it has one; a band is known by its reach."""
+    """The call's mask in a form that takes little room, None if there is no mask, and whether there is such a form.
+
+    A band along the diagonal is known by its reach.
+    """
     if call.mask is None or (reach is not None and call.mask.dtype == torch.bool):
         return None, True
     mask = call.mask[0]  # 1 or n_heads, 1 or q_length, 1 or k_length
-    _, _, q_length, k_length = call.shape
-    mask = mask.expand(-1, -1, k_length)
+    mask = mask.expand(-1, -1, call.shape[3])
     if mask.dtype == torch.bool:
         return Bias("visible", mask.cpu().numpy()), True
     values = mask.float()
     if mask.shape[1] == 1:
         return Bias("keys", values[:, 0].cpu().numpy()), True
-    by_offset = torch.cat([values[:, :, 0].flip(1), values[:, 0, 1:]], dim=1)  # of key 0, then of query 0
-    places = torch.arange(k_length, device=mask.device) - torch.arange(q_length, device=mask.device)[:, None]
-    if torch.equal(by_offset[:, places + q_length - 1], values):
+    if torch.equal(values[:, 1:, 1:], values[:, :-1, :-1]):  # the same along every diagonal
+        by_offset = torch.cat([values[:, :, 0].flip(1), values[:, 0, 1:]], dim=1)  # of key 0, then of query 0
         return Bias("offsets", by_offset.cpu().numpy()), True
     return None, False

@@ -8,7 +8,7 @@ import torch
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
-from mhaviz.devices import require_memory
+from mhaviz.devices import float_array, require_memory
 from mhaviz.records import RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
 from mhaviz.records.tokens import is_run
 
@@ -36,9 +36,9 @@ def attention_weights(
 
     def on_attention(seen: SiteCall) -> None:
         seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
-        kept = kept_queries_and_keys(seen) if keep and special != "apart" else None
-        weights = seen.call.weights()[0].float().cpu().numpy()
-        whole = seen.map(weights, quantity=quantity, queries_and_keys=kept)
+        A = seen.call.weights()
+        kept = kept_queries_and_keys(seen, A) if keep and special != "apart" else None
+        whole = seen.map(float_array(A[0]), quantity=quantity, queries_and_keys=kept)
         maps.append(with_special_apart(whole, *seen.of_text) if special == "apart" else whole)
 
     model.run(inputs, on_attention, heads)

@@ -1,6 +1,6 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -168,7 +168,8 @@ class LoadedModel:
 
         Raises:
             ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
-            MhavizError: it does not fit into memory; NaN or infinity in the model; outputs that differ.
+            MhavizError: it does not fit into memory, or with ``queries_and_keys`` into a page; NaN or infinity in the
+                model; outputs that differ.
         """
         long = LongInputs(pool, size, window, memory, summary)
         if renormalise and not hide_special:
@@ -205,7 +206,7 @@ class LoadedModel:
         sizes = map_sizes(model, inputs, heads, special)
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
         if queries_and_keys:
-            page_size(sizes, is_pooled=pooling is not None).require_fit()
+            page_size(sizes, pooling, special).require_fit()
         keep = queries_and_keys
         if keep is None:
             keep = sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
@@ -354,7 +355,8 @@ class LoadedModel:
                 f"mhaviz heatmap, or attend in Python"
             )
         comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
-        return Report(attention_weights(model, inputs), model.trace(inputs), comparison)
+        keep = sum(size.bytes_of_codes for size in map_sizes(model, inputs)) <= _KEPT_BYTES
+        return Report(attention_weights(model, inputs, keep=keep), model.trace(inputs), comparison)
 
     def trace_shapes(
         self,
@@ -393,8 +395,8 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, kind: as in ``attend``.
-            examples: of so many of the texts, the first of up to 512 tokens, all weights are kept: a page for the
-                browser shows them.
+            examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
+                browser; of fewer where the page would be too large.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -406,13 +408,18 @@ class LoadedModel:
         if not isinstance(model, CorpusModel):
             raise ArgumentError(f"statistics of heads are of a model of transformers; name one by {parameter('model')}")
         several = [texts] if isinstance(texts, str) else texts
-        sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in several)
-        study, batches = HeadStudy(), CorpusBatches(sentences, model.lengths, model.max_length)
+        longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
         shown: list[str] = []
+
+        def sentences() -> Iterator[Sentence]:
+            for text in several:
+                sentence = text if isinstance(text, Sentence) else Sentence(text, 0.0)
+                if len(shown) < examples and 0 < model.lengths([sentence.text])[0] <= longest:
+                    shown.append(sentence.text)
+                yield sentence
+
+        study, batches = HeadStudy(), CorpusBatches(sentences(), model.lengths, model.max_length)
         for batch in batches:
-            if len(shown) < examples:
-                lengths = model.lengths(batch.texts)
-                shown += [text for text, n in zip(batch.texts, lengths, strict=True) if n <= MOST_CELLS]
             model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
             on_progress(batch.done, batches.taken)
         left_out = list(_left_out(batches, model.max_length))
@@ -423,9 +430,12 @@ class LoadedModel:
         for notice in left_out:
             on_notice(notice)
         found = study.result(model.describe(), batches.too_long)
-        if not (examples and shown):
-            return found
-        return replace(found, examples=attention_weights(model, model.encode(shown[:examples]), keep=True))
+        wanted = len(shown)
+        while shown and not page_size(map_sizes(model, model.encode(shown)), None).fits:
+            shown.pop()
+        if len(shown) < wanted:
+            on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
+        return replace(found, examples=attention_weights(model, model.encode(shown), keep=True)) if shown else found
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""

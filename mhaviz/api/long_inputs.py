@@ -20,7 +20,7 @@ from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
-from mhaviz.records import Cells
+from mhaviz.records import Cells, Special
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
@@ -114,17 +114,21 @@ def announce(
         on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")
 
 
-def page_size(sizes: Sequence[MapSize], is_pooled: bool) -> PageSize:
-    """How large a page for the browser would be with the queries and keys of maps of these sizes."""
-    return PageSize.of(
-        MapBytes(
-            size.n_heads,
-            size.n_heads * size.q_length * size.k_length,
-            size.bytes_of_codes,
-            is_pooled or prefers_codes(size.d_key, size.k_length),
-        )
-        for size in sizes
-    )
+def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, special: Special = "shown") -> PageSize:
+    """How large a page for the browser would be of maps of these sizes, with the queries and keys that are kept."""
+    keeps = special != "apart" and (pooling is None or pooling.window is None)
+    maps = []
+    for size in sizes:
+        rows, columns, n_heads, is_pooled = size.q_length, size.k_length, size.n_heads, False
+        if pooling is not None:
+            q0, q1, k0, k1 = pooling.window_in(size)
+            rows, columns = min(q1 - q0, pooling.size), min(k1 - k0, pooling.size)
+            is_pooled = max(q1 - q0, k1 - k0) > pooling.size
+            n_heads *= 2 if is_pooled and pooling.reduce == "both" else 1
+        computed = keeps and (is_pooled or prefers_codes(size.d_key, size.k_length))
+        codes = size.bytes_of_codes if keeps else 0
+        maps.append(MapBytes(n_heads, n_heads * rows * columns, codes, computed))
+    return PageSize.of(maps)
 
 
 def _becoming(cells: Sequence[Cells]) -> str:

@@ -12,7 +12,7 @@ from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
-from mhaviz.records.queries_and_keys import Bias, Codes, QueriesAndKeys
+from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
@@ -29,6 +29,7 @@ from mhaviz.records.verification import Deviation
 __all__ = [
     "KIND_NAMES",
     "LARGEST",
+    "PRECISE",
     "QUANTITIES",
     "RENORMALISED",
     "ROLLOUT",

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from mhaviz.records.brief import Brief
 
+PRECISE = 0.002
+"""Weights that are computed from codes may differ by so much from those of the call, and be shown in their place."""
+
 
 @dataclass(frozen=True, eq=False)
 class Codes(Brief):

@@ -5,8 +5,8 @@ Pictures are drawn in ``figure``, all else is made in ``data``.
 
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -59,13 +59,21 @@ def _are_one(path: Path, other: Path) -> bool:
 
 @dataclass(frozen=True)
 class Result:
-    """A record, its figure where a picture is asked for, how it looks in the browser, and its JSON document where
-    that is more than its own."""
+    """What is written.
+
+    Attributes:
+        record: what was found.
+        sheet: its figure, where a picture is asked for.
+        style: how it looks in the browser.
+        document: its JSON document, where that is more than its own.
+        details: what its page takes beside it.
+    """
 
     record: object
     sheet: "Sheet | None" = None
     style: "Style | None" = None
     document: dict[str, object] | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 def _write_picture(result: Result, suffix: str, stream: BinaryIO) -> None:
@@ -113,7 +121,7 @@ def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
     from mhaviz.views.html.page import write_html
     from mhaviz.views.style import Style
 
-    write_html(result.record, result.style or Style(), stream)
+    write_html(result.record, result.style or Style(), stream, **result.details)
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,7 @@ def save_all(
     draw: Callable[[], "Sheet"],
     whole: dict[str, object] | None = None,
     style: "Style | None" = None,
+    details: Mapping[str, object] | None = None,
 ) -> list[str]:
     """Write the record in the format of each path's suffix: all files, or none.
 
@@ -163,7 +172,7 @@ def save_all(
         record: what is saved.
         draw: makes the figure; called only if a picture is among the paths.
         whole: the JSON document, if it is more than the record's own.
-        style: of a page for the browser.
+        style, details: of a page for the browser: how it looks, and what it takes beside the record.
 
     Returns:
         Notices that the figure came with.
@@ -173,7 +182,7 @@ def save_all(
     """
     suffixes = [path.suffix.lower() for path in paths]
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
-    result = Result(record, sheet, style, whole)
+    result = Result(record, sheet, style, whole, details or {})
     write_whole(
         [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )

@@ -32,7 +32,7 @@ _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look 
 
 @dataclass(frozen=True)
 class Style:
-    """What a user may choose; all but cmap, vmax and log is for figures.
+    """What a user may choose; all but cmap, vmax and log is for figures, title and footnote for the browser as well.
 
     Attributes:
         cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.

@@ -1,5 +1,7 @@
 """Queries and keys that are kept beside weights: the same weights come of them, by a softmax of the tests' own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +107,26 @@ def test_masks_and_biases_have_a_form(call, form):
 def test_a_bias_of_any_form_is_not_kept():
     torch.manual_seed(1)
     assert kept_queries_and_keys(site_call(random_call(mask=torch.randn(1, 2, 5, 5)))) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_every_type_of_number_is_kept(dtype):
+    call = random_call(mask=ALIBI, sinks=torch.tensor([0.5, 1.0]))
+    parts = {name: getattr(call, name).to(dtype) for name in ("query", "key", "value", "mask", "sinks")}
+    call = replace(call, **parts)
+    np.testing.assert_allclose(weights_of(kept_queries_and_keys(site_call(call))), call.weights()[0], atol=1e-4)
+
+
+def test_numbers_without_steps_are_not_kept():
+    """The difference of the two is more than float32 holds, though their scores are small."""
+    query = torch.tensor([3e38, -3e38]).view(1, 1, 2, 1)
+    key = torch.full((1, 1, 2, 1), 1e-38)
+    assert kept_queries_and_keys(site_call(AttentionCall(query, key, key, 1.0))) is None
+
+
+@pytest.mark.parametrize("options", [{"window": (0, 2, 0, 2)}, {"rollout": True}], ids=str)
+def test_parts_and_other_quantities_have_none(options):
+    assert mhaviz.load("random").attend("a b c", queries_and_keys=True, **options)[0].queries_and_keys is None
 
 
 def test_long_inputs_have_coarser_steps_where_they_suffice():

@@ -387,6 +387,27 @@ def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path):
         attention.save(tmp_path / "x.png", dpi=600)
 
 
+def test_examples_are_the_first_sentences_that_have_a_map(model_folder):
+    texts = ["the cat", " ".join(["the"] * 600), "the cat sat", "the dog ran", "a dog"]
+    model, told = mhaviz.load(model_folder("bert")), []
+    assert model.head_statistics(texts).examples is None
+    examples = model.head_statistics(texts, examples=3, on_notice=told.append).examples
+    sentences = ["".join(m.queries[1:-1]) for m in examples.maps if m.layer == 0]
+    assert sentences == ["the cat", "the cat sat", "the dog ran"]
+    assert not any("room" in line for line in told)
+
+
+def test_examples_are_as_many_as_a_page_has_room_for(model_folder, monkeypatch, tmp_path):
+    """Statistics of a long corpus are not lost for a page that would be too large at the end."""
+    model, told = mhaviz.load(model_folder("bert")), []
+    n_heads = sum(site.n_heads for site in model._whole.all_sites)
+    monkeypatch.setattr("mhaviz.views.html.size.MOST_HEADS", 2 * n_heads)
+    statistics = model.head_statistics(["the cat", "a dog", "the dog"], examples=3, on_notice=told.append)
+    assert {m.sentence for m in statistics.examples.maps} == {0, 1}
+    assert told == ["a page for the browser has room for the maps of 2 of 3 sentences"]
+    statistics.save(tmp_path / "page.html")
+
+
 def test_statistics_of_no_sentence_are_none(model_folder):
     with pytest.raises(ArgumentError, match="head_statistics: expected at least one sentence, got none"):
         mhaviz.head_statistics(model_folder("bert"), [])

@@ -103,7 +103,9 @@ class Delivery:
                 size = readable_bytes(_CSV_LINE * lines)
                 self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(self.paths, record, lambda: figure_of(record, style, **details), document, style)
+            notices = save_all(
+                self.paths, record, lambda: figure_of(record, style, **details), document, style, details
+            )
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:

@@ -1,4 +1,4 @@
-"""Numbers as bytes that a page carries: square roots of weights in 8 or 16 bits, queries and keys in 12 or 16."""
+"""Numbers as bytes that a page carries: weights, or their square roots in 8 or 16 bits; queries and keys."""
 
 import base64
 import zlib
@@ -70,6 +70,11 @@ class Chunks:
             code[...] = roots
         kind = f"{'signed' if signed else 'roots'}{bits}"
         return self._add(chunk, written.tobytes(), kind, values.shape) | {"top": top}
+
+    def weights(self, values: NDArray[np.float32], bits: int, signed: bool = False) -> Reference:
+        """Add the weights of a map, in a deflated chunk of their own: 32 bits as they are, fewer by their roots."""
+        chunk = self.new(deflated=True)
+        return self.floats(chunk, values) if bits == 32 else self.roots(chunk, values, bits, signed)
 
     def features(self, chunk: int, coded: Codes) -> Reference:
         """Add queries or keys; each head begins at a byte of its own."""

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
-from mhaviz.pages.blocks import Drawn, Page, Table
-from mhaviz.pages.difference import difference_page
-from mhaviz.pages.head_statistics import COLUMNS, head_statistics_page
+from mhaviz.pages.blocks import Drawn, Heads, Page, Table
+from mhaviz.pages.difference import difference_page, ranking_table
+from mhaviz.pages.head_statistics import COLUMNS, USUAL_ORDER, Measure, Order, head_statistics_page
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title
 from mhaviz.pages.maps import attention_page, scale_group
@@ -26,6 +26,8 @@ from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import counted, rule_text
 from mhaviz.records import (
+    KIND_NAMES,
+    PRECISE,
     STATISTICS,
     Attention,
     AttentionMap,
@@ -39,14 +41,22 @@ from mhaviz.records import (
 )
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
-from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes, thumb_side
+from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
-from mhaviz.views.labels import bare, cut, harmless, title_text, visible
+from mhaviz.views.labels import bare, cut, harmless, quoting, title_text, visible
 from mhaviz.views.style import Style
 
+_MOST_MEASURED = 2**23  # weights of a head; MOST_STATISTICS_WEIGHTS in assets/statistics.js
+_DIVERGENCE = {
+    "name": "divergence",
+    "short": "div",
+    "meaning": "the mean Jensen–Shannon divergence of a head's rows before and after, in bits",
+    "unit": "divergence, bits",
+    "decimals": 4,
+    "lowFirst": False,
+}
 _LABEL = 200  # cells of the longest label
 _TITLE = 200
-_PRECISE = 0.002  # of weights, at most
 
 Part = tuple[str, AttentionMap]
 """What one of the numbers of a page's map is called, and the map that has them."""
@@ -62,8 +72,8 @@ class Contents:
 
 
 @singledispatch
-def contents_of(record: object, style: Style) -> Contents:
-    """What the page of a record holds.
+def contents_of(record: object, style: Style, **details: Any) -> Contents:
+    """What the page of a record holds; ``details``: what its page on paper takes beside it.
 
     Raises:
         MhavizError: it has no maps, or the page would be too large; the message says how large.
@@ -74,7 +84,11 @@ def contents_of(record: object, style: Style) -> Contents:
 @contents_of.register
 def _(record: Attention, style: Style) -> Contents:
     maps = [[("weights", m)] for m in record.maps]
-    about = {"subject": "attention", "title": _title(record.maps), **_words(attention_page(record), record.source)}
+    about = {
+        "subject": "attention",
+        "title": _title(record.maps, style),
+        **_words(attention_page(record), record.source),
+    }
     return _contents(maps, style, about)
 
 
@@ -84,13 +98,19 @@ def _(record: Difference, style: Style) -> Contents:
     for m in record.maps:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
         maps.append([*sides, ("change", m.change)])
+    numbers = [{"divergence": _numbers(m.divergence)} for m in record.maps]
+    table = ranking_table(record, quoting())
     changes = [m.change for m in record.maps]
-    about = {"subject": "difference", "title": f"B − A, the change of every weight; {_title(changes)}"}
-    return _contents(maps, style, about | _words(difference_page(record), record.source))
+    title = _title(changes, style)
+    if not style.title:
+        title = f"B − A, the change of every weight; {title}"
+    about = {"subject": "difference", "title": title, "measures": [_DIVERGENCE], "numbers": numbers}
+    tables = [_table(table.heading, table)]
+    return _contents(maps, style, about | {"tables": tables} | _words(difference_page(record), record.source))
 
 
 @contents_of.register
-def _(record: HeadStatistics, style: Style) -> Contents:
+def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Contents:
     examples = () if record.examples is None else record.examples.maps
     statistics = [
         {
@@ -99,8 +119,8 @@ def _(record: HeadStatistics, style: Style) -> Contents:
             "sentences": kind.sentences,
             "queries": kind.queries,
             "title": averages_title(kind),
-            "means": {name: _numbers(kind.average(name).mean) for name in STATISTICS},
-            "spreads": {name: _numbers(kind.average(name).spread) for name in STATISTICS},
+            "means": {name: list(map(_numbers, kind.average(name).mean)) for name in STATISTICS},
+            "spreads": {name: list(map(_numbers, kind.average(name).spread)) for name in STATISTICS},
         }
         for kind in record.kinds
     ]
@@ -109,7 +129,13 @@ def _(record: HeadStatistics, style: Style) -> Contents:
     if record.examples is not None:
         of_maps = _words(attention_page(record.examples), record.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
-    about = {"subject": "heads", "title": title, "statistics": statistics, **words}
+    about: dict[str, Any] = {"subject": "heads", "title": title, "statistics": statistics, **words}
+    if order.column != USUAL_ORDER.column or order.reverse:
+        about["sort"] = {"by": order.column, "reverse": order.reverse}
+    n_sentences = max(kind.sentences for kind in record.kinds)
+    if examples and n_sentences > (n_shown := len({m.sentence for m in examples})):
+        shown = f"the maps are those of {counted(n_shown, 'sentence')}, as examples"
+        about["notices"] = [f"the numbers are means over {counted(n_sentences, 'sentence')}; {shown}"]
     return _contents([[("weights", m)] for m in examples], style, about)
 
 
@@ -122,52 +148,83 @@ def _(record: Report, style: Style) -> Contents:
     ]
     tables.append(_table("shapes", steps_table(record.trace)))
     attention = record.attention
-    about = {"subject": "report", "title": _title(attention.maps), "tables": tables}
+    about = {"subject": "report", "title": _title(attention.maps, style), "tables": tables}
     maps = [[("weights", m)] for m in attention.maps]
     return _contents(maps, style, about | _words(attention_page(attention), attention.source))
 
 
 def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any]) -> Contents:
-    """The page of these maps, each of one or several parts of the same shape."""
-    size = PageSize.of([_bytes_of(parts) for parts in maps])
+    """The page of these maps, each of one or several parts of the same shape.
+
+    ``about``: what the document has beside them, and instead of what it usually has.
+    """
+    size = PageSize.of(_bytes_of_each(maps))
     size.require_fit()
     writer = _Writer(size)
-    thumbs = [[pool_map(m, writer.thumb, writer.thumb) for _, m in parts] for parts in maps]
+    thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
+    if not style.footnote:
+        about = about | {"reading": "", "footnote": ""}
     weights, changes = (INK, style.cmap) if about["subject"] == "difference" else (style.cmap, DIVERGING)
     document = {
         "mhaviz": __version__,
         "notices": [],
         "statistics": None,
+        "numbers": None,
         "tables": [],
+        "sort": None,
+        "measures": [_measure(measure) for measure in COLUMNS] if _are_measured(maps, about) else [],
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
         "scales": writer.described_scales,
         "tokens": writer.tokens,
         "maps": described,
-        "measures": [_measure(measure) for measure in COLUMNS],
     }
     return Contents(document, writer.chunks, size.bytes)
 
 
-def _bytes_of(parts: Sequence[Part]) -> MapBytes:
-    numbers = sum(m.weights.size for _, m in parts)
-    m = parts[0][1]
-    kept = m.queries_and_keys
-    if kept is None:
-        return MapBytes(len(parts) * len(m.heads), numbers)
-    codes = sum(side.codes.size * side.bits // 8 for side in (kept.query, kept.key))
-    return MapBytes(len(m.heads), numbers, codes, _is_computed(m, kept))
+def _are_measured(maps: Sequence[Sequence[Part]], about: dict[str, Any]) -> bool:
+    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many."""
+    return "statistics" in about or any(m.is_whole and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps)
 
 
-def _is_computed(m: AttentionMap, kept: QueriesAndKeys) -> bool:
-    """Whether the browser computes the weights of a map; cells of a pooled one always, as it has tokens then, too.
+def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
+    """What each map takes; queries and keys that several have count once."""
+    counted_once, sizes = set[int](), list[MapBytes]()
+    for parts in maps:
+        numbers, (_, m) = sum(one.weights.size for _, one in parts), parts[-1]
+        kept = _used(m)
+        codes = 0 if kept is None or id(kept) in counted_once else _bytes_of_call(kept)
+        counted_once.add(id(kept))
+        sizes.append(MapBytes(len(m.heads), numbers, codes, _is_computed(m, kept), len(parts)))
+    return sizes
 
-    Where scores are so large that their codes say little of the weights, the weights themselves are written.
+
+def _bytes_of_call(kept: QueriesAndKeys) -> int:
+    sides = sum(side.codes.size * side.bits // 8 + 2 * side.lows.nbytes for side in (kept.query, kept.key))
+    if kept.bias is None:
+        return sides
+    return sides + (kept.bias.values.size // 8 if kept.bias.form == "visible" else kept.bias.values.nbytes)
+
+
+def _used(m: AttentionMap) -> QueriesAndKeys | None:
+    """What the browser may compute the weights of a map from.
+
+    Scores can be so large that their codes say little of the weights: then single tokens of a pooled map are not shown.
     """
-    is_smaller = prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
-    return not m.is_whole or (is_smaller and kept.precision <= _PRECISE)
+    kept = m.queries_and_keys
+    return kept if kept is not None and (m.is_whole or kept.precision <= PRECISE) else None
+
+
+def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
+    """Whether the browser computes the weights of a map, which are then not in the page.
+
+    Cells of a pooled map always, as the browser has what all its tokens need; else where that is less to write.
+    """
+    if kept is None or kept.precision > PRECISE:
+        return False
+    return not m.is_whole or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
 
 
 class _Writer:
@@ -176,7 +233,6 @@ class _Writer:
     def __init__(self, size: PageSize) -> None:
         self.chunks, self.tokens = Chunks(), list[dict[str, Any]]()
         self.described_scales = list[dict[str, Any]]()
-        self.thumb = thumb_side(size.n_heads)
         self._size, self._first = size, self.chunks.new()
         self._numbers_of_tokens = dict[Tokens, int]()
         self._calls = dict[int, dict[str, Any]]()  # maps by mass and of largest weights share one
@@ -203,8 +259,9 @@ class _Writer:
 
     def map(self, parts: Sequence[Part], thumbs: Sequence[AttentionMap]) -> dict[str, Any]:
         """One map with its parts, whose numbers become bytes."""
-        m, kept = parts[-1][1], parts[-1][1].queries_and_keys
-        computed = kept is not None and _is_computed(m, kept)
+        m = parts[-1][1]
+        kept = _used(m)
+        computed = _is_computed(m, kept)
         if kept is not None and not (computed or self._size.keeps_all_codes):
             kept = None
         aside = None if m.special is None else self.chunks.roots(self._first, m.special.weights, 16)
@@ -225,7 +282,7 @@ class _Writer:
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
-            "aside": m.special and {"name": m.special.name, "values": aside},
+            "aside": m.special and {"name": cut(visible(m.special.name), _LABEL), "values": aside},
             "parts": [self._part(name, one, thumb, computed) for (name, one), thumb in zip(parts, thumbs, strict=True)],
             "call": kept and self._call(kept),
         }
@@ -234,7 +291,7 @@ class _Writer:
         signed = m.quantity.is_signed
         values = None
         if not computed:
-            values = self.chunks.roots(self.chunks.new(deflated=True), m.weights, self._size.bits, signed)
+            values = self.chunks.weights(m.weights, self._size.bits, signed)
         thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
         return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
 
@@ -305,13 +362,24 @@ def _palettes(colormap: str) -> list[str]:
     return [base64.b64encode(colours.tobytes()).decode("ascii") for colours in (light, dark)]
 
 
-def _title(maps: Sequence[AttentionMap]) -> str:
-    """ "self-attention, layers 0 to 5: The animal …", or of how many sentences."""
+def _title(maps: Sequence[AttentionMap], style: Style) -> str:
+    """What the user wants, or "self-attention, layers 0 to 5: The animal …", or of how many sentences.
+
+    Raises MhavizError if there are no maps.
+    """
+    if not maps:
+        raise MhavizError("expected at least one map for a page for the browser, got none")
+    if style.title:
+        return cut(harmless(style.title), _TITLE)
     first = maps[0]
     of_first = [m.layer for m in maps if (m.sentence, m.kind) == (first.sentence, first.kind)]
     layers = list(dict.fromkeys(of_first))
     sentences = len({m.sentence for m in maps})
-    title = map_title(first, layers_text(layers) if len(layers) > 1 else "")
+    kinds = list(dict.fromkeys(m.kind for m in maps))
+    last = next(m for m in maps if m.kind == kinds[-1])  # of a model with several kinds it has both texts
+    title = map_title(last, layers_text(layers) if len(layers) > 1 else "")
+    if len(kinds) > 1:
+        title = replace(title, head=", ".join(KIND_NAMES[kind] for kind in kinds))
     if sentences > 1:
         return f"{title.head} of {counted(sentences, 'sentence')}"
     return title_text(title, _TITLE)
@@ -319,7 +387,8 @@ def _title(maps: Sequence[AttentionMap]) -> str:
 
 def _words(page: Page, source: Source) -> dict[str, str]:
     """How to read the maps, and where they come from."""
-    reading = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
+    cells = tuple(m.cells for block in page.blocks if isinstance(block, Heads) for m in block.maps)
+    reading = page.remark if isinstance(page.remark, str) else page.remark(Drawn(cells))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
 
 
@@ -331,17 +400,17 @@ def _table(heading: str, table: Table) -> dict[str, Any]:
     return {"heading": heading, "columns": columns, "rows": rows, "notes": table.notes}
 
 
-def _measure(measure: Any) -> dict[str, Any]:
+def _measure(measure: Measure) -> dict[str, Any]:
     return {
         "name": measure.name,
         "short": measure.short,
-        "meaning": measure.meaning,
+        "meaning": f"weight {measure.meaning}" if measure.unit == "weight" else measure.meaning,
         "unit": measure.unit,
         "decimals": measure.decimals,
         "lowFirst": measure.low_first,
     }
 
 
-def _numbers(values: NDArray[np.float64]) -> list[list[float | None]]:
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
     """JSON has no NaN."""
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+    return [None if np.isnan(value) else float(value) for value in values]

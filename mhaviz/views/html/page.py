@@ -9,7 +9,7 @@ import hashlib
 import html
 import json
 from importlib import resources
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
@@ -50,9 +50,13 @@ _BROKEN = (
 )
 
 
-def write_html(record: object, style: Style, stream: BinaryIO) -> None:
-    """Write the page of a record. Raises MhavizError if it has no maps, or is too large."""
-    contents = contents_of(record, style)
+def write_html(record: object, style: Style, stream: BinaryIO, **details: Any) -> None:
+    """Write the page of a record; ``details``: see ``contents_of``.
+
+    Raises:
+        MhavizError: it has no maps, or its page would be too large.
+    """
+    contents = contents_of(record, style, **details)
     scripts = {name: _asset(f"{name}.js") for name in _SCRIPTS}
     styles = "\n".join(_asset(f"{name}.css") for name in _STYLES)
     policy = "; ".join(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.units import readable_bytes
@@ -13,8 +14,11 @@ MOST_BYTES = 2**28
 MOST_HEADS = 5000
 """Of all maps together: each has a picture of its own in the overview."""
 
-FINE_BYTES = 2**24
-"""Weights, or queries and keys beside weights that a page holds anyway, are written in full up to so many bytes."""
+_EXACT, _FINE = 2**22, 2**24
+"""Bytes up to which weights are written as they are, and up to which their square roots have 16 bits instead of 8."""
+
+_BESIDE = 2**24
+"""Bytes up to which queries and keys stand beside weights that are written, too, to say why a weight is what it is."""
 
 _BASE64 = 4 / 3
 _DEFLATED = 0.75  # of 8-bit square roots of weights, about
@@ -28,27 +32,24 @@ class MapBytes:
     """What a map takes in a page.
 
     Attributes:
-        n_heads: its heads, in all its parts.
+        n_heads: its heads.
         numbers: all its numbers, in all its parts.
-        codes: bytes of its queries and keys; 0: it has none.
+        codes: bytes of its queries and keys, and of what is added to their scores; 0: it has none, or another map has
+            the same.
         prefers_codes: whether its weights are computed from these, and are not in the page.
+        parts: pictures of each head: 3 of a difference, that before, that after and the change.
     """
 
     n_heads: int
     numbers: int
     codes: int = 0
     prefers_codes: bool = False
+    parts: int = 1
 
 
 def prefers_codes(d_key: int, k_length: int) -> bool:
     """Whether queries and keys are fewer numbers than weights: each weight is one, a query and its key have 2 d_key."""
     return 4 * d_key < k_length
-
-
-def thumb_side(n_heads: int) -> int:
-    """Cells of each side of a thumbnail, at most, where there are so many."""
-    least, most = _THUMB_SIDES
-    return min(max(math.isqrt(_THUMBS // max(n_heads, 1)), least), most)
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,16 @@ class PageSize:
 
     Attributes:
         n_heads: of all maps.
+        thumb: cells of each side of a thumbnail, at most.
         bytes: of the file, about.
-        bits: of the square roots of weights.
+        bits: 32 of weights as they are; 16 or 8 of their square roots.
         keeps_all_codes: whether queries and keys are there beside weights, too.
     """
 
     n_heads: int
+    thumb: int
     bytes: int
-    bits: int
+    bits: Literal[8, 16, 32]
     keeps_all_codes: bool
 
     @classmethod
@@ -73,12 +76,19 @@ class PageSize:
         maps = tuple(maps)
         numbers = sum(m.numbers for m in maps if not m.prefers_codes)
         codes, other_codes = (sum(m.codes for m in maps if m.prefers_codes is preferred) for preferred in (True, False))
-        is_small, keeps_all = 2 * numbers <= FINE_BYTES, other_codes <= FINE_BYTES
-        weights = 2 * numbers if is_small else _DEFLATED * numbers
+        keeps_all = other_codes <= _BESIDE
+        bits: Literal[8, 16, 32] = 32 if 4 * numbers <= _EXACT else 16 if 2 * numbers <= _FINE else 8
+        weights = (bits // 8 if bits > 8 else _DEFLATED) * numbers
         n_heads = sum(m.n_heads for m in maps)
-        thumbs = n_heads * thumb_side(n_heads) ** 2
-        total = _BASE64 * (weights + codes + (other_codes if keeps_all else 0) + thumbs) + _SCRIPTS
-        return cls(n_heads, int(total), 16 if is_small else 8, keeps_all)
+        n_pictures = sum(m.n_heads * m.parts for m in maps)
+        thumb = _thumb_side(n_pictures)
+        total = _BASE64 * (weights + codes + (other_codes if keeps_all else 0) + n_pictures * thumb**2) + _SCRIPTS
+        return cls(n_heads, thumb, int(total), bits, keeps_all)
+
+    @property
+    def fits(self) -> bool:
+        """Whether browsers open it well."""
+        return self.n_heads <= MOST_HEADS and self.bytes <= MOST_BYTES
 
     def require_fit(self) -> None:
         """Raise MhavizError that says how large the page would be, and what to choose instead, if it is too large."""
@@ -97,3 +107,9 @@ class PageSize:
                 f"the page would be about {size}, and browsers open at most {readable_bytes(MOST_BYTES)} well: it has "
                 f"{self.n_heads:,} heads; {fewer}"
             )
+
+
+def _thumb_side(n_pictures: int) -> int:
+    """Cells of each side of a thumbnail, at most, where there are so many."""
+    least, most = _THUMB_SIDES
+    return min(max(math.isqrt(_THUMBS // max(n_pictures, 1)), least), most)

@@ -1,13 +1,17 @@
 """How large a page is, and what is said of one that is too large."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import mhaviz
 from mhaviz.errors import MhavizError
 from mhaviz.records import Attention, AttentionMap, Axis, Source
+from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
+from mhaviz.views.style import Style
 
 
 def test_queries_and_keys_are_preferred_where_they_are_fewer():
@@ -41,16 +45,44 @@ def test_small_weights_have_sixteen_bits_and_large_ones_eight():
 
 
 @pytest.mark.parametrize("queries_and_keys", [False, True])
-def test_the_guess_is_near(mhaviz, tmp_path, queries_and_keys, monkeypatch):
-    from mhaviz.api.loaded import load
+def test_the_guess_is_near(tmp_path, queries_and_keys):
+    attention = mhaviz.load("random").attend([" ".join(map(str, range(400)))], queries_and_keys=queries_and_keys)
+    require_near(attention, tmp_path)
 
-    attention = load("random").attend([" ".join(map(str, range(400)))], queries_and_keys=queries_and_keys)
-    guesses = []
-    real = PageSize.require_fit
-    monkeypatch.setattr(PageSize, "require_fit", lambda self: guesses.append(self.bytes) or real(self))
-    attention.save(tmp_path / "page.html")
+
+def require_near(record, tmp_path):
+    record.save(tmp_path / "page.html")
     written = (tmp_path / "page.html").stat().st_size
-    assert written / 1.6 < guesses[-1] < written * 1.6
+    assert written / 1.6 < contents_of(record, Style()).bytes < written * 1.6
+
+
+def test_the_guess_of_a_difference_is_near(tmp_path):
+    """The weights of both sides are written, though each could be computed."""
+    before, after = (mhaviz.load("random", seed=seed).attend(" ".join(map(str, range(300)))) for seed in (0, 1))
+    assert before[0].queries_and_keys is not None
+    require_near(mhaviz.diff(before, after), tmp_path)
+
+
+def test_queries_and_keys_of_two_maps_count_once(tmp_path):
+    both = mhaviz.load("random").attend(" ".join(map(str, range(1200))), pool="both")
+    assert len(both.maps) == 2
+    require_near(both, tmp_path)
+    alone = replace(both, maps=both.maps[:1])
+    assert contents_of(both, Style()).bytes < 1.3 * contents_of(alone, Style()).bytes
+
+
+def test_heads_of_a_difference_are_counted_once():
+    size = PageSize.of([MapBytes(2000, 3 * 2000 * 4, parts=3)])
+    assert size.n_heads == 2000
+    size.require_fit()
+
+
+def test_a_window_of_a_long_input_has_a_page(mhaviz, tmp_path):
+    """Queries and keys of all its tokens would be too large, and are not kept."""
+    (tmp_path / "long.txt").write_text(" ".join(["word"] * 120_000))
+    page = tmp_path / "page.html"
+    result = mhaviz("heatmap", "--file", tmp_path / "long.txt", "--window", "0:20,0:30", "-o", page)
+    assert (result.status, page.exists()) == (0, True), result.err
 
 
 def test_the_command_says_it_before_it_computes(mhaviz, tmp_path, monkeypatch):

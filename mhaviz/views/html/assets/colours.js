@@ -1,6 +1,7 @@
 // Numbers as colours: linear, logarithmic or row by row, on light and on dark paper. A weight of 0 is paper.
 "use strict";
 
+/** The same as in page.css. */
 const LIGHT = { background: "#ffffff", ink: "#1a1a1a", quiet: "#5f6368", line: "#dadce0", accent: "#2a5db0" };
 const DARK = { background: "#16181c", ink: "#e8eaed", quiet: "#9aa0a6", line: "#3c4043", accent: "#8ab4f8" };
 
@@ -33,10 +34,6 @@ class Colours {
 
   get #theme() {
     return this.dark ? DARK : LIGHT;
-  }
-
-  get background() {
-    return this.#theme.background;
   }
 
   get paper() {

@@ -283,18 +283,23 @@ class Side {
 
   /** The cell that the token at a position falls into. */
   cellOf(position) {
-    let low = 0;
-    let high = this.length;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.edges[middle] <= position) low = middle;
-      else high = middle;
-    }
-    return low;
+    return pieceAt(this.edges, position);
   }
 
   /** Whether there are tokens from one position to before another. */
   has(from, to) {
     return [from, to].every(Number.isInteger) && this.start <= from && from < to && to <= this.end;
   }
+}
+
+/** The number of the piece that a position falls into; edges are where each begins, and where the last ends. */
+function pieceAt(edges, position) {
+  let low = 0;
+  let high = edges.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (edges[middle] <= position) low = middle;
+    else high = middle;
+  }
+  return low;
 }

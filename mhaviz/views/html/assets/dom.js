@@ -92,13 +92,20 @@ function across(items, item, side) {
   return best;
 }
 
-/** A text cut in the middle; what a reader sees as one character stays whole. */
+/** A text cut in the middle, to at most `length` characters; an emoji of two code units is never cut in two. */
 function shortened(text, length) {
   if (text.length <= length) return text;
   const characters = [...text];
   if (characters.length <= length) return text;
-  const kept = length - 1;
-  return `${characters.slice(0, Math.ceil(kept / 2)).join("")}…${characters.slice(-Math.floor(kept / 2)).join("")}`;
+  const kept = Math.max(length - 1, 0);
+  const start = characters.slice(0, Math.ceil(kept / 2));
+  const end = characters.slice(characters.length - Math.floor(kept / 2));
+  return `${start.join("")}…${end.join("")}`;
+}
+
+/** A token inside a sentence: one from right to left turns nothing around it (Unicode's isolates, which are not seen). */
+function isolated(text) {
+  return `\u2068${text}\u2069`;
 }
 
 /** A question with few answers, as radio buttons. */

@@ -119,12 +119,15 @@ function hatch(context, colour) {
   return context.createPattern(tile, "repeat");
 }
 
-/** The text, cut in its middle as far as needed to be no longer than `room` in the context's font. */
-function fitted(context, text, room) {
-  const start = shortened(text, LABEL_LENGTH);
+/**
+ * The text, cut in its middle as far as needed to be no longer than `room` in the context's font, and to at most
+ * `length` characters.
+ */
+function fitted(context, text, room, length = LABEL_LENGTH) {
+  const start = shortened(text, length);
   if (context.measureText(start).width <= room) return start;
   let low = 1;
-  let high = Math.min([...start].length - 1, LABEL_LENGTH);
+  let high = [...start].length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
     if (context.measureText(shortened(text, middle)).width <= room) low = middle;
@@ -158,7 +161,7 @@ function drawBar(context, colours, scale, { x, y, width }, { name, largest }) {
 
   const beyond = !perRow && largest > high * 1.001;
   const ends = [
-    `${log ? "≤ " : beyond && scale.signed ? "≤ " : ""}${numberText(low, 2)}`,
+    `${log || (beyond && scale.signed) ? "≤ " : ""}${numberText(low, 2)}`,
     perRow ? "largest of its row" : `${beyond ? "≥ " : ""}${numberText(high, 2)}`,
   ];
   context.font = `11px ${FONT}`;

@@ -15,11 +15,11 @@ class Exporter {
   }
 
   /** The map or the overview as a picture, with its title and footnote. */
-  png() {
+  async png() {
     const { view } = this.#app.state.values;
     if (view !== "map" && view !== "overview") {
       this.#tell("There is no picture of this view: choose the map or the overview.");
-      return undefined;
+      return;
     }
     const picture = this.#withTitle(this.#app.views[view].picture(PICTURE_SCALE), PICTURE_SCALE);
     const blob = new Promise((resolve, reject) => {
@@ -28,7 +28,7 @@ class Exporter {
         "image/png",
       );
     });
-    return this.#hand("The picture", `${this.#fileName(view)}.png`, "image/png", blob);
+    await this.#hand("The picture", `${this.#fileName(view)}.png`, "image/png", blob);
   }
 
   /** The weights in sight as a table: a line for each query and key; those hidden by a mask are left out. */
@@ -44,13 +44,12 @@ class Exporter {
     const parts = map.parts.map((part) => part.name);
     const regions = [];
     for (const part of parts) regions.push(await regionInSight(this.#app, "csv", part));
-    const [{ queries, keys, placeOf, isInSight, values }] = regions;
+    const [{ queries, keys, placeOf, isInSight, isHidden, values }] = regions;
     const names = parts.length > 1 ? parts : [map.quantity.name];
     const lines = [["query_position", "query", "key_position", "key", ...names].join(",")];
     for (let place = 0; place < values.length; place++) {
       const [row, column] = placeOf(place);
-      const [query, key] = [queries.first(row), keys.first(column)];
-      if (!isInSight(row, column) || map.hidden(map.rows.cellOf(query), map.columns.cellOf(key))) continue;
+      if (!isInSight(row, column) || isHidden(row, column)) continue;
       lines.push(
         [
           queries.positions(row),
@@ -80,16 +79,10 @@ class Exporter {
       context.font = font;
       context.fillStyle = colour;
       context.textBaseline = baseline;
-      context.fillText(fitted(context, text, canvas.width - 2 * margin), margin, y);
+      context.fillText(fitted(context, text, canvas.width - 2 * margin, text.length), margin, y);
     };
-    write(contents.title, `600 ${size}px system-ui, sans-serif`, colours.ink, "top", margin);
-    write(
-      contents.footnote,
-      `${0.8 * size}px system-ui, sans-serif`,
-      colours.quiet,
-      "bottom",
-      canvas.height - margin,
-    );
+    write(contents.title, `600 ${size}px ${FONT}`, colours.ink, "top", margin);
+    write(contents.footnote, `${0.8 * size}px ${FONT}`, colours.quiet, "bottom", canvas.height - margin);
     return canvas;
   }
 

@@ -289,8 +289,8 @@ class MapFigure {
     context.fillStyle = this.colours.quiet;
     for (let row = view.range[0]; row < view.range[1]; row++) {
       const top = Math.max(view.y(row), box.y);
-      // From paper to grey: another scale than the weights'.
-      context.globalAlpha = Math.min(Math.max(values[row], 0), 1);
+      // From paper to grey: another scale than the weights'. What is missing is paper.
+      context.globalAlpha = Math.min(Math.max(values[row] || 0, 0), 1);
       context.fillRect(box.x, top, box.width, Math.min(view.y(row + 1), box.y + box.height) - top);
     }
     context.globalAlpha = 1;

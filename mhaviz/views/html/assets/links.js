@@ -39,10 +39,10 @@ class LinksView {
 
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
     const { query: pinnedQuery, key: pinnedKey, special, head } = this.app.state.values;
-    const onlyOneKey = map.hiddenLater && map.columns.length > 1 && map.hidden(0, 1);
+    const isFirstLeftOut = hasOneKeyFirst(map);
     const places = largestPlaces(values, LINKS, (place) => {
       const [row, column] = placeOf(place);
-      if (onlyOneKey && row === 0) return false; // its one key has all the weight, whatever the head does
+      if (isFirstLeftOut && row === 0) return false;
       return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
     });
     const name = map.quantity.name;
@@ -50,7 +50,7 @@ class LinksView {
     this.caption.textContent = places.length
       ? `The strongest ${part === "change" ? "changes" : `${name}s`} of what the map shows: ${headName(map, head)}`
       : "The map shows no weight above zero.";
-    const focused = this.body.contains(document.activeElement);
+    const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);
     this.pieces = [queries, keys];
     this.body.replaceChildren(
@@ -70,7 +70,8 @@ class LinksView {
         );
       }),
     );
-    if (focused) this.body.querySelector(".pinned button, button")?.focus();
+    if (focused !== undefined)
+      this.body.rows[Math.min(focused, places.length - 1)]?.querySelector("button").focus();
   }
 
   words(pieces, piece) {
@@ -81,10 +82,16 @@ class LinksView {
     ];
   }
 
+  /** Pins the query and the key of a row; or, if they are, does not any more. */
   pin(row) {
     if (!row) return;
     const [query, key] = this.links[row.sectionRowIndex];
     const [queries, keys] = this.pieces;
+    if (row.classList.contains("pinned")) {
+      this.app.state.set({ query: null, key: null });
+      this.app.say("Not pinned any more.");
+      return;
+    }
     this.app.state.set({ query: queries.first(query), key: keys.first(key) });
     this.app.say(`Pinned: query ${queries.name(query)}, key ${keys.name(key)}.`);
   }

@@ -50,14 +50,15 @@ class Page {
   build(element) {
     this.controls = new Controls(this);
     this.help = this.#makeHelp();
-    this.tabs = new Map(this.#tabNames().map((name) => [name, this.#makeTab(name)]));
+    const names = viewsOf(this.contents);
+    this.tabs = new Map(names.map((name) => [name, this.#makeTab(name)]));
     this.tabList = make(
       "div",
       { className: "tabs", role: "tablist", "aria-label": "views" },
       ...this.tabs.values(),
     );
     this.panels = new Map(
-      this.#tabNames().map((name) => [
+      names.map((name) => [
         name,
         make(
           "div",
@@ -122,7 +123,8 @@ class Page {
     const { view } = this.state.values;
     const next = view === "overview" || view === "tables" ? "map" : view;
     this.state.set({ map: map.index, head, view: next });
-    if (!this.#isOverviewBeside()) this.views.map.canvas.focus();
+    const isFocusGone = !this.#shownNames().includes(view);
+    if (isFocusGone) this.views.map.canvas.focus();
   }
 
   /** Goes to the head or the layer before (by −1) or after (1). */
@@ -186,21 +188,8 @@ class Page {
   #tellStatisticsSoon() {
     this.#statisticsTimer ||= setTimeout(() => {
       this.#statisticsTimer = 0;
-      for (const name of this.#shownNames()) this.views[name].update(new Set(["statistics"]));
+      this.views.overview.update(new Set(["statistics"]));
     }, 200);
-  }
-
-  #tabNames() {
-    const { maps, tables, statistics } = this.contents;
-    const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
-    const has = {
-      overview: heads > 1,
-      map: heads > 0,
-      text: heads > 0,
-      why: maps.some((map) => map.call),
-      tables: tables.length > 0 || statistics !== null,
-    };
-    return Object.keys(TABS).filter((name) => has[name]);
   }
 
   #makeTab(name) {
@@ -221,10 +210,9 @@ class Page {
     return this.#wide.matches && this.tabs.has("overview") && this.#view !== "overview";
   }
 
-  /** The view that is looked at; a link may name one that this page does not have. */
+  /** The name of the view that is looked at. */
   get #view() {
-    const { view } = this.state.values;
-    return this.tabs.has(view) ? view : [...this.tabs.keys()][0];
+    return this.state.values.view;
   }
 
   #shownNames() {
@@ -247,7 +235,7 @@ class Page {
     }
     this.views.links.element.hidden = !this.#hasLinks();
     for (const name of this.tabs.keys()) this.views[name].shown(shown.includes(name));
-    if (this.#hasLinks()) this.views.links.update(new Set());
+    if (this.#hasLinks()) this.views.links.update();
   }
 
   #follow(changed) {
@@ -257,9 +245,12 @@ class Page {
     }
     if (changed.has("theme")) this.#setTheme();
     this.controls.update();
-    if (changed.has("view")) this.#arrange();
+    if (changed.has("view")) {
+      this.#arrange();
+      return;
+    }
     for (const name of this.#shownNames()) this.views[name].update(changed);
-    if (this.#hasLinks()) this.views.links.update(changed);
+    if (this.#hasLinks()) this.views.links.update();
   }
 
   #setTheme() {
@@ -268,10 +259,13 @@ class Page {
 
   #pressKey(event) {
     const isTyping = event.target.matches?.("input:not([type=checkbox], [type=radio]), select, textarea");
-    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
+    // Many keyboards have "[" and "{" only with AltGr, which is Ctrl and Alt at once, or with Option, which is Alt.
+    const isCommand = event.metaKey || (event.ctrlKey && !event.altKey);
+    if (isTyping || isCommand || this.help.open) return;
     const step = { "[": ["head", -1], "]": ["head", 1], "{": ["layer", -1], "}": ["layer", 1] }[event.key];
     if (step) this.step(...step);
     else if (event.key === "?") this.help.showModal();
+    else if (event.key === "Escape") this.state.set({ query: null, key: null });
     else if (!this.views[this.#view].onKey?.(event)) return;
     event.preventDefault();
   }
@@ -445,14 +439,14 @@ class Controls {
     exporter.element.hidden = true;
     told.hidden = false;
     try {
-      await navigator.clipboard.writeText(location.href);
+      await navigator.clipboard.writeText(this.#state.link);
       told.textContent = "The link is copied.";
       this.#page.say(told.textContent);
     } catch {
       const field = make("input", {
         type: "text",
         readOnly: true,
-        value: location.href,
+        value: this.#state.link,
         "aria-label": "link to what is shown",
       });
       told.replaceChildren("Copy this link: ", field);

@@ -75,7 +75,6 @@ class MapView {
     const zoom = { "+": 1 / ZOOM_STEP, "=": 1 / ZOOM_STEP, "-": ZOOM_STEP }[event.key];
     if (zoom) this.zoom(zoom);
     else if (event.key === "0") this.showAll();
-    else if (event.key === "Escape") this.#app.state.set({ query: null, key: null });
     else return false;
     return true;
   }
@@ -100,7 +99,7 @@ class MapView {
   zoom(factor, around = this.#middle()) {
     const look = ([from, to], at, length) => {
       const span = Math.min(Math.max((to - from) * factor, Math.min(LEAST_IN_SIGHT, length)), length);
-      const start = at - ((at - from) / (to - from)) * span;
+      const start = at - ((at - from) / (to - from || 1)) * span; // all in sight may be left out
       return [start, start + span];
     };
     const { rows, columns } = this.#shownAxes();
@@ -488,7 +487,9 @@ class MapView {
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     for (const type of ["pointerup", "pointercancel"])
       canvas.addEventListener(type, (event) => this.#release(event));
-    canvas.addEventListener("pointerleave", () => this.#pointers.size || this.#point(null, null));
+    canvas.addEventListener("pointerleave", () => {
+      if (this.#pointers.size === 0) this.#point(null, null);
+    });
     canvas.addEventListener("click", (event) => this.#click(event));
     canvas.addEventListener("dblclick", () => {
       this.#app.state.set(this.#pinnedBefore); // its first click has pinned something
@@ -504,6 +505,7 @@ class MapView {
   }
 
   #press(event) {
+    if (event.button !== 0) return; // that of a menu may never be released here
     this.#pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
     this.canvas.setPointerCapture(event.pointerId);
     this.#drag = { x: event.offsetX, y: event.offsetY, hasMoved: this.#pointers.size > 1 };
@@ -538,11 +540,11 @@ class MapView {
   }
 
   #click(event) {
-    const cell = event.detail > 1 || this.#drag?.hasMoved ? null : this.#cellAt(event);
-    if (!cell) return;
+    if (event.detail > 1) return;
     const { query, key } = this.#app.state.values;
     this.#pinnedBefore = { query, key };
-    this.#pin(cell);
+    const cell = this.#drag?.hasMoved ? null : this.#cellAt(event);
+    if (cell) this.#pin(cell);
   }
 
   #wheel(event) {

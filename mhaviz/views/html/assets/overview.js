@@ -14,6 +14,8 @@ class OverviewView {
   #isShown = false;
   #thumbs = new Map(); // "map:head" → Thumb
   #groups = [];
+  #chosen = null; // the Thumb of the head that is looked at
+  #pointed = null; // the Thumb that the pointer or the focus is on
   #arranged; // what the elements were arranged for
   #inSight = new Set();
   #observer;
@@ -22,7 +24,7 @@ class OverviewView {
   constructor(app) {
     this.#app = app;
     this.name = make("p", { className: "named" });
-    this.left = make("p", { className: "quiet left", role: "status" });
+    this.left = make("p", { className: "quiet left" });
     this.meaning = make("p", { className: "quiet" });
     this.list = make("div", { className: "groups" });
     this.element = make(
@@ -91,15 +93,14 @@ class OverviewView {
       const { left, top, width, height } = thumb.canvas.getBoundingClientRect();
       context.save();
       context.translate(left - origin.left, top - origin.top);
-      thumb.draw(context, colours, this.#partOf(thumb.map), width, height);
+      thumb.draw(context, colours, this.#part(thumb.map), width, height);
       context.restore();
     }
     return canvas;
   }
 
-  #partOf(map) {
-    const { part } = this.#app.state.values;
-    return map.parts.some((one) => one.name === part) ? map.part(part) : map.part();
+  #part(map) {
+    return map.part(partShown(map, this.#app.state.values));
   }
 
   get #measure() {
@@ -179,6 +180,7 @@ class OverviewView {
     );
     const all = chosen.reduce((sum, map) => sum + map.heads.length, 0);
     this.left.textContent = this.#measure ? this.#countText(all) : "";
+    if (this.#measure && this.#isCounted) this.#app.say(this.left.textContent); // not head by head
     if (focused?.isConnected) focused.focus();
   }
 
@@ -186,9 +188,14 @@ class OverviewView {
     const { atLeast, atMost } = this.#app.state.values;
     const shown = this.list.querySelectorAll(".thumb").length;
     const { done, all: toDo } = this.#app.measured;
-    const waiting = done < toDo ? `; numbers of ${done} of ${toDo} heads so far` : "";
+    const waiting = this.#isCounted ? "" : `; numbers of ${done} of ${toDo} heads so far`;
     const isFiltered = atLeast !== null || atMost !== null;
     return `${isFiltered ? `${shown} of ${all}` : all} ${all === 1 ? "head" : "heads"}${waiting}`;
+  }
+
+  /** Whether the numbers of all heads are there. */
+  get #isCounted() {
+    return this.#app.measured.done === this.#app.measured.all;
   }
 
   #thumb(map, head) {
@@ -211,7 +218,7 @@ class OverviewView {
       make(
         "div",
         { role: "row" },
-        side("rowheader", String(map.layer ?? "")),
+        side("rowheader", String(map.layer)),
         ...heads.map((head) => {
           if (!map.heads.includes(head)) return make("span", { role: "gridcell" });
           const thumb = this.#thumb(map, head);
@@ -283,20 +290,19 @@ class OverviewView {
   /** Marks the head that is looked at. */
   #choose() {
     const { map, head } = this.#app.state.values;
-    const chosen = this.#thumbs.get(`${map}:${head}`);
-    const isFocusIn = this.list.contains(document.activeElement);
-    for (const thumb of this.#thumbs.values()) {
-      thumb.button.setAttribute("aria-selected", thumb === chosen);
-      if (!isFocusIn) thumb.button.tabIndex = -1;
+    const chosen = this.#thumbs.get(`${map}:${head}`) ?? null;
+    this.#chosen?.button.setAttribute("aria-selected", false);
+    chosen?.button.setAttribute("aria-selected", true);
+    this.#chosen = chosen;
+    if (!this.list.contains(document.activeElement)) {
+      for (const other of this.list.querySelectorAll('.thumb[tabindex="0"]')) other.tabIndex = -1;
+      const first = chosen?.button.isConnected ? chosen.button : this.list.querySelector(".thumb");
+      if (first) first.tabIndex = 0;
     }
-    const first = chosen?.button.isConnected ? chosen.button : this.list.querySelector(".thumb");
-    if (!isFocusIn && first) first.tabIndex = 0;
     if (!this.#pointed) this.#tellName();
   }
 
   // Pointer and keyboard.
-
-  #pointed = null;
 
   #listen() {
     const thumbOf = (event) => {
@@ -380,7 +386,7 @@ class OverviewView {
         thumb.canvas.clientHeight,
       ]);
       for (const [thumb, width, height] of sizes) {
-        if (width > 0) thumb.paint(this.#app.colours, this.#partOf(thumb.map), width, height);
+        if (width > 0) thumb.paint(this.#app.colours, this.#part(thumb.map), width, height);
       }
     });
   }
@@ -396,7 +402,7 @@ class Thumb {
     this.caption = make("span", { className: "caption" });
     this.button = make(
       "button",
-      { type: "button", className: "thumb", tabIndex: -1 },
+      { type: "button", className: "thumb", tabIndex: -1, "aria-selected": false },
       this.canvas,
       this.caption,
     );

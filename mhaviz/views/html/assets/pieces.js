@@ -29,6 +29,11 @@ function partShown(map, state) {
   return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;
 }
 
+/** Whether the first query sees one key alone, which then has all its weight, whatever the head does. */
+function hasOneKeyFirst(map) {
+  return map.hiddenLater && map.columns.start === 0 && map.columns.length > 1 && map.hidden(0, 1);
+}
+
 /** Single tokens, one piece each, or where a map has none of them the cells of a long input. */
 class Pieces {
   /** @param {Side} side @param {boolean} single whether single tokens have weights */
@@ -55,14 +60,7 @@ class Pieces {
   /** The piece that a position of the whole input is in; −1 for none. */
   of(position) {
     if (position === null || position < this.edges[0] || position >= this.end) return -1;
-    let low = 0,
-      high = this.count - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.edges[middle] <= position) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return pieceAt(this.edges, position);
   }
 
   /** Whether it is one token that is not of the text, such as [CLS]. */
@@ -88,7 +86,7 @@ class Pieces {
 
   /** “street” (5), short enough for a line. */
   name(piece, length = 40) {
-    return `“${shortened(this.text(piece), length)}” (${this.positions(piece)})`;
+    return `“${isolated(shortened(this.text(piece), length))}” (${this.positions(piece)})`;
   }
 }
 
@@ -106,8 +104,9 @@ function headName(map, head) {
  * @param {string} slot who asks: an older question of the same is cancelled
  * @param {string} [part] of a difference
  * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
- *   placeOf: function(number): number[], isInSight: function(number, number): boolean}>} `placeOf` gives the piece of
- *   the query and of the key that a value is of
+ *   placeOf: function(number): number[], isInSight: function(number, number): boolean,
+ *   isHidden: function(number, number): boolean}>} `placeOf` gives the piece of the query and of the key that a value
+ *   is of; the other two are of such pieces
  */
 async function regionInSight({ contents, asking, state }, slot, part) {
   const { map: index, head, window } = state.values;
@@ -134,5 +133,7 @@ async function regionInSight({ contents, asking, state }, slot, part) {
       queries.edges[row] < q1 &&
       keys.edges[column + 1] > k0 &&
       keys.edges[column] < k1,
+    isHidden: (row, column) =>
+      isSingle ? map.hiddenToken(queries.first(row), keys.first(column)) : map.hidden(row, column),
   };
 }

@@ -1,7 +1,18 @@
 // What the page shows: one set of values, kept in the address after "#", told to whoever subscribes.
 "use strict";
 
-const VIEWS = ["overview", "map", "text", "why", "tables"];
+/** The views that there is something for, in the order of their tabs. */
+function viewsOf({ maps, tables, statistics }) {
+  const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
+  const has = {
+    overview: heads > 1,
+    map: heads > 0,
+    text: heads > 0,
+    why: maps.some((map) => map.call),
+    tables: tables.length > 0 || statistics !== null,
+  };
+  return Object.keys(has).filter((name) => has[name]);
+}
 
 const TEXT = { read: (text) => text, write: String };
 const NUMBER = { read: (text) => Number.parseFloat(text), write: String };
@@ -35,12 +46,14 @@ const FIELDS = {
 
 class State {
   #contents;
+  #views;
   #values;
   #subscribers = [];
 
   /** @param {Contents} contents every value is checked against it: a link may be of another page */
   constructor(contents) {
     this.#contents = contents;
+    this.#views = viewsOf(contents);
     this.#values = this.#valid({ ...this.defaults, ...this.#read(location.hash) });
     this.hover = { query: null, key: null };
     window.addEventListener("hashchange", () => this.set({ ...this.defaults, ...this.#read(location.hash) }));
@@ -58,9 +71,8 @@ class State {
 
   get defaults() {
     const { maps, scales } = this.#contents;
-    const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
     return {
-      view: heads === 0 ? "tables" : heads === 1 ? "map" : "overview",
+      view: this.#views[0],
       map: 0,
       head: maps[0]?.heads[0] ?? 0,
       part: maps[0]?.parts.length > 1 ? "all" : (maps[0]?.parts[0].name ?? "all"),
@@ -90,6 +102,7 @@ class State {
     const before = this.#values;
     const wanted = { ...before, ...changes };
     if (this.#contents.maps[wanted.map] && wanted.map !== before.map) this.#forgetOtherText(wanted, changes);
+    if (wanted.head !== before.head && !("heads" in changes)) wanted.heads = [];
     const after = this.#valid(wanted);
     const changed = new Set(Object.keys(FIELDS).filter((name) => !isSame(before[name], after[name])));
     if (changed.size === 0) return;
@@ -136,7 +149,7 @@ class State {
         : defaults[name];
     const map = maps[wanted.map] ?? maps[0];
     return Object.freeze({
-      view: maps.length === 0 ? "tables" : one("view", VIEWS),
+      view: one("view", this.#views),
       ...(map
         ? placeIn(map, wanted)
         : { map: 0, head: 0, part: "all", query: null, key: null, window: null, heads: [] }),
@@ -161,20 +174,22 @@ class State {
     return values;
   }
 
-  #write() {
+  /** The address of what is shown. That of the window may be older: browsers refuse many changes at once. */
+  get link() {
     const defaults = this.defaults;
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(this.#values)) {
       if (value !== null && !isSame(value, defaults[name])) parameters.set(name, FIELDS[name].write(value));
     }
+    const [page] = location.href.split("#");
+    return parameters.size ? `${page}#${parameters}` : page;
+  }
+
+  #write() {
     try {
-      history.replaceState(
-        null,
-        "",
-        parameters.size ? `#${parameters}` : location.pathname + location.search,
-      );
+      history.replaceState(null, "", this.link);
     } catch {
-      // Some browsers refuse inside another page, or after many changes at once: only the link is late.
+      // Some browsers refuse inside another page too: only the address is late.
     }
   }
 }
@@ -193,8 +208,14 @@ function placeIn(map, wanted) {
     query: within(map.rows, wanted.query),
     key: within(map.columns, wanted.key),
     window: windowWithin(map, wanted.window),
-    heads: (Array.isArray(wanted.heads) ? wanted.heads : []).filter((head) => map.heads.includes(head)),
+    heads: severalHeads(map, wanted.heads),
   };
+}
+
+/** Those of the wanted heads that the map has, once each; none unless they are several. */
+function severalHeads(map, wanted) {
+  const heads = [...new Set(wanted)].filter((head) => map.heads.includes(head));
+  return heads.length > 1 ? heads : [];
 }
 
 /** [first query, end, first key, end] cut to the map; null if nothing or all of it is left. */

@@ -53,7 +53,11 @@ function headTotals(map, place, weights, start) {
     if (apart === null) {
       add("entropy", entropyOf(row));
       add("first", row[0]);
-      if (special.length > 0) add("separators", special.reduce((sum, j) => sum + row[j], 0));
+      if (special.length > 0)
+        add(
+          "separators",
+          special.reduce((sum, j) => sum + row[j], 0),
+        );
     } else {
       add("separators", apart[i]);
     }

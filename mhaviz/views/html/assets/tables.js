@@ -3,10 +3,10 @@
 
 class TablesView {
   #app;
-  #isShown = true;
-  #isDrawn = false;
+  #isShown = false;
+  #drawnDark = null; // whether it was drawn for a dark page; null: not at all
 
-  /** @param {{contents, state, colours}} app */
+  /** @param {{contents, state, colours, open}} app */
   constructor(app) {
     this.#app = app;
     this.element = make("div", { className: "tables-view" });
@@ -15,13 +15,14 @@ class TablesView {
 
   shown(isShown) {
     this.#isShown = isShown;
-    if (isShown) this.update(new Set());
+    if (isShown) this.update();
   }
 
-  /** @param {Set<string>} changed names of the state's values */
-  update(changed) {
-    if (!this.#isShown || (this.#isDrawn && !changed.has("theme"))) return;
-    this.#isDrawn = true;
+  /** Draws the tables once for each theme, as nothing else changes them. */
+  update() {
+    const { dark } = this.#app.colours;
+    if (!this.#isShown || dark === this.#drawnDark) return;
+    this.#drawnDark = dark;
     const { statistics, tables } = this.#app.contents;
     this.element.replaceChildren(
       ...(statistics ?? []).map((averages) => this.#averages(averages)),
@@ -155,6 +156,6 @@ class TablesView {
     const maps = contents.maps.filter((map) => map.kind === kind && map.layer === layer);
     const sentence = contents.maps[state.values.map]?.sentence;
     const map = maps.find((one) => one.sentence === sentence) ?? maps[0];
-    if (map) state.set({ view: "map", map: map.index, head });
+    if (map) this.#app.open(map, head);
   }
 }

@@ -4,7 +4,7 @@
 const TOKENS_SHOWN = 300; // of a text at a time
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
 
-/** Weights of some queries of one head on all keys. */
+/** Weights of some queries on all keys, of one head or the mean of some. */
 class Rows {
   constructor(values, first, columns) {
     Object.assign(this, { values, first, columns, count: values.length / columns });
@@ -17,6 +17,15 @@ class Rows {
       ? this.values.subarray(at * this.columns, (at + 1) * this.columns)
       : null;
   }
+
+  /** @param {Rows[]} blocks of the same queries, a head each */
+  static mean(blocks) {
+    const [{ values, first, columns }] = blocks;
+    const mean = values.map(
+      (_, at) => blocks.reduce((sum, block) => sum + block.values[at], 0) / blocks.length,
+    );
+    return new Rows(mean, first, columns);
+  }
 }
 
 class TextView {
@@ -24,7 +33,8 @@ class TextView {
   #pointed = { query: null, key: null }; // positions
   #question = ""; // what was asked for last
   #rows = null; // of each head, the rows that came
-  #isShown = true;
+  #meanRows = null; // the means of all heads, once they are wanted
+  #isShown = false;
 
   /** @param {{contents, asking, state, colours, say}} app */
   constructor(app) {
@@ -45,9 +55,6 @@ class TextView {
       this.message,
       this.texts,
     );
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.#set({ query: null, key: null });
-    });
     new ResizeObserver(() => this.#drawLines()).observe(this.texts);
   }
 
@@ -169,18 +176,15 @@ class TextView {
 
   shown(isShown) {
     this.#isShown = isShown;
-    if (isShown) this.update(new Set());
+    if (isShown) this.update();
   }
 
-  /** @param {Set<string>} changed names of the state's values */
-  update(changed) {
+  update() {
     if (!this.#isShown || !this.#map) return;
-    if (changed.has("head") && !changed.has("heads") && this.#values.heads.length)
-      return void this.#set({ heads: [] });
     this.#showControls();
     this.#showWords();
+    this.#load(); // before they are shaded: rows of other heads are forgotten
     this.#shade();
-    this.#load();
   }
 
   #showControls() {
@@ -231,6 +235,7 @@ class TextView {
     const keyStart = this.#hasSameTokens ? start : this.#startOf(this.keys, keys, window?.[2], key);
     let isNew = this.queries.show(queries, start, special);
     isNew = this.keys.show(keys, keyStart, special) || isNew;
+    if (isNew) this.#pointed = { query: null, key: null };
     this.texts.classList.toggle("as-lines", this.#isLines);
     const order = this.#isOneText
       ? [this.keys.element, this.queries.element]
@@ -271,6 +276,7 @@ class TextView {
     ]);
     if (question === this.#question) return;
     this.#question = question;
+    this.#rows = this.#meanRows = null;
     try {
       const rows = await Promise.all(heads.map((head) => this.#ask(map, head, ranges)));
       if (question !== this.#question) return;
@@ -282,7 +288,6 @@ class TextView {
     } catch (problem) {
       if (problem.cancelled || question !== this.#question) return;
       this.#question = "";
-      this.#rows = null;
       this.message.textContent = `These weights cannot be shown: ${problem.message}`;
     }
     this.#shade();
@@ -314,9 +319,15 @@ class TextView {
   /** The weights of a query on all keys: one row, or one of each head that is compared; null until they are there. */
   #rowsOf(query) {
     if (query < 0 || !this.#rows) return null;
-    const rows = this.#rows.map((blocks) => blocks.map((block) => block.of(query)).find(Boolean));
-    if (rows.some((row) => !row || row.length !== this.keys.pieces.count)) return null;
-    return this.#isCompared ? rows : [meanOf(rows)];
+    const rows = this.#strands.map((blocks) => blocks.map((block) => block.of(query)).find(Boolean));
+    return rows.every(Boolean) ? rows : null;
+  }
+
+  /** The rows of each head that is compared, or those of the mean of all heads. */
+  get #strands() {
+    if (this.#isCompared || this.#rows.length === 1) return this.#rows;
+    this.#meanRows ??= [this.#rows[0].map((_, at) => Rows.mean(this.#rows.map((blocks) => blocks[at])))];
+    return this.#meanRows;
   }
 
   /** The weights of a key from all queries in sight, as #rowsOf. */
@@ -489,7 +500,7 @@ class TextView {
           if (only.key >= 0 && key !== only.key) continue;
           const value = row[key];
           const share = Math.abs(value) >= least ? this.#share(value, largest) : 0;
-          if (share < 0.02) continue; // too faint to be seen
+          if (!(share >= 0.02)) continue; // too faint to be seen, or no number
           yield {
             query,
             key,
@@ -508,10 +519,4 @@ class TextView {
     if (pointed.query >= 0 || pointed.key >= 0) return pointed;
     return of(this.#values);
   }
-}
-
-/** The mean of rows of equal length. */
-function meanOf(rows) {
-  if (rows.length === 1) return rows[0];
-  return rows[0].map((_, at) => rows.reduce((sum, row) => sum + row[at], 0) / rows.length);
 }

@@ -3,12 +3,13 @@
 
 const STRONGEST_FEATURES = 12;
 const STRONGEST_KEYS = 10;
+const SHOWN_VALUES = ["map", "head", "query", "key", "theme"]; // of the state: others change nothing here
 const OPTIONS = 600; // tokens offered in a list; of longer inputs one gives the position
 
 class WhyView {
   #app;
   #asked = null; // of the latest update: later answers to older ones are dropped
-  #isShown = true;
+  #isShown = false;
 
   /** @param {{contents, asking, state, colours, say}} app */
   constructor(app) {
@@ -29,13 +30,14 @@ class WhyView {
 
   shown(isShown) {
     this.#isShown = isShown;
-    if (isShown) this.update();
+    if (isShown) this.update(new Set(SHOWN_VALUES));
   }
 
-  async update() {
+  /** @param {Set<string>} changed names of the state's values */
+  async update(changed) {
     const { contents, state } = this.#app;
     const map = contents.maps[state.values.map];
-    if (!this.#isShown || !map) return;
+    if (!this.#isShown || !map || !SHOWN_VALUES.some((name) => changed.has(name))) return;
     const asked = (this.#asked = {});
     const { head } = state.values;
     this.title.textContent = headName(map, head);
@@ -73,10 +75,10 @@ class WhyView {
     const { values, columns } = await asking.values(map, map.mainPart, head);
     const row = query === null ? null : map.rows.cellOf(query);
     const column = key === null ? null : map.columns.cellOf(key);
-    const onlyOneKey = map.hiddenLater && columns > 1 && map.hidden(0, 1);
+    const isFirstLeftOut = row === null && hasOneKeyFirst(map);
     const isAllowed = (place) => {
       const cell = [Math.floor(place / columns), place % columns];
-      if (row === null && onlyOneKey && cell[0] === 0) return false; // its one key has all the weight in any head
+      if (isFirstLeftOut && cell[0] === 0) return false;
       return (row === null || cell[0] === row) && (column === null || cell[1] === column);
     };
     const [place = 0] = largestPlaces(values, 1, isAllowed);
@@ -94,7 +96,7 @@ class WhyView {
     const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
     this.query.show(map.rows, query);
     this.key.show(map.columns, key);
-    const name = (side, position) => `“${shortened(side.label(position), 30)}” (${position})`;
+    const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
     const chosen =
@@ -107,6 +109,8 @@ class WhyView {
         : ` The map shows a ${map.quantity.name}, which is worked out from these weights.`;
     this.message.textContent = chosen + shares;
     const terms = products.query.map((feature, f) => feature * products.key[f]);
+    const wasOpen = this.parts.querySelector("details")?.open;
+    const hadFocus = Boolean(document.activeElement?.closest(".why-tables"));
     this.parts.classList.remove("stale");
     this.parts.replaceChildren(
       this.#features(products, terms),
@@ -119,6 +123,8 @@ class WhyView {
       ),
       this.#allFeatures(products, terms),
     );
+    this.parts.querySelector("details").open = wasOpen ?? false;
+    if (hadFocus) this.parts.querySelector(".pinned button").focus();
   }
 
   /** Three strips of cells, a feature each: the query, the key, and their products. */

@@ -226,31 +226,35 @@ class Words {
       word.classList.remove("missing");
       word.classList.toggle("masked", strands !== null && isHidden(piece));
       word.lastChild.textContent = "";
-      const bars = make(
-        "span",
-        { className: "bars", "aria-hidden": "true" },
-        ...heads.map((head, at) => {
-          const share = strands ? size(strands[at][piece], piece, at) : 0;
-          const bar = make("span", { className: "bar" });
-          bar.style.backgroundColor = HEAD_COLOURS[at];
-          bar.style.setProperty("--size", share);
-          return make(
-            "span",
-            { className: "slot" },
-            make("span", {}, share >= 0.05 ? String(head) : ""),
-            bar,
-          );
-        }),
-      );
-      word.replaceChildren(word.firstChild, bars, word.lastChild);
+      for (const [at, { firstChild: number, lastChild: bar }] of this.#slotsOf(word, heads).entries()) {
+        const share = strands ? size(strands[at][piece], piece, at) : 0;
+        const text = share >= 0.05 ? String(heads[at]) : "";
+        if (number.textContent !== text) number.textContent = text; // what has changed would be laid out anew
+        bar.style.setProperty("--size", share);
+      }
     }
+  }
+
+  /** The places of the heads' bars in a word, each a number and a bar; made once for the same heads. */
+  #slotsOf(word, heads) {
+    const names = heads.join(" ");
+    if (word.children[1].dataset.heads === names) return [...word.children[1].children];
+    const slots = heads.map((_, at) => {
+      const bar = make("span", { className: "bar" });
+      bar.style.backgroundColor = HEAD_COLOURS[at];
+      return make("span", { className: "slot" }, make("span"), bar);
+    });
+    const bars = make("span", { className: "bars", "aria-hidden": "true" }, ...slots);
+    bars.dataset.heads = names;
+    word.replaceChildren(word.firstChild, bars, word.lastChild);
+    return slots;
   }
 
   /** "it 0.42, animal 0.21": the words shown that weigh most. */
   told(weights) {
     return (
       this.strongest(weights)
-        .map((piece) => `${shortened(this.pieces.text(piece), 30)} ${shortWeight(weights[piece])}`)
+        .map((piece) => `${isolated(shortened(this.pieces.text(piece), 30))} ${shortWeight(weights[piece])}`)
         .join(", ") || "nothing"
     );
   }

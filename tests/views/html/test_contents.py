@@ -1,0 +1,106 @@
+"""What a page holds and how it is written, without a browser."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hostile import HOSTILE
+
+import mhaviz
+from mhaviz.errors import MhavizError
+from mhaviz.records import Attention, AttentionMap, Axis, Source, SpecialKeys, Tokens
+from mhaviz.views.html.contents import contents_of
+from mhaviz.views.html.page import _SCRIPTS
+from mhaviz.views.style import Style
+
+HARMFUL = ("</script><script>hacked()</script>", "<!--<script>", "</title><b>", "\ud800", "\u2028", *HOSTILE)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text in each that has a name."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.texts, self._names = [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(tag)
+        self._names.append(dict(attrs).get("id", tag))
+
+    def handle_data(self, data):
+        if self._names:
+            self.texts[self._names[-1]] = self.texts.get(self._names[-1], "") + data
+
+
+def made(tokens, n_heads=1, **others):
+    n = len(tokens)
+    weights = np.full((n_heads, n, n), 1 / n, np.float32)
+    axis = Axis(Tokens(tuple(tokens)))
+    return Attention(Source("made by a test"), (AttentionMap(weights, axis, axis, **others),))
+
+
+@pytest.mark.parametrize("harmful", HARMFUL, ids=lambda text: ascii(text)[:30])
+def test_no_text_becomes_an_element(harmful):
+    """Tokens, special ones, footnotes and titles."""
+    special = SpecialKeys(np.zeros((1, 2), np.float32), (harmful,))
+    attention = replace(made([harmful, "b"], special=special), source=Source(harmful))
+    for record, style in (
+        (attention, {}),
+        (attention, {"title": harmful}),
+        (mhaviz.diff(attention, attention), {}),
+    ):
+        page = Elements(record.to_html(**style))
+        n_chunks = sum(name.startswith("chunk-") for name in page.texts)
+        assert page.found.count("script") == len(_SCRIPTS) + 1 + n_chunks
+        assert set(page.found) <= {"html", "head", "meta", "title", "style", "body", "p", "main", "script"}
+        document = json.loads(page.texts["document"])
+        written = [document["title"], *document["tokens"][0]["labels"]]
+        written += [m["aside"]["name"] for m in document["maps"] if m["aside"]]
+        assert all(text.isprintable() and len(text) <= 1000 for text in written)
+        assert document["footnote"].isprintable()
+
+
+def test_the_same_record_has_the_same_bytes():
+    first, second = (mhaviz.load("random").attend("the cat sat").to_html() for _ in range(2))
+    assert first == second
+
+
+def test_a_page_without_maps_is_refused(tmp_path):
+    with pytest.raises(MhavizError, match="expected at least one map for a page for the browser, got none"):
+        Attention(Source("made"), ()).save(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_without_maps_have_no_page():
+    with pytest.raises(MhavizError, match="expected maps for a page for the browser, got Explanation"):
+        mhaviz.load("random").explain("a b", "a").to_html()
+
+
+def test_the_title_and_the_footnote_are_those_of_the_style():
+    document = contents_of(made("ab"), Style(title="Mine", footnote=False)).document
+    assert (document["title"], document["footnote"], document["reading"]) == ("Mine", "", "")
+    assert contents_of(made("ab"), Style(title="")).document["title"]  # a tab of a browser has a name
+    difference = mhaviz.diff(made("ab"), made("ab"))
+    assert contents_of(difference, Style(title="Mine")).document["title"] == "Mine"
+    assert contents_of(difference, Style()).document["title"].startswith("B − A")
+
+
+@pytest.mark.parametrize("words", [60, 600], ids=["whole", "pooled"])
+@pytest.mark.parametrize("precision", [0.0005, 0.1])
+def test_weights_are_written_where_queries_and_keys_are_imprecise(words, precision):
+    attention = mhaviz.load("random").attend(" ".join(f"w{i}" for i in range(words)), size=300)
+    (m,) = attention.maps
+    m = replace(m, queries_and_keys=replace(m.queries_and_keys, precision=precision))
+    (written,) = contents_of(replace(attention, maps=(m,)), Style()).document["maps"]
+    is_pooled, is_precise = words == 600, precision < 0.002
+    assert (written["parts"][0]["values"] is None) == (is_pooled and is_precise)
+    assert (written["call"] is None) == (is_pooled and not is_precise)
+
+
+def test_one_call_is_written_for_two_maps_of_it():
+    attention = mhaviz.load("random").attend(" ".join(map(str, range(700))), pool="both", size=64)
+    mass, largest = contents_of(attention, Style()).document["maps"]
+    assert mass["call"] is largest["call"] is not None
