@@ -1,5 +1,6 @@
 """A page for the browser, opened in Debian's Chromium: what it says, what it drew, what it asked for."""
 
+import base64
 import os
 import shutil
 import time
@@ -61,6 +62,11 @@ class Opened:
         self.ask("async () => { await window.mhaviz.ready; }")
         return self
 
+    def box(self, selector):
+        """Where an element is: x, y, width and height in pixels."""
+        script = "s => { const { x, y, width, height } = document.querySelector(s).getBoundingClientRect();"
+        return self.ask(script + " return { x, y, width, height }; }", selector)
+
     def until(self, script, seconds=10.0):
         """Wait until an expression is true: the page's policy lets nothing wait inside of it."""
         end = time.monotonic() + seconds
@@ -72,9 +78,12 @@ class Opened:
     def weights(self, number, head, *others):
         """As the page draws them, (rows, columns)."""
         shape = self.ask("i => [window.mhaviz.maps[i].rows, window.mhaviz.maps[i].columns]", number)
-        script = "given => Array.from(window.mhaviz.weights(...given), w => Number.isNaN(w) ? null : w)"
-        found = self.ask(script, [number, head, *others])
-        return np.array([np.nan if w is None else w for w in found], np.float32).reshape(shape if not others else -1)
+        script = """given => {
+            const { buffer, byteOffset, byteLength } = window.mhaviz.weights(...given);
+            return new Uint8Array(buffer, byteOffset, byteLength).toBase64();
+        }"""
+        found = np.frombuffer(base64.b64decode(self.ask(script, [number, head, *others])), np.float32)
+        return found.reshape(shape if not others else -1)
 
     @property
     def requests_elsewhere(self):

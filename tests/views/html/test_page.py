@@ -74,8 +74,7 @@ def test_a_thumb_is_painted_in_the_colours_of_the_png(opened, minilm):
 
 
 @pytest.mark.parametrize("view", ["overview", "map", "text", "why"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280, 2560])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (2560, "dark")])
 def test_every_view_fits_every_width(opened, minilm, view, scheme, width):
     page = opened(minilm[0], f"#view={view}&map=2&head=9", width=width, scheme=scheme).ready()
     page.until(f"document.getElementById('panel-{view}').offsetHeight > 100")
@@ -138,9 +137,9 @@ def test_the_pointer_reads_the_exact_weight(opened, minilm):
     page.until("document.querySelectorAll('#panel-map canvas').length")
     page.tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
     read = page.until(
-        "/\\(\\d+\\) → .*\\(\\d+\\): *([\\d.]+)/.exec(document.getElementById('panel-map').innerText)?.[0]"
+        "/\\(\\d+\\) → .*\\(\\d+\\): *([\\d.e-]+)/.exec(document.getElementById('panel-map').innerText)?.[0]"
     )
-    found = re.search(r"\((\d+)\) → .*\((\d+)\): *([\d.]+)", read)
+    found = re.search(r"\((\d+)\) → .*\((\d+)\): *([\d.e-]+)", read)
     query, key, weight = int(found[1]), int(found[2]), float(found[3])
     assert abs(weight - attention[0].weights[2, query, key]) < 1e-3
 
@@ -154,17 +153,24 @@ def test_text_shades_what_a_word_looks_at(opened, minilm):
 
 
 def test_heads_are_compared_in_the_text(opened, minilm):
-    page = opened(minilm[0], "#view=text&map=0&head=2&heads=2-5&combine=compare&query=4", width=1000).ready()
-    page.until("document.getElementById('panel-text').innerText.includes('compare')")
-    page.ask("document.querySelector('#panel-text input[type=radio][value=lines]')?.click()")
+    path, attention = minilm
+    page = opened(path, "#view=text&map=0&head=2&heads=2-3-4-5&combine=compare&query=4", width=1000).ready()
+    weights = attention[0].weights[2:6, 4]
+    for head in weights:  # the largest weight of each stands in its list
+        page.until(f"document.getElementById('panel-text').innerText.includes('{head.max():.2f}'.replace(/^0/, ''))")
 
 
 def test_why_adds_up_to_the_weight(opened, minilm):
     path, attention = minilm
     page = opened(path, "#view=why&map=1&head=3&query=2&key=5", width=1000).ready()
     weight = attention[1].weights[3, 2, 5]
-    page.until(f"document.getElementById('panel-why').innerText.includes('{weight:.2g}'.slice(0, 5))")
-    assert "/ √32" in page.ask("document.getElementById('panel-why').innerText")
+    page.until("document.getElementById('panel-why').innerText.includes('= weight')")
+    text = page.ask("document.getElementById('panel-why').innerText")
+    steps = dict(re.findall(r"^(q·k|scaled: / √32|score|= weight)\s+([−\d.e]+)$", text, re.M))
+    q_k, scaled, score, found = (float(number.replace("−", "-")) for number in steps.values())
+    assert abs(q_k / np.sqrt(32) - scaled) < 2e-3
+    assert scaled == score
+    assert abs(found - weight) < 1e-3 * max(weight, 0.1)
 
 
 def test_the_link_holds_what_is_shown(opened, minilm):
@@ -207,10 +213,20 @@ def test_a_difference_shows_all_three(opened, tmp_path, minilm):
     maps = (replace(m, weights=np.roll(m.weights, 1, axis=0)) for m in before.maps)
     mhaviz.diff(before, replace(before, maps=tuple(maps))).save(tmp_path / "diff.html")
     page = opened(tmp_path / "diff.html", "#view=map&map=0&head=2").ready()
+    assert (
+        page.ask("[...document.querySelectorAll('.controls option')].map(option => option.textContent)").count("change")
+        == 1
+    )
+    page.until("document.querySelector('#panel-map .stage').getAttribute('aria-busy') === 'false'")
+    box = page.box("#panel-map canvas")
+    page.tab.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.5)
     for part in ("before", "after", "change"):
-        assert part in page.ask(
-            "document.querySelector('.controls').innerText + document.getElementById('panel-map').innerText"
-        )
+        page.until(f"/{part}:? *[−\\d]/.test(document.getElementById('panel-map').innerText)")
+    page.ask("document.getElementById('tab-overview').click()")
+    page.tab.locator(".overview select").select_option("divergence")
+    page.until("document.querySelectorAll('.thumb').length === 72 && /divergence 0/.test(document.body.innerText)")
+    page.ask("document.getElementById('tab-tables').click()")
+    page.until("/the heads that changed most/.test(document.body.innerText)")
 
 
 def test_statistics_lead_to_maps(opened, tmp_path):
@@ -327,8 +343,11 @@ def test_a_notebook_shows_it_in_a_frame(opened, tmp_path):
 
 
 def test_nothing_moves_for_those_who_want_it_so(opened, minilm):
-    css = "".join(re.findall(r"<style>(.*?)</style>", minilm[0].read_text(encoding="utf-8"), re.S))
-    assert "transition" not in css or "prefers-reduced-motion" in css
+    path, _ = minilm
+    css = "".join(re.findall(r"<style>(.*?)</style>", path.read_text(encoding="utf-8"), re.S))
+    still = re.sub(r"@media \(prefers-reduced-motion: no-preference\) \{.*?\n\}", "", css, flags=re.S)
+    for moving in ("transition", "animation", "scroll-behavior: smooth"):
+        assert moving not in still
 
 
 def test_the_gallery_has_a_page_of_today():
@@ -336,3 +355,37 @@ def test_the_gallery_has_a_page_of_today():
     text = (SAMPLES / "gallery" / "minilm.html").read_text(encoding="utf-8")
     for name in _SCRIPTS:
         assert f'<script id="{name}">{_asset(f"{name}.js")}</script>' in text, name
+
+
+def test_back_goes_back(opened, minilm):
+    page = opened(minilm[0], width=900).ready()
+    for tab in ("map", "text"):
+        page.ask(f"document.getElementById('tab-{tab}').click()")
+    for view in ("view=map", ""):
+        page.tab.go_back()
+        page.until(
+            f"location.hash.includes('{view}') && !document.getElementById('panel-{view[5:] or 'overview'}').hidden"
+        )
+
+
+def test_the_queries_that_are_least_sure_are_listed(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=map&map=0&head=2&list=weakest", width=900).ready()
+    largest = attention[0].weights[2].max(axis=-1)
+    first = int(largest.argmin())
+    page.until(
+        f"document.querySelector('.links tbody tr')?.innerText.includes('{attention[0].queries[first].strip()}')"
+    )
+    weight = float(page.ask("document.querySelector('.links tbody td.number').textContent"))
+    assert abs(weight - largest[first]) < 1e-4
+
+
+def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ("--model", MINILM, "--file", SAMPLES / "text.txt", "--sort", "previous", "-q", "-o", "heads.html")
+    assert mhaviz("heads", *options).status == 0
+    page = opened(tmp_path / "heads.html").ready()
+    assert "layer 0, self, head 2: previous 1.00" in page.ask(
+        "document.querySelector('.thumb').getAttribute('aria-label')"
+    )
+    assert "as examples" in shown(page)

@@ -39,8 +39,9 @@ def test_the_sizes_of_the_readme_fit():
     assert size.bytes < 27e6
 
 
-def test_small_weights_have_sixteen_bits_and_large_ones_eight():
-    assert PageSize.of([MapBytes(8, 8 * 20**2)]).bits == 16
+def test_few_weights_stay_what_they_are_and_more_have_fewer_bits():
+    assert PageSize.of([MapBytes(72, 72 * 16**2)]).bits == 32
+    assert PageSize.of([MapBytes(8, 8 * 512**2)]).bits == 16
     assert PageSize.of([MapBytes(144, 144 * 512**2)]).bits == 8
 
 

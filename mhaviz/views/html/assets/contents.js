@@ -17,6 +17,8 @@ class Contents {
     this.scales = described.scales;
     this.measures = described.measures;
     this.statistics = described.statistics;
+    this.numbers = described.numbers;
+    this.sort = described.sort;
     this.tables = described.tables;
     this.notices = described.notices;
     this.maps = described.maps.map((map, index) => new PageMap(map, index, described.tokens, chunkBytes));

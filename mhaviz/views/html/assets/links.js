@@ -1,7 +1,9 @@
-// The strongest weights of what the map shows, as a table: for those who cannot see a map, and for all others.
+// The strongest weights of what the map shows, or the queries that are least sure, as a table: for those who cannot see
+// a map, and for all others.
 "use strict";
 
 const LINKS = 12;
+const LISTS = { strongest: "strongest weights", weakest: "queries with the lowest largest weight" };
 
 class LinksView {
   /** @param {{contents, asking, state, say}} app */
@@ -11,9 +13,15 @@ class LinksView {
     this.weightHeading = make("th", { scope: "col", className: "number" }, "weight");
     this.body = make("tbody", { onclick: (event) => this.pin(event.target.closest("tr")) });
     const headings = ["query", "key"].map((name) => make("th", { scope: "col" }, name));
+    this.list = make(
+      "select",
+      { onchange: () => app.state.set({ list: this.list.value }) },
+      ...Object.entries(LISTS).map(([value, text]) => make("option", { value }, text)),
+    );
     this.element = make(
       "div",
       { className: "links" },
+      make("label", {}, "list ", this.list),
       make(
         "table",
         {},
@@ -38,17 +46,25 @@ class LinksView {
   }
 
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
-    const { query: pinnedQuery, key: pinnedKey, special, head } = this.app.state.values;
+    const { query: pinnedQuery, key: pinnedKey, special, head, list, window } = this.app.state.values;
+    this.list.value = list;
     const isFirstLeftOut = hasOneKeyFirst(map);
-    const places = largestPlaces(values, LINKS, (place) => {
+    const isListed = (place) => {
       const [row, column] = placeOf(place);
       if (isFirstLeftOut && row === 0) return false;
       return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
-    });
-    const name = map.quantity.name;
-    this.weightHeading.textContent = part === "change" ? "change" : name;
+    };
+    const places =
+      list === "weakest"
+        ? weakestRows(values, LINKS, isListed, (place) => placeOf(place)[0])
+        : largestPlaces(values, LINKS, isListed);
+    const name = part === "change" ? "change" : map.quantity.name;
+    this.weightHeading.textContent = name;
+    const what =
+      list === "weakest" ? `The lowest of the queries' largest ${name}s` : `The strongest ${name}s`;
+    const where = window ? "the part of the map in sight" : "what the map shows";
     this.caption.textContent = places.length
-      ? `The strongest ${part === "change" ? "changes" : `${name}s`} of what the map shows: ${headName(map, head)}`
+      ? `${what} in ${where}: ${headName(map, head)}`
       : "The map shows no weight above zero.";
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);

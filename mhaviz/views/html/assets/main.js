@@ -2,6 +2,7 @@
 "use strict";
 
 const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
+const MOST_MEASURED_UNASKED = 2 ** 22; // weights of all heads, which take less than a second
 const THRESHOLD_STEPS = 100; // of the slider, from 1/10,000 of the scale's end up to it
 
 const KEYS = [
@@ -34,7 +35,7 @@ class Page {
     this.live = make("div", { className: "unseen", "aria-live": "polite" });
     this.problem = make("p", { className: "problem", role: "alert", hidden: true });
     this.told = make("p", { className: "told", hidden: true });
-    this.#takeAverages();
+    this.#takeNumbers();
     this.views = {
       overview: new OverviewView(this),
       map: new MapView(this),
@@ -73,7 +74,8 @@ class Page {
       ]),
     );
     this.content = make("div", { className: "content" }, ...this.panels.values(), this.views.links.element);
-    const { title, footnote, reading, notices } = this.contents;
+    const { title, footnote, notices } = this.contents;
+    this.reading = make("p");
     element.replaceChildren(
       make(
         "header",
@@ -87,7 +89,7 @@ class Page {
       ),
       this.tabList,
       this.content,
-      make("footer", { className: "quiet" }, make("p", {}, reading), make("p", {}, footnote)),
+      make("footer", { className: "quiet" }, this.reading, make("p", {}, footnote)),
       this.live,
       this.help,
     );
@@ -100,6 +102,7 @@ class Page {
     this.#setTheme();
     this.#arrange();
     this.controls.update();
+    this.#tellReading();
     requestAnimationFrame(() => setTimeout(() => this.#warmUp()));
   }
 
@@ -146,15 +149,21 @@ class Page {
     this.say(headName(this.state.map, this.state.values.head));
   }
 
-  /** The first head takes longest: the worker has to start, and its code to be compiled. */
+  /** The first head takes longest: the worker has to start, and its code to be compiled. Small pages are measured. */
   #warmUp() {
     const { map, values } = this.state;
     if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
+    const { maps, measures } = this.contents;
+    const weights = maps.reduce(
+      (sum, one) => sum + one.heads.length * one.rows.tokens * one.columns.tokens,
+      0,
+    );
+    if (measures.length && weights <= MOST_MEASURED_UNASKED) this.measure();
   }
 
   /** Has the numbers of all heads computed, once somebody wants them. */
   measure() {
-    if (this.#isMeasuring || this.contents.statistics) return;
+    if (this.#isMeasuring || this.contents.statistics || this.contents.numbers) return;
     this.#isMeasuring = true;
     this.asking
       .statistics(
@@ -167,9 +176,15 @@ class Page {
       .catch((problem) => this.fail(problem));
   }
 
-  /** Averages over a corpus, where the page has them, stand for the numbers of single texts. */
-  #takeAverages() {
-    const { statistics, maps } = this.contents;
+  /** Numbers that came with the page: of a difference; or averages over a corpus, in place of those of single texts. */
+  #takeNumbers() {
+    const { statistics, numbers, maps } = this.contents;
+    for (const map of numbers ? maps : []) {
+      for (const [place, head] of map.heads.entries()) {
+        const ofHead = Object.entries(numbers[map.index]).map(([name, heads]) => [name, heads[place]]);
+        this.statistics.set(`${map.index}:${head}`, Object.fromEntries(ofHead));
+      }
+    }
     for (const map of statistics ? maps : []) {
       const averages = statistics.find((one) => one.kind === map.kind && one.layers.includes(map.layer));
       if (!averages) continue;
@@ -244,6 +259,7 @@ class Page {
       return;
     }
     if (changed.has("theme")) this.#setTheme();
+    if (changed.has("special") || changed.has("map")) this.#tellReading();
     this.controls.update();
     if (changed.has("view")) {
       this.#arrange();
@@ -251,6 +267,16 @@ class Page {
     }
     for (const name of this.#shownNames()) this.views[name].update(changed);
     if (this.#hasLinks()) this.views.links.update();
+  }
+
+  /** How to read the maps, and how exact their numbers are. */
+  #tellReading() {
+    const { map, values } = this.state;
+    const texts = [this.contents.reading];
+    if (!values.special)
+      texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
+    if (map?.precision) texts.push(`numbers are exact to ${numberText(map.precision, 1)}`);
+    this.reading.textContent = texts.filter(Boolean).join("; ");
   }
 
   #setTheme() {
@@ -311,7 +337,15 @@ class Controls {
       max: THRESHOLD_STEPS,
       oninput: () => state.set({ least: this.#leastOf(this.least.valueAsNumber) }),
     });
-    this.leastText = make("output");
+    this.leastNumber = make("input", {
+      type: "number",
+      className: "short",
+      min: 0,
+      max: 1,
+      step: "any",
+      "aria-label": "hide weights below",
+      onchange: () => state.set({ least: Math.min(Math.max(this.leastNumber.valueAsNumber || 0, 0), 1) }),
+    });
     this.special = make("input", {
       type: "checkbox",
       onchange: () => state.set({ special: this.special.checked }),
@@ -322,17 +356,22 @@ class Controls {
       head: labelled("head", this.head),
       part: labelled("show", this.part),
       scale: labelled("scale", this.scale),
-      least: labelled("hide below", this.least, this.leastText),
-      special: make("label", {}, this.special, " special tokens"),
+      least: make(
+        "span",
+        { className: "label" },
+        make("label", {}, "hide below ", this.least),
+        this.leastNumber,
+      ),
+      special: make("label", {}, this.special, " show special tokens"),
       theme: labelled("theme", this.theme),
     };
     const button = (text, title, onclick) => make("button", { type: "button", title, onclick }, text);
     const buttons = make(
       "span",
       { className: "buttons" },
-      button("Link", "copy a link to what is shown", () => this.#copyLink()),
-      button("PNG", "copy or save the picture", () => this.#export("png")),
-      button("CSV", "copy or save the weights", () => this.#export("csv")),
+      button("Copy link", "copy a link to what is shown", () => this.#copyLink()),
+      button("Copy PNG", "copy the picture, or save it", () => this.#export("png")),
+      button("Copy CSV", "copy the weights, or save them", () => this.#export("csv")),
       button("?", "help: all keys", () => page.help.showModal()),
     );
     this.element = make(
@@ -393,8 +432,8 @@ class Controls {
     this.scale.value = values.scale;
     this.special.checked = values.special;
     this.least.value = this.#stepOf(values.least);
-    this.leastText.textContent = numberText(values.least, 2);
-    this.least.setAttribute("aria-valuetext", `weights below ${this.leastText.textContent} are not shown`);
+    if (document.activeElement !== this.leastNumber) this.leastNumber.value = values.least;
+    this.least.setAttribute("aria-valuetext", `weights below ${values.least} are not shown`);
   }
 
   /** The same layer of another sentence. */

@@ -2,7 +2,7 @@
 "use strict";
 
 const KINDS = { self: "self-attention", masked: "masked self-attention", cross: "source-target attention" };
-const LEAST_THUMB = 24; // CSS pixels
+const LEAST_THUMB = 18; // CSS pixels
 const MOST_THUMB = 200;
 const GROUP_GAP = 32;
 const LEAST_BESIDE = 36; // of thumbs of groups side by side
@@ -138,7 +138,7 @@ class OverviewView {
     this.ofMeasure = make(
       "span",
       { className: "of-measure" },
-      make("label", {}, this.reverse, " last first"),
+      make("label", {}, this.reverse, " reverse order"),
       make("label", {}, "at least ", this.atLeast),
       make("label", {}, "at most ", this.atMost),
     );
@@ -395,6 +395,9 @@ class OverviewView {
 /** A head in small, to be clicked. */
 class Thumb {
   #painted;
+  #image;
+  #imageKey;
+  #lines;
 
   constructor(map, head, key) {
     Object.assign(this, { map, head, key });
@@ -421,17 +424,30 @@ class Thumb {
   /** Draws it in the top left corner of a context. */
   draw(context, colours, part, width, height) {
     const { map } = this;
-    const { rows, columns, values } = map.thumb(part.name, map.placeOf(this.head));
-    const image = matrixImage(colours, values, part, { rows, columns, least: colours.least });
-    drawImage(context, image, [0, 0, columns, rows], { x: 0, y: 0, width, height });
+    const { rows, columns } = this.#paintImage(colours, part);
+    drawImage(context, this.#image, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
     const shrink = (length) => length - 1; // the last line is inside too
     drawLines(
       context,
-      outlineOf(this.#hidden(rows, columns), rows, columns),
+      this.#lines,
       (column) => (column / columns) * shrink(width),
       (row) => (row / rows) * shrink(height),
     );
+  }
+
+  /** A pixel a cell in the colours of now, and the lines around what is not hidden: kept, as sizes change more often. */
+  #paintImage(colours, part) {
+    const { map } = this;
+    const key = `${colours.key} ${part.name}`;
+    const [, rows, columns] = part.thumbs.shape;
+    if (key !== this.#imageKey) {
+      this.#imageKey = key;
+      const { values } = map.thumb(part.name, map.placeOf(this.head));
+      this.#image = matrixImage(colours, values, part, { rows, columns, least: colours.least });
+      this.#lines ??= outlineOf(this.#hidden(rows, columns), rows, columns);
+    }
+    return { rows, columns };
   }
 
   /** 1 for each of its cells whose middle a mask hides. */

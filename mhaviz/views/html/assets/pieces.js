@@ -24,6 +24,27 @@ function largestPlaces(values, count, allowed = () => true) {
   return places;
 }
 
+/**
+ * Of each row the place of its largest number, the row with the lowest first; rows of zeros are left out.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count how many at most
+ * @param {function(number): boolean} allowed which places count
+ * @param {function(number): number} rowOf the row that a place is in
+ * @returns {number[]}
+ */
+function weakestRows(values, count, allowed, rowOf) {
+  const largest = new Map();
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (!(size > 0) || !allowed(place)) continue;
+    const row = rowOf(place);
+    if (!largest.has(row) || size > Math.abs(values[largest.get(row)])) largest.set(row, place);
+  }
+  const places = [...largest.values()];
+  return places.sort((one, other) => Math.abs(values[one]) - Math.abs(values[other])).slice(0, count);
+}
+
 /** The part of a map that a view of one map shows: the state's, or of a difference's three the change. */
 function partShown(map, state) {
   return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;

@@ -42,6 +42,7 @@ const FIELDS = {
   reverse: FLAG,
   atLeast: NUMBER,
   atMost: NUMBER,
+  list: TEXT,
 };
 
 class State {
@@ -86,8 +87,9 @@ class State {
       least: 0,
       special: true,
       theme: "auto",
-      sort: "layer",
-      reverse: false,
+      sort: this.#contents.sort?.by ?? "layer",
+      reverse: this.#contents.sort?.reverse ?? false,
+      list: "strongest",
       atLeast: null,
       atMost: null,
     };
@@ -107,7 +109,7 @@ class State {
     const changed = new Set(Object.keys(FIELDS).filter((name) => !isSame(before[name], after[name])));
     if (changed.size === 0) return;
     this.#values = after;
-    this.#write();
+    this.#write(["view", "map", "head"].some((name) => changed.has(name)));
     this.#tell(changed);
   }
 
@@ -163,6 +165,7 @@ class State {
       reverse: wanted.reverse === true,
       atLeast: number("atLeast", -Infinity, Infinity),
       atMost: number("atMost", -Infinity, Infinity),
+      list: one("list", ["strongest", "weakest"]),
     });
   }
 
@@ -185,9 +188,12 @@ class State {
     return parameters.size ? `${page}#${parameters}` : page;
   }
 
-  #write() {
+  /** Writes the address; what the button "back" of the browser should go back to is a step of its own. */
+  #write(isStep) {
+    if (this.link === location.href) return; // as after "back"
     try {
-      history.replaceState(null, "", this.link);
+      if (isStep) history.pushState(null, "", this.link);
+      else history.replaceState(null, "", this.link);
     } catch {
       // Some browsers refuse inside another page too: only the address is late.
     }
