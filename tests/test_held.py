@@ -41,7 +41,7 @@ MOST_MEAN, MOST_BOX, MOST_GALLERY_BOX = 1.5, 40.0, 12.0
 NEAR_TITLE = 6.0  # pixels: hinting makes letters so much wider at most
 NUMBERS = "numbers"  # the word by which a digest is known
 FEW = 12  # numbers that are held as they are; more become a digest
-PICTURES = (".png", ".svg", ".pdf")
+PICTURES = (".png", ".svg", ".pdf", ".html")
 DATA = (".safetensors", ".json")
 
 
@@ -112,7 +112,7 @@ MACHINE_WORDS = [
 
 
 def without_pictures(command):
-    """A command's words but for the pictures that it saves, and those pictures."""
+    """A command's words but for the pictures and pages that it saves, and these."""
     words, pictures = shlex.split(command, comments=True), []
     while save := next(
         (i for i, word in enumerate(words[:-1]) if word == "-o" and words[i + 1].endswith(PICTURES)), None

@@ -9,6 +9,7 @@ import pytest
 import mhaviz
 from mhaviz.errors import MhavizError
 from mhaviz.records import Attention, AttentionMap, Axis, Source
+from mhaviz.views.html import size
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 from mhaviz.views.style import Style
@@ -78,9 +79,11 @@ def test_heads_of_a_difference_are_counted_once():
     size.require_fit()
 
 
-def test_a_window_of_a_long_input_has_a_page(mhaviz, tmp_path):
+def test_a_window_of_a_long_input_has_a_page(mhaviz, tmp_path, monkeypatch):
     """Queries and keys of all its tokens would be too large, and are not kept."""
-    (tmp_path / "long.txt").write_text(" ".join(["word"] * 120_000))
+    monkeypatch.setattr(size, "MOST_BYTES", 2**21)
+    (tmp_path / "long.txt").write_text(" ".join(["word"] * 2_000))
+    assert mhaviz("heatmap", "--file", tmp_path / "long.txt", "-o", tmp_path / "all.html").status == 1
     page = tmp_path / "page.html"
     result = mhaviz("heatmap", "--file", tmp_path / "long.txt", "--window", "0:20,0:30", "-o", page)
     assert (result.status, page.exists()) == (0, True), result.err

