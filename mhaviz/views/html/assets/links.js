@@ -3,6 +3,7 @@
 "use strict";
 
 const LINKS = 12;
+const LIST_DELAY = 100; // ms
 const LISTS = { strongest: "strongest weights", weakest: "queries with the lowest largest weight" };
 
 class LinksView {
@@ -33,7 +34,13 @@ class LinksView {
     rove(this.body, "button");
   }
 
-  async update() {
+  /** After the map, which is what is waited for. */
+  update() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.makeList(), LIST_DELAY);
+  }
+
+  async makeList() {
     const asked = (this.asked = {});
     try {
       const region = await regionInSight(this.app, "links");
