@@ -38,7 +38,9 @@ ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85
 """A text that holds what every one of them could do to a terminal."""
 
 
-ISOLATED = re.compile("\u2068([^\u2066-\u2069]*[\u0590-\u08ff][^\u2066-\u2069]*)\u2069")
+ISOLATED = re.compile(
+    "\u2068([^\u2066-\u2069]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff][^\u2066-\u2069]*)\u2069"
+)
 """Isolates around a word of Arabic or Hebrew: they keep it from acting on what stands beside it."""
 
 
