@@ -21,7 +21,7 @@ from mhaviz.records.source import Source
 from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import KIND_NAMES, Kind, Special, Text, Tokens
+from mhaviz.records.tokens import KIND_NAMES, Kind, Special, Text, Tokens, patch_tokens
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -102,4 +102,5 @@ __all__ = [
     "Training",
     "Visit",
     "Within",
+    "patch_tokens",
 ]

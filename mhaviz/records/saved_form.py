@@ -22,7 +22,8 @@ from mhaviz.records.tokens import Kind, Tokens
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 """What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""
 
-_OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", "special_queries", "special_keys")
+_OF_TOKENS = ("special_queries", "special_keys", "query_grid", "key_grid")
+_OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", *_OF_TOKENS)
 _OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "special", "summary")
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
 FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_NUMBERS))
@@ -70,6 +71,8 @@ def describe(m: AttentionMap) -> dict[str, Any]:
     rare = {
         "special_queries": list(m.rows.tokens.special),
         "special_keys": list(m.columns.tokens.special),
+        "query_grid": list(m.rows.tokens.grid or ()),
+        "key_grid": list(m.columns.tokens.grid or ()),
         "reach": m.reach,
         "sink": m.sink,
         "special": m.special and {"tokens": list(m.special.texts), "weights": m.special.weights},
@@ -103,11 +106,12 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     sentence = None if description.get("sentence") is None else _position(description, "sentence")
     query_edges, key_edges, reduction = _cells(description)
     special = _positions(description, "special_queries"), _positions(description, "special_keys")
+    grids = _grid(description, "query_grid"), _grid(description, "key_grid")
     quantity = next(q for q in QUANTITIES if q is WEIGHT or _field({q.key: False, **description}, q.key, bool))
     m = AttentionMap(
         weights,
-        Axis(Tokens(queries, special[0]), query_edges),
-        Axis(Tokens(keys, special[1]), key_edges),
+        Axis(Tokens(queries, special[0], grid=grids[0]), query_edges),
+        Axis(Tokens(keys, special[1], grid=grids[1]), key_edges),
         kind,
         layer,
         tuple(heads.tolist()),
@@ -234,6 +238,16 @@ def _positions(description: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = description.get(name, [])
     is_empty = isinstance(value, list | np.ndarray) and len(value) == 0
     return () if is_empty else tuple(_numbers(description, name).tolist())
+
+
+def _grid(description: Mapping[str, Any], name: str) -> tuple[int, int] | None:
+    """Rows and columns of patches; None where nothing is said of them."""
+    numbers = _positions(description, name)
+    if not numbers:
+        return None
+    if len(numbers) != 2:
+        raise ValueError(f"{name}: expected two numbers, rows and columns of patches, got {len(numbers)}")
+    return numbers[0], numbers[1]
 
 
 def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:

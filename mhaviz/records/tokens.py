@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mhaviz.errors import ArgumentError
+
 Kind = Literal["self", "masked", "cross"]
 """Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's."""
 
@@ -27,18 +29,34 @@ class Tokens:
         texts: what each is called: "The", " token", "izer"; empty texts where nobody will read them.
         special: the positions of those that are not of the text, as [CLS] is not; counted from 0, in order.
         ids: their numbers in the model's vocabulary; empty where it has none.
+        grid: rows and columns of the patches of an image that all but the special tokens are, in reading order; None:
+            they are no patches, or not those of a whole image.
+
+    Raises:
+        ArgumentError: a grid of another number of patches than there are tokens that are not special.
     """
 
     texts: tuple[str, ...]
     special: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
+    grid: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.grid is None:
+            return
+        rows, columns = self.grid
+        n_patches = len(self.of_text)
+        if min(rows, columns) < 1 or rows * columns != n_patches:
+            raise ArgumentError(f"grid: expected rows × columns of {n_patches} patches, got {rows} × {columns}")
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, part: slice) -> "Tokens":
-        """Those of a part; special tokens are counted from its start."""
+        """Those of a part, which is no whole image; special tokens are counted from its start."""
         start, end, _ = part.indices(len(self))
+        if (start, end) == (0, len(self)):
+            return self
         special = tuple(i - start for i in self.special if start <= i < end)
         return Tokens(self.texts[start:end], special, self.ids[start:end])
 
@@ -47,14 +65,35 @@ class Tokens:
         return Tokens(self.texts + after.texts, special, self.ids + after.ids)
 
     @property
+    def patches(self) -> tuple[int, ...]:
+        """The positions of those that are patches of an image, in reading order; none where they have no ``grid``."""
+        return () if self.grid is None else self.of_text
+
+    @property
     def of_text(self) -> tuple[int, ...]:
         """The positions of those that are of the text."""
         special = set(self.special)
         return tuple(i for i in range(len(self)) if i not in special)
 
     def at(self, positions: tuple[int, ...]) -> "Tokens":
-        """Those at these positions, none of which counts as special any more."""
+        """Those at these positions, none of which counts as special any more, nor as a patch."""
         return Tokens(tuple(self.texts[i] for i in positions), (), tuple(self.ids[i] for i in positions if self.ids))
+
+
+def patch_tokens(rows: int, columns: int, n_special: int = 0) -> Tokens:
+    """The tokens of an image of rows × columns patches, with so many special ones before them.
+
+    A patch is called by its row and column, counted from 0: "0,0", "0,1", …; a single special token "[cls]", and of
+    several, as of a class token with registers, the first "[cls]" and the others "[special 1]", "[special 2]", ….
+
+    Raises:
+        ArgumentError: less than one row or column, or fewer than 0 special tokens.
+    """
+    if min(rows, columns) < 1 or n_special < 0:
+        raise ArgumentError(f"expected at least 1 × 1 patches and 0 tokens before them, got {rows} × {columns}")
+    special = ("[cls]", *(f"[special {i}]" for i in range(1, n_special)))[:n_special]
+    patches = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
+    return Tokens(special + patches, tuple(range(n_special)), grid=(rows, columns))
 
 
 def is_run(positions: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from mhaviz.views.data import document
 @pytest.fixture
 def full():
     """A map of which there is everything to say."""
-    axis = Axis(Tokens(tuple("abc"), (0,)), np.array([0, 2, 3]))
+    axis = Axis(Tokens(tuple("abc"), (0,), grid=(2, 1)), np.array([0, 2, 3]))
     weights = np.full((1, 2, 2), 0.5, np.float32)
     summary = MapSummary((), 3, 1, 0.5)
     special = SpecialKeys(np.array([[0.25, 0.125]], np.float32), ("[CLS]",))
