@@ -1,0 +1,1 @@
+"""Sees every attention that runs in a PyTorch program, whoever wrote it."""

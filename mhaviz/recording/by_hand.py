@@ -1,0 +1,310 @@
+"""Recognises attention that is written by hand: product → scale, mask, bias → softmax → product with values.
+
+Each tensor on this way is marked, and what is computed from a marked tensor is marked in its turn. The marks stand in a
+table beside the tensors, not on them, so that nothing of ours is ever saved with a program's tensors.
+
+What is shown are the weights that the program's own softmax made. Nothing is computed a second time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.recording.products import PRODUCTS, Product
+
+OnWeights = Callable[[Tensor, Tensor], None]
+"""Is called with weights, (…, q_length, k_length), and with what they have made of the values."""
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Marks a product of two activations, and what has become of it before a softmax."""
+
+
+@dataclass(frozen=True)
+class _Exponentials:
+    """Marks exp(scores), of a softmax that is written out; ``sums``: marks their sums over ``axis``."""
+
+    axis: int | None = None
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Marks what a softmax has made, and what is made of that.
+
+    Attributes:
+        made: what the softmax itself has made; None: the marked tensor is that, and must not be kept alive by its mark.
+        axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
+        views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
+        number: of the softmax.
+    """
+
+    made: Tensor | None
+    axis: int
+    views: tuple[Callable[[Tensor], Tensor], ...] = ()
+    number: int = 0
+
+    def of(self, source: Tensor, result: Tensor) -> "_Weights":
+        """The mark of what was made of the marked tensor."""
+        return replace(self, made=source) if self.made is None and result is not source else self
+
+
+_Mark = _Scores | _Exponentials | _Weights
+
+
+class Marks:
+    """The marks of tensors, for as long as these live."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, tuple[ref[Tensor], _Mark]] = {}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def get(self, x: object) -> _Mark | None:
+        """The mark of a tensor, if it has one."""
+        entry = self._marks.get(id(x))
+        return entry[1] if entry is not None and entry[0]() is x else None
+
+    def set(self, x: Tensor, mark: _Mark) -> None:
+        """Mark it."""
+        key, marks = id(x), self._marks
+
+        def forget(dead: "ref[Tensor]") -> None:
+            entry = marks.get(key)
+            if entry is not None and entry[0] is dead:
+                del marks[key]
+
+        marks[key] = ref(x, forget), mark
+
+
+class ByHand:
+    """Follows the tensors of a program, function by function.
+
+    Args:
+        on_weights: is called with each attention.
+        on_softmax: is called with a softmax's input and axis, of what could become weights, and its number; and whether
+            it is of a product.
+    """
+
+    def __init__(self, on_weights: OnWeights, on_softmax: Callable[[int, Tensor, int, bool], None]) -> None:
+        self._marks = Marks()
+        self._on_weights, self._on_softmax = on_weights, on_softmax
+        self._n_softmax = 0
+        self.met_values: int | None = None
+
+    def looks(self) -> dict[Any, Callable[..., Any]]:
+        """Of each function that is looked at, what runs it."""
+        looks: dict[Any, Callable[..., Any]] = {}
+        looks |= dict.fromkeys(_ELEMENTWISE, self._elementwise)
+        looks |= dict.fromkeys(_VIEWS, self._view)
+        looks |= dict.fromkeys(_SOFTMAXES, self._softmax)
+        looks |= dict.fromkeys(_EXPONENTIALS, self._exp)
+        looks |= dict.fromkeys(_SUMS, self._sum)
+        looks |= dict.fromkeys(_QUOTIENTS, self._quotient)
+        looks |= dict.fromkeys(PRODUCTS, self._product)
+        return looks
+
+    def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if not isinstance(result, Tensor):
+            return result
+        product = PRODUCTS[func](args, kwargs)
+        if product is None or any(_is_parameter(x) for x in product.factors):
+            return result
+        for which in (0, 1):
+            mark = self._marks.get(product.factors[which])
+            if isinstance(mark, _Weights):
+                self._meet_values(mark, product, which, result)
+                return result
+        self._marks.set(result, _Scores())
+        return result
+
+    def _meet_values(self, mark: _Weights, product: Product, which: int, result: Tensor) -> None:
+        axis = product.factors[which].ndim + mark.axis
+        if not product.summed_over(axis, which):
+            return
+        self.met_values = mark.number
+        A = product.factors[which] if mark.made is None else mark.made
+        with torch.no_grad():
+            for view in mark.views:
+                A = view(A)
+            self._on_weights(product.as_weights(A, axis, which), result)
+
+    def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        x = args[0] if args else kwargs.get("input")
+        dim = args[1] if len(args) > 1 else kwargs.get("dim")
+        if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
+            self._n_softmax += 1
+            is_product = isinstance(self._marks.get(x), _Scores)
+            axis = dim if dim < 0 else dim - result.ndim
+            self._on_softmax(self._n_softmax, x, axis, is_product)
+            if is_product:
+                self._marks.set(result, _Weights(None, axis, number=self._n_softmax))
+        return result
+
+    def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        marked = self._marks.get(args[0]) if args else None  # before exp_ makes it something else
+        result = func(*args, **kwargs)
+        if isinstance(marked, _Scores):
+            self._marks.set(result, _Exponentials())
+        return result
+
+    def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        x = args[0] if args else None
+        if isinstance(self._marks.get(x), _Exponentials) and isinstance(result, Tensor):
+            assert isinstance(x, Tensor)
+            dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+            if isinstance(dim, list | tuple) and len(dim) == 1:
+                (dim,) = dim
+            if isinstance(dim, int):
+                self._marks.set(result, _Exponentials(axis=dim if dim < 0 else dim - x.ndim))
+        return result
+
+    def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        marks = [self._marks.get(x) for x in args[:2]]
+        if len(marks) == 2 and all(isinstance(mark, _Exponentials) for mark in marks):
+            result = func(*args, **kwargs)
+            above, below = marks
+            assert isinstance(below, _Exponentials)
+            if isinstance(above, _Exponentials) and above.axis is None and below.axis is not None:
+                self._n_softmax += 1
+                self._on_softmax(self._n_softmax, result, below.axis, True)
+                self._marks.set(result, _Weights(None, below.axis, number=self._n_softmax))
+            return result
+        return self._elementwise(func, args, kwargs)
+
+    def _elementwise(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Whatever keeps each score or weight in its place. Weights are kept before they are changed in place."""
+        found = self._marked(args, kwargs)
+        if found is None:
+            return func(*args, **kwargs)
+        source, mark = found
+        if isinstance(mark, _Weights) and mark.made is None and _is_in_place(func, kwargs):
+            mark = replace(mark, made=source.detach().clone())
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor):
+            if not isinstance(mark, _Weights):
+                self._marks.set(result, mark)
+            elif result.shape == source.shape or (result.ndim == source.ndim and mark.axis != -1):
+                self._marks.set(result, mark.of(source, result))
+        elif result is None and args and args[0] is source:  # x[i] = y
+            self._marks.set(source, mark)
+        return result
+
+    def _view(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        source = args[0] if args else None
+        mark = self._marks.get(source)
+        if mark is None or not isinstance(result, Tensor):
+            return result
+        assert isinstance(source, Tensor)
+        if not isinstance(mark, _Weights):
+            self._marks.set(result, mark)
+            return result
+        axis = _axis_after(func, source, result, args, kwargs, mark.axis)
+        if axis is not None:
+            rest = args[1:]
+            views = (*mark.views, lambda A: func(A, *rest, **kwargs))
+            self._marks.set(result, replace(mark.of(source, result), axis=axis, views=views))
+        return result
+
+    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, _Mark] | None:
+        """The first argument that is marked, with its mark: weights before scores."""
+        found = None
+        for x in (*args, *kwargs.values()):
+            for one in x if isinstance(x, list | tuple) else (x,):
+                mark = self._marks.get(one)
+                if isinstance(mark, _Weights):
+                    return one, mark
+                if mark is not None and found is None:
+                    found = one, mark
+        return found
+
+
+def _is_parameter(x: Tensor) -> bool:
+    """Whether it is a matrix of parameters, or a view of one: what is multiplied by it is a layer's output."""
+    if x.ndim > 2:
+        return False
+    return isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
+
+
+def _is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
+    name = getattr(func, "__name__", "")
+    ends = name.endswith("_") and not name.endswith("__")
+    return ends or name in _IN_PLACE or kwargs.get("inplace") is True
+
+
+_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__setitem__"}
+
+
+def _axis_after(
+    func: Any, source: Tensor, result: Tensor, args: Sequence[Any], kwargs: dict[str, Any], axis: int
+) -> int | None:
+    """Where a view has put the axis of the keys, counted from the end; None: it has been cut, or joined with others."""
+    before, after, ndim = source.shape, result.shape, source.ndim
+    if func in _SWAPS:
+        first, second = (_place(dim, ndim) for dim in _two(args, kwargs))
+        return {first: second, second: first}.get(axis, axis)
+    if func in _PERMUTES:
+        dims = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:] or kwargs["dims"]
+        return [_place(dim, ndim) for dim in dims].index(axis) - ndim
+    if func in _TRANSPOSES:
+        return {-1: -2, -2: -1}.get(axis, axis)
+    tail = before[axis:]
+    if after[axis:] == tail and len(after) >= len(tail):
+        return axis
+    if func in _CUTS and axis == -1 and len(after) == ndim and after[-1] < before[-1]:  # a column that is no key is cut
+        return axis
+    return None
+
+
+def _two(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, int]:
+    """The two axes of a function that swaps them."""
+    names = "dim0 dim1", "axis0 axis1"
+    given = [kwargs[name] for pair in names for name in pair.split() if name in kwargs]
+    first, second = [*args[1:3], *given]
+    return first, second
+
+
+def _place(dim: int, ndim: int) -> int:
+    return dim if dim < 0 else dim - ndim
+
+
+def _functions(names: str) -> list[Any]:
+    """Those of these names, wherever PyTorch has them: as functions, as methods, with an underscore for in place."""
+    homes = (torch, Tensor, F)
+    every = [name for one in names.split() for name in (one, f"{one}_", f"__{one}__", f"__r{one}__", f"__i{one}__")]
+    return [getattr(home, name) for home in homes for name in every if hasattr(home, name)]
+
+
+_SWAPS = _functions("transpose swapaxes swapdims")
+_PERMUTES = _functions("permute")
+_TRANSPOSES = [Tensor.mT.__get__, Tensor.T.__get__]  # type: ignore[attr-defined]
+_CUTS = _functions("getitem narrow")
+_SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, torch.special.softmax]
+_EXPONENTIALS = _functions("exp")
+_SUMS = _functions("sum")
+_QUOTIENTS = _functions("div truediv true_divide divide")
+_ELEMENTWISE = [
+    *_functions(
+        "add sub mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
+        "half bfloat16 double type_as clamp clip clamp_min clamp_max maximum minimum tanh nan_to_num neg contiguous "
+        "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
+        "setitem index_put scatter addcmul relu batch_norm"
+    ),
+]
+_VIEWS = [
+    *_SWAPS,
+    *_PERMUTES,
+    *_TRANSPOSES,
+    *_CUTS,
+    *_functions("view reshape view_as reshape_as flatten unflatten unsqueeze squeeze expand expand_as movedim select"),
+]

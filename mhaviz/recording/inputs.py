@@ -1,0 +1,65 @@
+"""Sees what a program's models read: the numbers of tokens, and into how many patches an image is cut."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+_MOST_EXTRA = 8
+"""So many tokens of an image may be no patches: [CLS], a token of distillation, registers."""
+
+_MOST_READ = 16
+"""So many tensors of numbers are kept: a program reads a few at a time."""
+
+
+class SeenInputs:
+    """What was read last.
+
+    Attributes:
+        ids: the numbers of tokens, (batch_size, length), on the CPU, the last read last, each with how many tokens the
+            vocabulary has.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[tuple[Tensor, int]] = []
+        self._grids: dict[int, tuple[int, int]] = {}
+
+    def looks(self) -> dict[Any, Callable[..., Any]]:
+        """Of each function that is looked at, what runs it."""
+        convolutions = dict.fromkeys((F.conv2d, torch.conv2d), self._conv2d)
+        return {F.embedding: self._embedding, **convolutions}
+
+    def grid_of(self, length: int) -> tuple[tuple[int, int], int] | None:
+        """Of an image that was read as so many tokens: the rows and columns of its patches, and how many are none."""
+        for rows, columns in reversed(self._grids.values()):
+            extra = length - rows * columns
+            if 0 <= extra <= _MOST_EXTRA:
+                return (rows, columns), extra
+        return None
+
+    def _embedding(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+        if type(ids) is Tensor and 1 <= ids.ndim <= 2 and ids.numel() and not ids.is_meta:
+            with torch.no_grad():
+                self.ids.append((ids.detach().reshape(-1, ids.shape[-1]), weight.shape[0]))
+            del self.ids[:-_MOST_READ]
+        return result
+
+    def _conv2d(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A convolution whose steps are as wide as its kernel cuts an image into patches."""
+        result = func(*args, **kwargs)
+        weight = args[1] if len(args) > 1 else kwargs.get("weight")
+        stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
+        steps = tuple(stride) if isinstance(stride, list | tuple) else (stride, stride)
+        if isinstance(weight, Tensor) and isinstance(result, Tensor) and result.ndim == 4:
+            kernel = tuple(weight.shape[2:])
+            if kernel == steps and kernel != (1, 1):
+                rows, columns = result.shape[2:]
+                self._grids.pop(rows * columns, None)
+                self._grids[rows * columns] = (rows, columns)
+                if len(self._grids) > _MOST_READ:
+                    del self._grids[next(iter(self._grids))]
+        return result

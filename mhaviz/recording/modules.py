@@ -1,0 +1,213 @@
+"""Knows which module of a program runs, what it is called, and which forward pass this is."""
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+_HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "nhead", "heads", "num_head", "n_local_heads", "h")
+"""What modules call the number of their heads."""
+
+_PARENTS = 3  # modules from the innermost outward that may know how many heads there are
+_NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
+"""Where files begin that are not a program's own."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a program an attention runs.
+
+    Attributes:
+        name: the module's qualified name, "blocks.0.attn"; of no module, "train.py:12, attend".
+        root: what the name begins at; two models may have modules of the same name.
+        forward: counts the forward passes of outermost modules; 0: no module runs.
+        n_heads: what the module calls its number of heads, if it does.
+        batch_size: of the first tensor that a module around it was called with; None: not known.
+        length: of the axes between the first and the last of what the innermost module was called with.
+        is_module: whether the name is a module's.
+    """
+
+    name: str
+    root: int
+    forward: int
+    n_heads: int | None = None
+    batch_size: int | None = None
+    length: int | None = None
+    is_module: bool = True
+
+
+@dataclass(frozen=True)
+class _Running:
+    module: nn.Module
+    shape: tuple[int, ...] | None
+
+
+class RunningModules:
+    """The modules that run in each thread, the outermost first, while ``followed``.
+
+    ``model``: what names begin at; places outside it are None. None: names begin at the outermost module.
+    """
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        self._model = model
+        self._local = threading.local()
+        self._forwards = count(1)
+        self._names: dict[int, _Names] = {}
+        self._serials = count()
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Follow all modules of all threads: no module is changed."""
+        hooks = (
+            register_module_forward_pre_hook(self._begins),
+            register_module_forward_hook(self._ends, always_call=True),
+        )
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def running(self) -> tuple[tuple[_Running, ...], int]:
+        """What runs in this thread, for one that it starts: see ``go_on``."""
+        return tuple(self._stack()), getattr(self._local, "forward", 0)
+
+    def go_on(self, running: tuple[tuple[_Running, ...], int]) -> None:
+        """Let this thread run within what ran where it was started."""
+        self._local.stack, self._local.forward = list(running[0]), running[1]
+
+    def place(self) -> Place | None:
+        """Where the program is; None: outside the model that is looked at."""
+        stack = self._stack()
+        if not stack:
+            return None if self._model is not None else Place(self.line(), -1, 0, is_module=False)
+        known = self._known(stack)
+        if known is None:
+            return None
+        name, root = known
+        shape = stack[-1].shape
+        return Place(
+            name,
+            root,
+            self._local.forward,
+            next((n for one in stack[: -_PARENTS - 1 : -1] if (n := _heads_of(one.module))), None),
+            next((one.shape[0] for one in stack if one.shape), None),
+            _product(shape[1:-1]) if shape and len(shape) > 2 else None,
+        )
+
+    def line(self) -> str:
+        """The line of the program that runs, "train.py:12, attend"."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
+            frame = frame.f_back
+        if frame is None:
+            return "?"
+        function = frame.f_code.co_name
+        return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" + (
+            "" if function.startswith("<") else f", {function}"
+        )
+
+    def _stack(self) -> list[_Running]:
+        stack: list[_Running] | None = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        return stack
+
+    def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        stack = self._stack()
+        if not stack:
+            self._local.forward = next(self._forwards)
+        shape = tuple(args[0].shape) if args and isinstance(args[0], Tensor) else None
+        stack.append(_Running(module, shape))
+
+    def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        stack = self._stack()
+        for place in range(len(stack) - 1, -1, -1):  # those above it that raised something have not ended by themselves
+            if stack[place].module is module:
+                del stack[place:]
+                return
+
+    def _known(self, stack: Sequence[_Running]) -> tuple[str, int] | None:
+        """The name of the innermost module, and a number for what it begins at."""
+        if self._model is not None:
+            names = self._names_of(self._model)
+            for one in reversed(stack):
+                if (name := names.of(one.module)) is not None:
+                    return name, names.serial
+            return None
+        innermost = stack[-1].module
+        for one in stack:
+            names = self._names_of(one.module)
+            if (name := names.of(innermost)) is not None:
+                return name or type(innermost).__name__, names.serial
+        return None
+
+    def _names_of(self, root: nn.Module) -> "_Names":
+        names = self._names.get(id(root))
+        if names is None or names.root() is not root:
+            if len(self._names) > _MOST_ROOTS:
+                self._names.clear()
+            # Copies that DataParallel makes for each pass are one model.
+            serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
+            names = self._names[id(root)] = _Names(root, serial)
+        return names
+
+
+_MOST_ROOTS = 1000
+
+
+class _Names:
+    """The qualified names of the modules within a module."""
+
+    def __init__(self, root: nn.Module, serial: int) -> None:
+        self.root, self.serial = ref(root), serial
+        self._names: dict[int, tuple[ref[nn.Module], str]] = {}
+        self._strangers: dict[int, ref[nn.Module]] = {}
+        self._read(root)
+
+    def of(self, module: nn.Module) -> str | None:
+        """None: it is none of them."""
+        entry = self._names.get(id(module))
+        if entry is None or entry[0]() is not module:
+            stranger = self._strangers.get(id(module))
+            root = self.root()
+            if root is None or (stranger is not None and stranger() is module):
+                return None
+            self._read(root)  # it may have come since
+            entry = self._names.get(id(module))
+        if entry is None or entry[0]() is not module:
+            self._strangers[id(module)] = ref(module)
+            return None
+        return entry[1]
+
+    def _read(self, root: nn.Module) -> None:
+        self._names = {
+            id(module): (ref(module), ".".join(part for part in name.split(".") if part != "_orig_mod"))
+            for name, module in root.named_modules()
+        }
+
+
+def _heads_of(module: nn.Module) -> int | None:
+    for owner in (module, getattr(module, "config", None)):
+        for name in _HEADS:
+            number = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+            if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+                return number
+    return None
+
+
+def _product(sizes: Sequence[int]) -> int:
+    product = 1
+    for size in sizes:
+        product *= size
+    return product
