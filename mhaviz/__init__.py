@@ -10,6 +10,7 @@ from mhaviz._version import __version__
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel, load
+    from mhaviz.api.recording import Recording, record
     from mhaviz.api.studies import (
         attend,
         compare_scaling,
@@ -37,6 +38,7 @@ _HOMES = {
     "MhavizError": "errors",
     "MultiHeadAttention": "layer.attention",
     "PositionalEncoding": "layer.embedding",
+    "Recording": "api.recording",
     "attend": "api.studies",
     "attention_map": "attention.map",
     "compare_scaling": "api.studies",
@@ -49,6 +51,7 @@ _HOMES = {
     "masks": "api.studies",
     "matrices": "api.studies",
     "read": "api.studies",
+    "record": "api.recording",
     "sinusoids": "api.studies",
     "tokenize": "layer.tokens",
     "trace_shapes": "api.studies",
@@ -61,6 +64,7 @@ __all__ = [
     "MhavizError",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "Recording",
     "__version__",
     "attend",
     "attention_map",
@@ -74,6 +78,7 @@ __all__ = [
     "masks",
     "matrices",
     "read",
+    "record",
     "sinusoids",
     "tokenize",
     "trace_shapes",

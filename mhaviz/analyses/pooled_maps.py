@@ -181,13 +181,8 @@ def pooled_maps(
         part = replace(pooling, window=seen.run_of_text) if special == "apart" else pooling
         _, n_heads, q_length, k_length = seen.call.shape
         cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
-        pooled = part.run(
-            seen.call, seen.site.kind, seen.sentence, lambda share: on_progress((done + share * cost) / whole)
-        )
+        found = pooled_of_call(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
         done += cost
-        found = _records(seen, part, pooled)
-        if keep and part.window is None and (kept := kept_queries_and_keys(seen)) is not None:
-            found = [replace(m, queries_and_keys=kept) for m in found]
         if special == "left out":
             found = [replace(m, quantity=replace(RENORMALISED, reduction=m.quantity.reduction)) for m in found]
         elif special == "apart":
@@ -196,6 +191,17 @@ def pooled_maps(
 
     model.run(inputs, on_attention, heads)
     return Attention(model.describe(inputs), tuple(maps))
+
+
+def pooled_of_call(
+    seen: SiteCall, pooling: Pooling, keep: bool = False, on_progress: Callable[[float], None] | None = None
+) -> list[AttentionMap]:
+    """The map of a call of one sentence, or two if both reductions are wanted; see ``pooled_maps``."""
+    pooled = pooling.run(seen.call, seen.site.kind, seen.sentence, on_progress)
+    found = _records(seen, pooling, pooled)
+    if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
+        found = [replace(m, queries_and_keys=kept) for m in found]
+    return found
 
 
 def _with_special_apart(m: AttentionMap, seen: SiteCall) -> AttentionMap:

@@ -4,12 +4,14 @@ Abnar and Zuidema 2020, arXiv 2005.00928, section 3: the residual connection add
 over heads, and the matrices of the layers are multiplied: R_l = (A_l + I) / 2 · R_{l−1}, R_{−1} = I.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.records import ROLLOUT, Attention, AttentionMap, Kind, Site
 
 
@@ -45,13 +47,47 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
         if kind == "cross":
             return
         A = seen.call.weights()[0].float().mean(dim=0)  # length length
-        A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # of a sink's rows the rest is gone
-        before = rolled.get((seen.sentence, kind))
-        mixed = A if before is None else A @ before
-        R = (mixed + (torch.eye(len(A)).to(A) if before is None else before)) / 2
-        rolled[seen.sentence, kind] = R
+        R = rolled[seen.sentence, kind] = _through(A, rolled.get((seen.sentence, kind)))
         if seen.site in drawn:
             maps.append(seen.map(R[None].cpu().numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))
 
     through.run(inputs, on_attention)
     return Attention(through.describe(inputs), tuple(maps))
+
+
+def rollout_of_maps(attention: Attention) -> Attention:
+    """The same of maps of all layers, in the order in which these run.
+
+    Raises:
+        ArgumentError: maps that are pooled, or of a part; nothing but cross attention; layers of different lengths.
+    """
+    rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}
+    maps: list[AttentionMap] = []
+    for m in attention.maps:
+        if m.kind == "cross":
+            continue
+        if not m.is_whole:
+            raise ArgumentError(
+                f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input, or a "
+                f"larger {parameter('size')}"
+            )
+        of = m.pass_number, m.sentence, m.kind
+        A, before = torch.from_numpy(m.weights).mean(dim=0), rolled.get(of)
+        if before is not None and before.shape != A.shape:
+            raise ArgumentError(
+                f"a rollout goes through layers of one length, got {len(before)} tokens, and {len(A)} in layer "
+                f"{m.layer}; choose others by {parameter('layer')}"
+            )
+        R = rolled[of] = _through(A, before)
+        maps.append(replace(m, weights=R[None].numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))
+    if not maps:
+        raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
+    maps = [replace(m, queries_and_keys=None, summary=None) for m in maps]
+    return Attention(attention.source, tuple(maps))
+
+
+def _through(A: Tensor, before: Tensor | None) -> Tensor:
+    """R_l of the mean weights of layer l, and of R_{l−1}; None: of the first layer. All are (length, length)."""
+    A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # of a sink's rows the rest is gone
+    mixed = A if before is None else A @ before
+    return (mixed + (torch.eye(len(A)).to(A) if before is None else before)) / 2

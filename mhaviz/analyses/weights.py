@@ -34,15 +34,17 @@ def attention_weights(
     require_weights_fit(model, inputs, heads)
     maps: list[AttentionMap] = []
 
-    def on_attention(seen: SiteCall) -> None:
-        seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
-        A = seen.call.weights()
-        kept = kept_queries_and_keys(seen, A) if keep and special != "apart" else None
-        whole = seen.map(float_array(A[0]), quantity=quantity, queries_and_keys=kept)
-        maps.append(with_special_apart(whole, *seen.of_text) if special == "apart" else whole)
-
-    model.run(inputs, on_attention, heads)
+    model.run(inputs, lambda seen: maps.append(weight_map(seen, special, keep)), heads)
     return Attention(model.describe(inputs), tuple(maps))
+
+
+def weight_map(seen: SiteCall, special: Special = "shown", keep: bool = False) -> AttentionMap:
+    """All weights of a call of one sentence; the other arguments are those of ``attention_weights``."""
+    seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
+    A = seen.call.weights()
+    kept = kept_queries_and_keys(seen, A) if keep and special != "apart" else None
+    whole = seen.map(float_array(A[0]), quantity=quantity, queries_and_keys=kept)
+    return with_special_apart(whole, *seen.of_text) if special == "apart" else whole
 
 
 def with_special_apart(m: AttentionMap, rows: Sequence[int], columns: Sequence[int]) -> AttentionMap:

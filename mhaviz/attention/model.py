@@ -110,6 +110,7 @@ class SiteCall:
             "sentence": self.sentence,
             "reach": self.reach,
             "sink": self.call.has_sink,
+            "module": self.site.module,
         }
         return AttentionMap(values, rows, columns, **known | others)
 

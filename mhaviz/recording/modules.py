@@ -33,7 +33,8 @@ class Place:
         forward: counts the forward passes of outermost modules; 0: no module runs.
         n_heads: what the module calls its number of heads, if it does.
         batch_size: of the first tensor that a module around it was called with; None: not known.
-        length: of the axes between the first and the last of what the innermost module was called with.
+        length, width: of what the innermost module was called with: of the axes between the first and the last, and of
+            the last one.
         is_module: whether the name is a module's.
     """
 
@@ -43,6 +44,7 @@ class Place:
     n_heads: int | None = None
     batch_size: int | None = None
     length: int | None = None
+    width: int | None = None
     is_module: bool = True
 
 
@@ -103,6 +105,7 @@ class RunningModules:
             next((n for one in stack[: -_PARENTS - 1 : -1] if (n := _heads_of(one.module))), None),
             next((one.shape[0] for one in stack if one.shape), None),
             _product(shape[1:-1]) if shape and len(shape) > 2 else None,
+            shape[-1] if shape and len(shape) > 2 else None,
         )
 
     def line(self) -> str:

@@ -22,6 +22,8 @@ from mhaviz.records.tokens import Kind
 if TYPE_CHECKING:
     import pandas
 
+    from mhaviz.records.image import ImageAttention, QueryChoice
+
 ROUNDING = 2**-8
 """How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
 that weights come in."""
@@ -48,6 +50,8 @@ class AttentionMap(Brief):
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
         special: what goes to special tokens, if they have been left out and the weights are still what they were.
+        module: what the program that was recorded calls the attention, "blocks.0.attn"; nothing where it has no name.
+        pass_number: of which forward pass of a program, counted from 0, where maps of several are kept; else None.
         queries_and_keys: what the weights are computed from, of all tokens, for those who want more of them than is
             drawn; None: it is not known, or nobody has asked for it.
     """
@@ -64,6 +68,8 @@ class AttentionMap(Brief):
     reach: int | None = None
     sink: bool = False
     special: SpecialKeys | None = None
+    module: str = ""
+    pass_number: int | None = None
     queries_and_keys: QueriesAndKeys | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +119,8 @@ class AttentionMap(Brief):
     @property
     def name(self) -> str:
         """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
-        sentence = "" if self.sentence is None else f"sentence {self.sentence}, "
+        sentence = "" if self.pass_number is None else f"pass {self.pass_number}, "
+        sentence += "" if self.sentence is None else f"sentence {self.sentence}, "
         quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
         largest = ", max" if self.quantity.reduction == "max" else ""
         return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
@@ -256,3 +263,35 @@ class Attention(Shown):
                 raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in maps)}, got {number}")
         chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
+
+    def over_image(
+        self,
+        image: object,
+        query: "QueryChoice" = None,
+        *,
+        layer: int | None = None,
+        head: int | Sequence[int] | None = None,
+        grid: tuple[int, int] | None = None,
+    ) -> "ImageAttention":
+        """What a query gives to the patches of an image, laid over this image.
+
+        Nobody knows how the model's own preparation has cut the image: it is stretched to the grid of patches. Where
+        the model crops, give the image as it was cropped.
+
+        Args:
+            image: a path, an image of PIL, or pixels: an array (height, width), or with 1, 3 or 4 channels after them,
+                or a tensor, whose channels may come first; whole numbers up to 255, or others from 0 to 1.
+            query: a position among all tokens, a patch as (row, column) or "row,column", or a token's text. None: the
+                class token where there is one, and else, and where the queries are a text, the mean over all queries.
+            layer, head: as in ``select``.
+            grid: rows and columns of patches, where the maps do not know them: tokens before the last rows × columns
+                are then special.
+
+        Raises:
+            ArgumentError: no grid, or one that does not fit the number of tokens; maps that are pooled, parts, or of a
+                text; a query, layer or head that is not there; an image of another shape or other numbers.
+            MhavizError: the image cannot be read.
+        """
+        from mhaviz.records.image import over_image
+
+        return over_image(self, image, query, layer=layer, head=head, grid=grid)

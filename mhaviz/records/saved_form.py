@@ -25,8 +25,9 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 _OF_TOKENS = ("special_queries", "special_keys", "query_grid", "key_grid")
 _OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", *_OF_TOKENS)
 _OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "special", "summary")
+_OF_PROGRAMS = ("module", "pass")
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
-FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_NUMBERS))
+FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_PROGRAMS, *_OF_NUMBERS))
 """What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
 
 
@@ -75,10 +76,13 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "key_grid": list(m.columns.tokens.grid or ()),
         "reach": m.reach,
         "sink": m.sink,
+        "module": m.module,
         "special": m.special and {"tokens": list(m.special.texts), "weights": m.special.weights},
         m.quantity.key: m.quantity.key != WEIGHT.key,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
+    if m.pass_number is not None:
+        description["pass"] = m.pass_number
     return description
 
 
@@ -121,6 +125,8 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         reach=None if description.get("reach") is None else _position(description, "reach"),
         sink=_field({"sink": False, **description}, "sink", bool),
         special=_special(description["special"]) if description.get("special") is not None else None,
+        module=_field({"module": "", **description}, "module", str),
+        pass_number=None if description.get("pass") is None else _position(description, "pass"),
     )
     if quantity.through_layers and len(m.heads) > 1:
         raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
@@ -146,7 +152,8 @@ def _special(special: Any) -> SpecialKeys:
 
 
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences.
+    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "pass.100." before
+    it where there are several passes.
 
     One of no weights ends in its quantity: ".rollout". Where there are maps by both reductions, that of the largest
     weights ends in ".max".
@@ -157,6 +164,7 @@ def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
         quantities = [f".{quantity.key}" for quantity in QUANTITIES if m.get(quantity.key) is True]
         name = f"layer.{m.get('layer')}.{m.get('kind')}{''.join(quantities)}"
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
+        name = name if m.get("pass") is None else f"pass.{m['pass']}.{name}"
         names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)
         seen.add(names[-1])
     return names

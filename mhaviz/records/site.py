@@ -14,6 +14,7 @@ class Site:
         layer: counted from 0; encoder, decoder and cross attention are each counted by themselves.
         n_heads, d_key: its sizes.
         number: its place among all attentions of the model, in the order in which they run.
+        module: what the model calls it, "blocks.0.attn"; nothing where that is not known.
     """
 
     kind: Kind
@@ -21,3 +22,4 @@ class Site:
     n_heads: int
     d_key: int
     number: int = 0
+    module: str = ""

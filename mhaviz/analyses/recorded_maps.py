@@ -1,0 +1,83 @@
+"""Maps of a program's attentions, made as these run: what they are made of is gone when the program goes on."""
+
+from dataclasses import dataclass, replace
+
+from mhaviz.analyses.growing_map import GrowingMap
+from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
+from mhaviz.analyses.weights import weight_map
+from mhaviz.attention.model import SiteCall
+from mhaviz.devices import float_array
+from mhaviz.records import AttentionMap, Tokens
+
+
+@dataclass
+class _Kept:
+    """The maps of one attention in one pass, for one example; two where both reductions are wanted."""
+
+    maps: list[AttentionMap]
+    queries: Tokens
+    keys: Tokens
+    growing: list[GrowingMap]
+
+    def result(self) -> list[AttentionMap]:
+        return [one.result(self.queries, self.keys) for one in self.growing] or self.maps
+
+
+class RecordedMaps:
+    """Maps, to which runs of attentions are added.
+
+    Args:
+        pooling: how inputs are pooled that are longer than its size.
+        always: whether shorter ones are, too, as by a reduction that was asked for.
+        keep: whether queries and keys are kept beside the maps of whole passes.
+    """
+
+    def __init__(self, pooling: Pooling, always: bool, keep: bool) -> None:
+        self._pooling, self._always, self._keep = pooling, always, keep
+        self._kept: dict[tuple[int, int, int], _Kept] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, seen: SiteCall, pass_number: int, example: int, first_query: int = 0) -> None:
+        """Add the run of an attention on one example.
+
+        ``first_query``: above 0 of a step that goes on with a pass: where its queries begin.
+
+        Raises:
+            MhavizError: it does not fit into memory.
+        """
+        key = seen.site.number, pass_number, example
+        (queries,), (keys,) = seen.queries, seen.keys
+        if first_query:
+            kept = self._kept.get(key)
+            if kept is not None:  # else its pass had begun before anybody looked
+                self._go_on(kept, seen)
+            return
+        longest = max(seen.call.shape[2:])
+        if longest <= self._pooling.size and not self._always:
+            maps = [weight_map(seen, keep=self._keep)]
+        else:
+            maps = pooled_of_call(seen, self._pooling, self._keep)
+        self._kept[key] = _Kept(maps, queries, keys, [])
+        self.bytes += sum(m.weights.nbytes for m in maps)
+
+    def _go_on(self, kept: _Kept, seen: SiteCall) -> None:
+        (queries,) = seen.queries
+        is_cross = seen.site.kind == "cross"
+        kept.growing = kept.growing or [GrowingMap(m, self._pooling.size) for m in kept.maps]
+        kept.queries = kept.queries + queries
+        kept.keys = kept.keys if is_cross else kept.keys + queries
+        weights = float_array(seen.call.weights()[0])
+        for one in kept.growing:
+            one.add(weights, grows=not is_cross)
+
+    def result(self) -> list[tuple[int, int, int, AttentionMap]]:
+        """Of each map the number of its attention, its pass and its example, with the map: attention by attention."""
+        found = [
+            (number, pass_number, example, replace(m, sentence=None))
+            for (number, pass_number, example), kept in self._kept.items()
+            for m in kept.result()
+        ]
+        return sorted(found, key=lambda one: (one[1], one[2], one[0]))

@@ -1,0 +1,69 @@
+"""Which forward passes of a program are recorded."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mhaviz.errors import ArgumentError, parameter, quoted
+
+_RUN = re.compile(r"(\d+)(-)?(\d+)?")
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Runs of passes: each from a first number up to an end, None being no end.
+
+    ``is_first``: whether nobody has chosen: the first pass that reaches each attention.
+    """
+
+    runs: tuple[tuple[int, int | None], ...] = ((0, 1),)
+    is_first: bool = True
+
+    @classmethod
+    def of(cls, given: Any) -> "Passes":
+        """Of a number, several numbers, slices and ranges, or a text: "0,100,200-", "0-9".
+
+        Raises ArgumentError if it cannot be read.
+        """
+        if given is None:
+            return cls()
+        if isinstance(given, str):
+            return cls(tuple(_run_in(part.strip(), given) for part in given.split(",")), False)
+        parts = given if isinstance(given, Iterable) and not isinstance(given, range) else [given]
+        runs = [run for part in parts for run in _runs_of(part, given)]
+        if not runs:
+            raise _wrong(given)
+        return cls(tuple(runs), False)
+
+    def wants(self, number: int) -> bool:
+        """Whether this pass is recorded."""
+        return any(first <= number and (end is None or number < end) for first, end in self.runs)
+
+
+def _run_in(part: str, whole: object) -> tuple[int, int | None]:
+    found = _RUN.fullmatch(part)
+    if found is None or (found[3] and not found[2]) or len(part) > 40:
+        raise _wrong(whole)
+    first = int(found[1])
+    if not found[2]:
+        return first, first + 1
+    if found[3] and int(found[3]) < first:
+        raise _wrong(whole)
+    return first, int(found[3]) + 1 if found[3] else None
+
+
+def _runs_of(part: object, whole: object) -> list[tuple[int, int | None]]:
+    if isinstance(part, range):
+        return [(number, number + 1) for number in part] if part.step != 1 else [(part.start, part.stop)]
+    if isinstance(part, slice) and part.step in (None, 1):
+        return [(part.start or 0, part.stop)]
+    if isinstance(part, int) and not isinstance(part, bool) and part >= 0:
+        return [(part, part + 1)]
+    raise _wrong(whole)
+
+
+def _wrong(given: object) -> ArgumentError:
+    return ArgumentError(
+        f'{parameter("passes")}: expected numbers from 0 on, such as "0,100,200-", got {quoted(given)}'
+    )

@@ -1,0 +1,398 @@
+"""``mhaviz.record``: the attention of whatever PyTorch program runs inside."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ContextDecorator, ExitStack
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.analyses.pooled_maps import Pooling
+from mhaviz.analyses.recorded_maps import RecordedMaps
+from mhaviz.analyses.rollout import rollout_of_maps
+from mhaviz.api.choosing import Numbers
+from mhaviz.api.passes import Passes
+from mhaviz.api.recorded_tokens import TokenNames
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import OnAttention, SiteCall, show
+from mhaviz.devices import free_memory
+from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.limits import MOST_CELLS
+from mhaviz.recording.caught import Caught, example
+from mhaviz.recording.mode import VisitorError, Watch
+from mhaviz.recording.modules import Place
+from mhaviz.recording.sites import Run, SeenSite, Sites
+from mhaviz.records import Attention, HeadStatistics, Site, Source, Tokens
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_KEPT_BYTES = 2**26
+"""Queries and keys are kept unasked if they take no more."""
+
+
+def record(
+    model: "nn.Module | None" = None,
+    *,
+    on_attention: OnAttention | None = None,
+    module: str | Sequence[str] | None = None,
+    layer: Numbers = None,
+    passes: "int | str | Iterable[int | slice | range] | None" = None,
+    examples: int | Sequence[int] | Literal["all"] = 0,
+    pool: Literal["mass", "max", "both"] | None = None,
+    size: int | None = None,
+    memory: int | None = None,
+    tokens: Sequence[str] | None = None,
+    grid: tuple[int, int] | None = None,
+    statistics: bool = False,
+    queries_and_keys: bool | None = None,
+    program: str = "",
+    on_notice: Callable[[str], None] | None = None,
+) -> "Recording":
+    """Record the attention of a PyTorch program, without changing a line of it.
+
+    ::
+
+        with mhaviz.record(model) as recording:
+            model(x)
+        recording.attention.save("page.html")
+
+    Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
+    and product → softmax → product written by hand. What the program computes stays the same bit for bit, with two
+    exceptions: the fast path of ``nn.TransformerEncoder`` and what ``torch.compile`` would compile run as they are
+    written, so that they may differ in the last digits.
+
+    Args:
+        model: the attention of this module alone, and names begin at it; None: whatever runs.
+        on_attention: is called with each attention of the passes that are recorded, as it runs, with all examples of
+            the batch; its tensors are the program's own, and must not be changed or kept.
+        module: attentions whose names match this pattern, or one of these: "blocks.*.attn"; None: all.
+        layer: the numbers of those that are wanted; None: all.
+        passes: forward passes, counted from 0 for each attention: a number, several, or a text such as "0,100,200-";
+            None: the first that reaches each attention. The steps of a decoder that writes are one pass.
+        examples: which of a batch are drawn: a number, several, or "all".
+        pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
+        memory: bytes that computing a map may take; None: a quarter of what is free.
+        tokens: names of the tokens; None: by the tokenizer of transformers that the program has used, else positions.
+        grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
+        statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
+        queries_and_keys: as in ``attend``.
+        program: what a picture calls what was recorded; nothing: the model's class.
+        on_notice: is told, in a line, what was not seen, when the recording ends.
+
+    Raises:
+        ArgumentError: options that make no sense.
+    """
+    chosen = _Options(module, layer, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
+    return Recording(model, chosen, on_attention, statistics, program, on_notice)
+
+
+class _Options:
+    """What is recorded; the arguments of ``record``, checked."""
+
+    def __init__(
+        self,
+        module: str | Sequence[str] | None,
+        layer: Numbers,
+        passes: Any,
+        examples: int | Sequence[int] | Literal["all"],
+        pool: Literal["mass", "max", "both"] | None,
+        size: int | None,
+        memory: int | None,
+        tokens: Sequence[str] | None,
+        grid: tuple[int, int] | None,
+        queries_and_keys: bool | None,
+    ) -> None:
+        self.patterns = None if module is None else (module,) if isinstance(module, str) else tuple(module)
+        self.layers = None if layer is None else (layer,) if isinstance(layer, int) else tuple(layer)
+        self.passes = Passes.of(passes)
+        self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
+        if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
+            raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
+        if pool not in (None, "mass", "max", "both"):
+            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {pool!r:.60}")
+        for name, number, unit in (("size", size, "cell"), ("memory", memory, "byte")):
+            if number is not None and number < 1:
+                raise ArgumentError(f"{parameter(name)}: expected at least 1 {unit}, got {number}")
+        if grid is not None and (len(grid) != 2 or min(grid) < 1):
+            raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
+        self.pooling = Pooling(size or MOST_CELLS, pool or "mass", None, memory, summary=False)
+        self.always_pooled = pool is not None
+        self.tokens = None if tokens is None else tuple(map(str, tokens))
+        self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
+        self.queries_and_keys = queries_and_keys
+
+    def wants(self, site: SeenSite) -> bool:
+        """Whether an attention is recorded, as far as its name tells."""
+        return self.patterns is None or any(fnmatchcase(site.name, pattern) for pattern in self.patterns)
+
+
+def _is_position(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+
+
+class Recording(ContextDecorator):
+    """What ``mhaviz.record`` returns: a context manager, and a decorator of functions.
+
+    It may be entered again, and then goes on. ``attention`` is there as soon as something was seen.
+    """
+
+    def __init__(
+        self,
+        model: "nn.Module | None",
+        options: _Options,
+        on_attention: OnAttention | None,
+        statistics: bool,
+        program: str,
+        on_notice: Callable[[str], None] | None,
+    ) -> None:
+        if model is not None and not isinstance(model, torch.nn.Module):
+            raise ArgumentError(f"expected a torch.nn.Module to record, or nothing, got {type(model).__name__}")
+        self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
+        self._program = program or (type(model).__name__ if model is not None else "")
+        self._watch = Watch(self._on_caught, model)
+        self._sites = Sites(self._watch.miss)
+        self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
+        keep = options.queries_and_keys
+        self._maps = RecordedMaps(options.pooling, options.always_pooled, keep is not False)
+        self._study = HeadStudy() if statistics else None
+        self._most_bytes = options.pooling.memory or (free_memory(torch.device("cpu")) or 2**32) // 4
+        self._d_keys: dict[int, tuple[int, int]] = {}
+        self._device = "cpu"
+        self._left_out = 0
+        self._told: set[str] = set()
+        self._stack: list[ExitStack] = []
+
+    def __enter__(self) -> "Recording":
+        stack = ExitStack()
+        stack.enter_context(self._watch.watching())
+        self._stack.append(stack)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.pop().__exit__(kind, error, traceback)
+        if self._on_notice is not None:
+            for line in self.notices:
+                if line not in self._told:
+                    self._told.add(line)
+                    self._on_notice(line)
+        if isinstance(error, VisitorError):
+            raise error.raised from None
+
+    def __repr__(self) -> str:
+        return f"<mhaviz Recording: {len(self._sites.all)} attentions, {len(self._maps)} maps>"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be drawn."""
+        return not len(self._maps)
+
+    @property
+    def notices(self) -> list[str]:
+        """What was not seen, or not kept, a line each."""
+        lines = list(self._watch.missed)
+        if self._left_out:
+            kept = "the first" if self._options.examples == (0,) else f"{len(self._options.examples or ())}"
+            lines.append(
+                f"kept {kept} of up to {self._left_out:,} examples in a batch; {parameter('examples')} chooses others"
+            )
+        return lines
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The names of the attentions that have run, in the order in which they first did."""
+        return tuple(_name_of(site) for site in self._sites.all)
+
+    @property
+    def attention(self) -> Attention:
+        """The maps, attention by attention, as far as the program has run.
+
+        Raises:
+            MhavizError: nothing was seen; with what looked most like attention.
+        """
+        if self.is_empty:
+            raise MhavizError(self._why_empty())
+        layers = self._layers()
+        found = self._maps.result()
+        several = {place: len({one[place] for one in found}) > 1 for place in (1, 2)}
+        named: dict[Tokens, Tokens] = {}
+
+        def names_of(tokens: Tokens) -> Tokens:
+            if tokens not in named:
+                named[tokens] = self._names.name(tokens)
+            return named[tokens]
+
+        maps = []
+        for number, pass_number, one, m in found:
+            layer, site = layers[number], self._sites.all[number]
+            if self._options.layers is not None and layer not in self._options.layers:
+                continue
+            maps.append(
+                replace(
+                    m,
+                    rows=replace(m.rows, tokens=names_of(m.rows.tokens)),
+                    columns=replace(m.columns, tokens=names_of(m.columns.tokens)),
+                    kind=site.kind,
+                    layer=layer,
+                    module=_name_of(site),
+                    sentence=one if several[2] else None,
+                    pass_number=pass_number if several[1] or not self._options.passes.is_first else None,
+                )
+            )
+        self._names.finish()
+        if not maps:
+            there = sorted(set(layers.values()))
+            raise ArgumentError(f"{parameter('layer')}: expected layers among {there[0]} to {there[-1]}")
+        return Attention(self._source(), tuple(maps))
+
+    @property
+    def rollout(self) -> Attention:
+        """The attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
+
+        Raises:
+            ArgumentError: maps that are pooled, nothing but cross attention, layers of different lengths.
+            MhavizError: as ``attention``.
+        """
+        return rollout_of_maps(self.attention)
+
+    @property
+    def head_statistics(self) -> HeadStatistics:
+        """What each head looks at, averaged over all passes and examples.
+
+        Raises:
+            ArgumentError: ``statistics`` was not asked for.
+            MhavizError: nothing was seen.
+        """
+        if self._study is None:
+            raise ArgumentError(f"statistics are made while a program runs; add {parameter('statistics')}")
+        if not self._study.kinds:
+            raise MhavizError(self._why_empty())
+        return self._study.result(self._source())
+
+    def _on_caught(self, place: Place, caught: Caught) -> None:
+        """Take what the program's attention computes with, while it is there."""
+        run = self._sites.run(place, caught)
+        if run is None or not self._options.wants(run.site):
+            return
+        is_wanted = self._options.passes.wants(run.pass_number)
+        if not is_wanted and self._study is None:
+            return
+        self._note_form(run, place)
+        self._device = str(caught.call.device)
+        call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
+        d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
+        self._d_keys[run.site.number] = n_heads, d_key
+        site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
+        name = f"{_name_of(run.site)}, pass {run.pass_number}"
+
+        def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
+            sides = [
+                tuple(self._names.of(length, one, first) for one in places)
+                for length, first in ((q_length, run.first_query), (k_length, 0))
+            ]
+            return SiteCall(site, of.call, tuple(range(n_heads)), sides[0], sides[1], of.output)
+
+        try:
+            if is_wanted and self._on_attention is not None:
+                self._visit(seen_of(range(batch_size), run.caught))
+            if self._study is not None and run.first_query == 0:
+                whole = seen_of(range(batch_size), run.caught)
+                show(self._study.add, whole, name, "its numbers are not counted")
+            if is_wanted:
+                self._keep(run, seen_of, name, batch_size)
+        except MhavizError as error:
+            self._watch.miss(str(error))
+
+    def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
+        wanted = range(batch_size) if self._options.examples is None else self._options.examples
+        there = [place for place in wanted if place < batch_size]
+        if len(there) < batch_size:
+            self._left_out = max(self._left_out, batch_size)
+        if self._maps.bytes > self._most_bytes:
+            self._watch.miss(
+                f"{name} and what came later is left out: the maps have filled the memory that they may take"
+            )
+            return
+        for place in there:
+            output = None if run.caught.output is None else run.caught.output[place : place + 1]
+            one = seen_of([place], Caught(example(run.caught.call, place), output))
+
+            def add(seen: SiteCall, place: int = place) -> None:
+                self._maps.add(seen, run.pass_number, place, run.first_query)
+
+            show(add, one, name, "it is not drawn")
+
+    def _visit(self, seen: SiteCall) -> None:
+        assert self._on_attention is not None
+        try:
+            self._on_attention(seen)
+        except BaseException as error:
+            raise VisitorError(error) from error
+
+    def _note_form(self, run: Run, place: Place) -> None:
+        """Say so where the rows and columns of a map are no tokens of one input."""
+        batch_size, n_heads, q_length, k_length = run.caught.call.shape
+        name = _name_of(run.site)
+        if run.caught.reads_itself is None and place.batch_size and place.length:
+            windows, rest = divmod(batch_size, place.batch_size)
+            if windows > 1 and not rest and place.length >= q_length == k_length:
+                self._watch.miss(f"{name}: {windows:,} windows of {q_length:,} tokens each stand in its batch axis")
+            if q_length == k_length != place.length and n_heads * q_length == place.width:
+                self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
+
+    def _layers(self) -> dict[int, int]:
+        """The layer of each attention: the number in its name, if all of a kind have one of their own, else its place
+        among those of its kind."""
+        layers: dict[int, int] = {}
+        for kind in dict.fromkeys(site.kind for site in self._sites.all):
+            sites = [site for site in self._sites.all if site.kind == kind]
+            numbers = [_number_in(site.name) for site in sites]
+            is_own = None not in numbers and len(set(numbers)) == len(numbers) and all(s.is_module for s in sites)
+            for place, (site, number) in enumerate(zip(sites, numbers, strict=True)):
+                layers[site.number] = number if is_own and number is not None else place
+        return layers
+
+    def _source(self) -> Source:
+        n_heads = [heads for heads, _ in self._d_keys.values()]
+        several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
+        count = len(self._d_keys)
+        parts = [
+            f"recorded: {self._program or 'a program'}",
+            f"{count} attention{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
+            self._device,
+        ]
+        details = {
+            "kind": "recording",
+            "program": self._program,
+            "n_attentions": count,
+            "n_heads": max(n_heads),
+            "device": self._device,
+        }
+        return Source(", ".join(parts), details)
+
+    def _why_empty(self) -> str:
+        seen = f"saw {self._watch.operations:,} operation{'s' * (self._watch.operations != 1)} and "
+        if self._sites.all:
+            n_sites = len(self._sites.all)
+            names = ", ".join(self.modules[:3]) + ", …" * (n_sites > 3)
+            which = f"{n_sites} attention{'s' * (n_sites != 1)} ({names})"
+            why = next(iter(self._watch.missed), "")
+            return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
+        missed = next(iter(self._watch.missed), "")
+        return f"{seen}no attention; {missed or self._watch.nearest()}"
+
+
+def _name_of(site: SeenSite) -> str:
+    return f"{site.name} #{site.repeat + 1}" if site.repeat else site.name
+
+
+def _number_in(name: str) -> int | None:
+    """The first number that is a whole part of a qualified name: 3 of "blocks.3.attn"."""
+    found = re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", name)
+    return int(found[1]) if found else None

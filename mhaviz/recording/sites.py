@@ -1,0 +1,178 @@
+"""Tells the attentions of a program apart: which one has run, in which of its forward passes, of which kind.
+
+An attention is known by its module's name; one that runs again within a forward pass, as ALBERT's layers do, counts as
+another. A decoder that writes calls its attentions again for each token, with the keys of all tokens so far: these
+steps are one pass.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.recording.caught import Caught
+from mhaviz.recording.modules import Place
+from mhaviz.records import Kind
+
+MOST_SITES = 4096
+"""So many attentions are told apart."""
+
+MOST_REPEATS = 256
+"""So many runs of one attention within a forward pass, or at one line of a program without modules, count as others."""
+
+_CROSS = re.compile(r"cross|encoder_attn|encdec|enc_dec|encoder_decoder|multihead_attn", re.IGNORECASE)
+"""In the names of modules whose keys are of other tokens than their queries."""
+
+
+@dataclass
+class SeenSite:
+    """An attention of a program.
+
+    Attributes:
+        number: its place among all, in the order in which they first ran.
+        name: the module's, or the line's.
+        root: see ``Place``.
+        repeat: how often it had run before within its forward pass.
+        is_module: whether the name is a module's.
+        kind: of its first run; "masked" once steps have joined it.
+        order: its place among those of its kind.
+        passes: how many it has run in.
+        length: tokens that its queries have been of, in the pass that goes on.
+        k_length: keys of its last run.
+    """
+
+    number: int
+    name: str
+    root: int
+    repeat: int
+    is_module: bool
+    kind: Kind
+    order: int
+    passes: int = 0
+    length: int = 0
+    k_length: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of an attention.
+
+    Attributes:
+        site: which.
+        pass_number: which of its passes, counted from 0.
+        first_query: where its queries begin: above 0 of a step that goes on with its pass.
+        caught: what it computed with, without keys that are not there yet (of a cache that is filled bit by bit).
+    """
+
+    site: SeenSite
+    pass_number: int
+    first_query: int
+    caught: Caught
+
+
+class Sites:
+    """The attentions of a program, found as they run. ``miss``: is told what is not told apart, in a line."""
+
+    def __init__(self, miss: Callable[[str], None]) -> None:
+        self._sites: dict[tuple[int, str, int], SeenSite] = {}
+        self._miss = miss
+        self._forward = -1
+        self._repeats: dict[tuple[int, str], int] = {}
+        self._joined: tuple[int, int] | None = None
+
+    @property
+    def all(self) -> tuple[SeenSite, ...]:
+        """In the order in which they first ran."""
+        return tuple(self._sites.values())
+
+    def run(self, place: Place, caught: Caught) -> Run | None:
+        """Which attention this is; None: there are too many."""
+        if place.forward != self._forward:
+            self._forward = place.forward
+            self._repeats.clear()
+        first = self._sites.get((place.root, place.name, 0))
+        if first is not None and (step := self._step(first, place, caught)) is not None:
+            return step
+        name = place.root, place.name
+        repeat = self._repeats.get(name, 0)
+        self._repeats[name] = repeat + 1
+        site = self._sites.get((*name, repeat))
+        caught = _without_unfilled(caught, caught.call.shape[2])
+        if site is None:
+            if len(self._sites) >= MOST_SITES or repeat >= MOST_REPEATS:
+                self._miss(f"{place.name}: runs more than {MOST_REPEATS} times in a forward pass; the rest is left out")
+                return None
+            kind = _kind(place.name, caught)
+            order = sum(other.kind == kind for other in self._sites.values())
+            site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
+            self._sites[*name, repeat] = site
+        site.passes += 1
+        _, _, site.length, site.k_length = caught.call.shape
+        return Run(site, site.passes - 1, 0, caught)
+
+    def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
+        """The run as a step of the pass that goes on, if it is one."""
+        _, _, q_length, _ = caught.call.shape
+        expected = site.length + q_length
+        if site.kind == "cross":
+            goes_on = self._joined == (place.forward, q_length) and caught.call.shape[3] == site.k_length
+        else:
+            caught = _without_unfilled(caught, expected)
+            k_length = caught.call.shape[3]
+            is_windowed = q_length == 1 and site.k_length <= k_length < expected and site.length > 1
+            goes_on = k_length == expected or (is_windowed and k_length > 1)
+        if not goes_on or not site.length:
+            return None
+        run = Run(site, site.passes - 1, site.length, caught)
+        if site.kind != "cross":
+            site.kind, self._joined = "masked", (place.forward, q_length)
+        site.length, site.k_length = expected, caught.call.shape[3]
+        return run
+
+
+def _without_unfilled(caught: Caught, expected: int) -> Caught:
+    """Without the keys from ``expected`` on, if no query sees them: they are places of a cache that are still empty.
+
+    The queries are the last ones, and see no later key: of other masks keys are left as they are.
+    """
+    call = caught.call
+    _, _, q_length, k_length = call.shape
+    if expected >= k_length or expected < q_length:
+        return caught
+    visible = call.visible()
+    if visible is None:
+        return caught
+    seen = visible[:1, :1].expand(1, 1, q_length, k_length)[0, 0]
+    last = expected - q_length + torch.arange(q_length, device=seen.device)  # key that each query sees last
+    if bool((seen & (torch.arange(k_length, device=seen.device) > last[:, None])).any()):
+        return caught
+    if isinstance(call, AttentionWeights):
+        return replace(caught, call=replace(call, given=call.given[..., :expected]))
+    mask = None if call.mask is None else call.mask[..., :expected]
+    key, value = call.key[:, :, :expected], call.value[:, :, :expected]
+    return replace(caught, call=replace(call, key=key, value=value, mask=mask))
+
+
+def _kind(name: str, caught: Caught) -> Kind:
+    call = caught.call
+    _, _, q_length, k_length = call.shape
+    if caught.reads_itself is False or q_length > k_length or (caught.reads_itself is None and _CROSS.search(name)):
+        return "cross"
+    if q_length < k_length and not _sees_no_later(call):
+        return "cross"
+    return "masked" if _sees_no_later(call) else "self"
+
+
+def _sees_no_later(call: AttentionCall | AttentionWeights) -> bool:
+    """Whether no query sees a later key, queries and keys being lined up at their ends."""
+    _, _, q_length, k_length = call.shape
+    if isinstance(call, AttentionCall) and call.mask is None:
+        return call.causal or k_length == 1
+    visible: Tensor | None = call.visible()
+    if visible is None:
+        return k_length == 1
+    seen = visible[:1].flatten(0, 1).any(dim=0).expand(q_length, k_length)
+    return not bool(seen.triu(k_length - q_length + 1).any())
