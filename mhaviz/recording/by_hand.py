@@ -34,27 +34,43 @@ class _Exponentials:
 
 
 @dataclass(frozen=True)
+class _Logarithms:
+    """Marks the logarithms of weights; ``sums``: marks those of sums of exponentials, to be subtracted from scores."""
+
+    axis: int
+    sums: bool = False
+
+
+@dataclass
+class _Softmax:
+    """One softmax: its number, and whether what it has made has met values."""
+
+    number: int
+    has_met: bool = False
+
+
+@dataclass(frozen=True)
 class _Weights:
     """Marks what a softmax has made, and what is made of that.
 
     Attributes:
+        softmax: whose they are.
         made: what the softmax itself has made; None: the marked tensor is that, and must not be kept alive by its mark.
         axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
         views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
-        number: of the softmax.
     """
 
+    softmax: _Softmax
     made: Tensor | None
     axis: int
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
-    number: int = 0
 
     def of(self, source: Tensor, result: Tensor) -> "_Weights":
         """The mark of what was made of the marked tensor."""
         return replace(self, made=source) if self.made is None and result is not source else self
 
 
-_Mark = _Scores | _Exponentials | _Weights
+_Mark = _Scores | _Exponentials | _Logarithms | _Weights
 
 
 class Marks:
@@ -106,6 +122,10 @@ class ByHand:
         looks |= dict.fromkeys(_SOFTMAXES, self._softmax)
         looks |= dict.fromkeys(_EXPONENTIALS, self._exp)
         looks |= dict.fromkeys(_SUMS, self._sum)
+        looks |= dict.fromkeys(_LOG_SOFTMAXES, self._log_softmax)
+        looks |= dict.fromkeys(_LOG_SUMS, self._log_sum)
+        looks |= dict.fromkeys(_DIFFERENCES, self._difference)
+        looks |= dict.fromkeys(_GREATER, self._greater)
         looks |= dict.fromkeys(_QUOTIENTS, self._quotient)
         looks |= dict.fromkeys(PRODUCTS, self._product)
         return looks
@@ -126,10 +146,16 @@ class ByHand:
         return result
 
     def _meet_values(self, mark: _Weights, product: Product, which: int, result: Tensor) -> None:
+        """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
         axis = product.factors[which].ndim + mark.axis
         if not product.summed_over(axis, which):
+            if product.keeps_axes(axis, which):  # a mixture of heads
+                self._marks.set(result, mark.of(product.factors[which], result))
             return
-        self.met_values = mark.number
+        self.met_values = mark.softmax.number
+        if mark.softmax.has_met:
+            return
+        mark.softmax.has_met = True
         A = product.factors[which] if mark.made is None else mark.made
         with torch.no_grad():
             for view in mark.views:
@@ -141,19 +167,52 @@ class ByHand:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
-            self._n_softmax += 1
             is_product = isinstance(self._marks.get(x), _Scores)
-            axis = dim if dim < 0 else dim - result.ndim
-            self._on_softmax(self._n_softmax, x, axis, is_product)
-            if is_product:
-                self._marks.set(result, _Weights(None, axis, number=self._n_softmax))
+            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product)
         return result
+
+    def _mark_weights(self, x: Tensor, result: Tensor, axis: int, is_product: bool = True) -> None:
+        self._n_softmax += 1
+        self._on_softmax(self._n_softmax, x, axis, is_product)
+        if is_product:
+            self._marks.set(result, _Weights(_Softmax(self._n_softmax), None, axis))
+
+    def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return self._logarithms(func, args, kwargs, sums=False)
+
+    def _log_sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return self._logarithms(func, args, kwargs, sums=True)
+
+    def _logarithms(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], sums: bool) -> Any:
+        result = func(*args, **kwargs)
+        x = args[0] if args else None
+        if isinstance(x, Tensor) and isinstance(self._marks.get(x), _Scores):
+            dim = args[1] if len(args) > 1 else kwargs.get("dim")
+            if isinstance(dim, int):
+                self._marks.set(result, _Logarithms(dim if dim < 0 else dim - x.ndim, sums))
+        return result
+
+    def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        less = self._marks.get(args[1]) if len(args) > 1 else None
+        if isinstance(less, _Logarithms) and less.sums and isinstance(self._marks.get(args[0]), _Scores):
+            result = func(*args, **kwargs)
+            self._marks.set(result, _Logarithms(less.axis))
+            return result
+        return self._elementwise(func, args, kwargs)
+
+    def _greater(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
+        if len(args) > 1 and isinstance(args[1], Tensor):
+            return self._elementwise(func, args, kwargs)
+        return func(*args, **kwargs)
 
     def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         marked = self._marks.get(args[0]) if args else None  # before exp_ makes it something else
         result = func(*args, **kwargs)
         if isinstance(marked, _Scores):
             self._marks.set(result, _Exponentials())
+        elif isinstance(marked, _Logarithms) and not marked.sums:
+            self._mark_weights(result, result, marked.axis)
         return result
 
     def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -175,9 +234,7 @@ class ByHand:
             above, below = marks
             assert isinstance(below, _Exponentials)
             if isinstance(above, _Exponentials) and above.axis is None and below.axis is not None:
-                self._n_softmax += 1
-                self._on_softmax(self._n_softmax, result, below.axis, True)
-                self._marks.set(result, _Weights(None, below.axis, number=self._n_softmax))
+                self._mark_weights(result, result, below.axis)
             return result
         return self._elementwise(func, args, kwargs)
 
@@ -292,10 +349,14 @@ _CUTS = _functions("getitem narrow")
 _SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, torch.special.softmax]
 _EXPONENTIALS = _functions("exp")
 _SUMS = _functions("sum")
+_LOG_SOFTMAXES = [torch.log_softmax, Tensor.log_softmax, F.log_softmax, torch.special.log_softmax]
+_LOG_SUMS = [torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp]
+_DIFFERENCES = _functions("sub subtract")
+_GREATER = _functions("max min")
 _QUOTIENTS = _functions("div truediv true_divide divide")
 _ELEMENTWISE = [
     *_functions(
-        "add sub mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
+        "add mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
         "half bfloat16 double type_as clamp clip clamp_min clamp_max maximum minimum tanh nan_to_num neg contiguous "
         "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
         "setitem index_put scatter addcmul relu batch_norm"

@@ -55,7 +55,8 @@ class Watch:
         self._is_active = False
         self.operations = 0
         self.missed: dict[str, None] = {}
-        self._looks = {**self._by_hand.looks(), **self._fused.looks(), **self.inputs.looks()}
+        self._looks = {**self._by_hand.looks(), **self._fused.looks()}
+        self._looks |= {func: _after(self._looks.get(func), look) for func, look in self.inputs.looks().items()}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -173,6 +174,17 @@ _MOST_LINES = 1000
 def _run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Of the functions that nobody looks at."""
     return func(*args, **kwargs)
+
+
+_Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
+
+
+def _after(first: _Look | None, look: _Look) -> _Look:
+    """Looks at a function that somebody else looks at as well."""
+    if first is None:
+        return look
+    inner = first
+    return lambda func, args, kwargs: look(lambda *given, **named: inner(func, given, named), args, kwargs)
 
 
 class _Mode(TorchFunctionMode):

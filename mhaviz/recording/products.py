@@ -27,6 +27,12 @@ class Product:
         letter, other = self.axes[which][axis], self.axes[1 - which]
         return letter in other and letter not in self.result
 
+    def keeps_axes(self, axis: int, which: int) -> bool:
+        """Whether the result has this factor's axes in their order, this one among them, but for one other."""
+        letters = self.axes[which]
+        changed = [place for place, pair in enumerate(zip(letters, self.result, strict=False)) if pair[0] != pair[1]]
+        return len(letters) == len(self.result) and len(changed) == 1 and axis not in changed
+
     def as_weights(self, A: Tensor, key_axis: int, which: int) -> Tensor:
         """The factor as weights, (…, q_length, k_length): its axes in their order, but for the queries and the keys.
 
