@@ -7,6 +7,7 @@ from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, 
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
+from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
@@ -61,6 +62,8 @@ __all__ = [
     "HeadMatrices",
     "HeadStatistics",
     "HeadSummary",
+    "ImageAttention",
+    "ImageMap",
     "Implementation",
     "ImplementationComparison",
     "InputPart",

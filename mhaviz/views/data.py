@@ -26,6 +26,7 @@ from mhaviz.records import (
     Explanation,
     FollowedElement,
     HeadStatistics,
+    ImageAttention,
     ImplementationComparison,
     LayerMatrices,
     Masking,
@@ -260,6 +261,28 @@ def _(record: Masking) -> dict[str, Any]:
         for one in record.sentences
     ]
     return describe_source(record.source) | about | dropout | {"sentences": sentences}
+
+
+@document.register
+def _(record: ImageAttention) -> dict[str, Any]:
+    height, width = record.image.shape[:2]
+    maps = [
+        {
+            "layer": m.layer,
+            "heads": list(m.heads),
+            "grid": list(m.grid),
+            "query_patch": m.patch and list(m.patch),
+            "special": {"tokens": list(m.special_texts), "weights": m.special},
+            "weights": m.weights,
+        }
+        | ({} if m.sentence is None else {"sentence": m.sentence})
+        | ({"module": m.module} if m.module else {})
+        | ({} if m.pass_number is None else {"pass": m.pass_number})
+        for m in record.maps
+    ]
+    image = {"name": record.image_name or None, "width": width, "height": height}
+    about = {"image": image, "query": record.query or None, "quantity": record.quantity.key}
+    return describe_source(record.source) | about | {"maps": maps}
 
 
 def count_numbers(document: Any) -> int:

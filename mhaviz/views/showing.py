@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Attention, Difference, EmbeddedText, PositionTable
+from mhaviz.records import Attention, Difference, EmbeddedText, ImageAttention, PositionTable
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _OF_MAPS = ("numbers", "width", "font_size", "title", "footnote", "axis_names")
 """Fields of a style that pictures of maps alone read."""
+_OF_CELLS = ("numbers", "axis_names")
+"""Those among them that pictures over an image do not read."""
 
 PAGES = {
     "Attention": "maps:attention_page",
@@ -42,6 +44,7 @@ PAGES = {
 
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
+    "ImageAttention": ("figure.image:image_figure", "terminal.image:ImageView"),
     "LayerMatrices": ("figure.matrices:matrices_figure", "terminal.matrices:MatricesView"),
     "Masking": ("figure.masking:masking_figure", "terminal.masking:MaskingView"),
     "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
@@ -52,8 +55,8 @@ _DRAWINGS = {
 """Records that no blocks could show: the function that draws each, and its view in the terminal.
 
 Each teaches by where things stand: features in strips that line up with their sums, products between their factors,
-boxes with arrows, four stages with what each adds beside the one before, scores over weights with their numbers, and a
-page of A4 that has several of these.
+boxes with arrows, a photo under its patches, four stages with what each adds beside the one before, scores over weights
+with their numbers, and a page of A4 that has several of these.
 """
 
 
@@ -153,6 +156,8 @@ def fitted_style(record: object, **style: Any) -> Style:
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
     unread = [] if isinstance(record, Attention | Difference) else [name for name in style if name in _OF_MAPS]
+    if isinstance(record, ImageAttention):
+        unread = [name for name in unread if name in _OF_CELLS]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
     if isinstance(record, (Difference, EmbeddedText, PositionTable)):

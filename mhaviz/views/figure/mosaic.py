@@ -533,15 +533,21 @@ def draw_scale(
     bar.is_gradient = True
     bar.set_label(f"scale of {name}")
     sheet.frames([(x, y, width, height)])
+    for place, vertical, text in scale_labels(scale, height, open_ends):
+        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
+    sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
+
+
+def scale_labels(
+    scale: Scale, height: float, open_ends: tuple[bool, bool]
+) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
+    """The numbers beside a bar of so many inches: how far down each stands, from 0 to 1, and how it is aligned."""
     low, high = ("≤ " if open_ends[0] else ""), ("≥ " if open_ends[1] else "")
-    labels: list[tuple[float, Literal["top", "center", "bottom"], str]] = [
+    return [
         (0, "top", f"{high}{scale.value(1):.3g}"),
         *((1 - share, "center", f"{scale.value(share):.3g}") for share in _between(scale, height)),
         (1, "bottom", f"{low}{scale.value(0):.3g}"),
     ]
-    for place, vertical, text in labels:
-        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
-    sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
 
 
 def _between(scale: Scale, height: float) -> list[float]:

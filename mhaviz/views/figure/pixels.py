@@ -19,7 +19,7 @@ class CellImage(AxesImage):
     matplotlib enlarges the numbers and colours every pixel, which for a page of heads takes longer than all else.
 
     Attributes:
-        is_gradient: whether it shows a scale and no cells.
+        is_gradient: whether it shows a scale or a photo, and no cells.
     """
 
     is_gradient = False

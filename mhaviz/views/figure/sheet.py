@@ -235,6 +235,20 @@ class Sheet(Figure):
         self.page.add_image(image)
         return image
 
+    def picture(self, x: float, y: float, width: float, height: float, pixels: NDArray[np.uint8]) -> CellImage:
+        """Pixels, (rows, columns, 3), that fill the rectangle; they stay pixels in an SVG and in a PDF."""
+        image = CellImage(
+            self.page,
+            interpolation="nearest",
+            origin="upper",
+            extent=(x, x + width, y + height, y),
+            interpolation_stage="rgba",
+        )
+        image.is_gradient = True
+        image.set_data(pixels)
+        self.page.add_image(image)
+        return image
+
     def frames_around(self, rectangles: Sequence[tuple[float, float, float, float]]) -> None:
         """``frames`` that cover nothing of what is in them, where a cell may be as thin as a line.
 

@@ -1,0 +1,369 @@
+"""Attention laid over an image, as a figure: the image, and a picture of every head in the colours of all maps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.pages.image import head_titles, image_title, is_flat, layer_title, special_text, stretched_text
+from mhaviz.pages.panels import Panel, Scale, values_beyond
+from mhaviz.records import ImageAttention, ImageMap
+from mhaviz.views.colours import palette, places
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.mosaic import scale_labels
+from mhaviz.views.figure.sheet import (
+    ACCENT,
+    BODY,
+    DRAWN_WIDER,
+    INK,
+    MARGIN,
+    POINTS,
+    QUIET,
+    SMALL,
+    TITLE,
+    Sheet,
+    fit_text,
+    foot_height,
+    foot_width,
+    redraw_coarser,
+    snap,
+    text_width,
+)
+from mhaviz.views.lab import from_lab, to_lab
+from mhaviz.views.labels import quoting
+from mhaviz.views.style import LayoutStyle, Style
+
+SHARE_OF_IMAGE = 0.26
+"""Of a pixel's lightness, the share that is the image's; the rest is that of the weight's colour. With it a weight of 0
+is never darker than a quarter of the scale is, however dark the image."""
+
+_SHAPES = 0.35  # of light and dark over large areas, which are no details and would look like weights, what is kept
+_PLAIN = 0.85  # the lightness that they go to: near paper
+_BLUR = 1.5  # patches: what is larger is a shape, and not a detail
+_ENDS = 1, 99  # per cent of the image's lightnesses that become black and white
+_GAUGE, _GAUGE_GAP = 0.05, 0.04  # inches: the bar under a picture, and between both
+_FULL, _EMPTY = 120, 230  # its greys, of 255
+
+_SLIDE = 11.6, 5.6  # inches for all pictures
+_LARGEST, _LEAST = 4.4, 0.9  # inches of a picture
+_MOST_ACROSS = 16  # heads of one of several layers, which stand in a row
+_GAP, _BESIDE, _TILE_TITLE = 0.12, 0.3, 0.22  # inches
+_HEADING, _MOST_HEADING = 0.12, 1.3  # inches: from the name of a layer to its pictures, and the most for the name
+_SCALE, _BAR = 0.85, 0.24  # inches: the scale with its numbers, and without
+_LEAST_BAR, _MOST_BAR = 1.0, 2.5
+_TITLE = 0.36
+_LINE, _CASING = 1.2, 2.6  # points of the outline of the query, and of what sets it off from dark images
+_FINE, _FINE_CASING = 0.8, 1.8  # the same of patches that are smaller than
+_SMALL_PATCH = 0.1  # inches
+_LEAST_MARGIN = 0.05  # inches around a figure of a given width
+
+
+def image_figure(over: ImageAttention, style: Style | None = None) -> Sheet:
+    """The image with the query's patch outlined, then a picture of each head: nearest to the numbers, not smoothed.
+
+    The colour of a patch is that of its weight on the scale of all maps of mhaviz; of its lightness a quarter is the
+    image's, so that it is seen what lies there. The bar beside them shows both.
+
+    Raises:
+        ArgumentError: a width in which the pictures have no room, or so many that no picture is so large.
+    """
+    style, zoom, crop = style or Style(), 1.0, 0.0
+    zoom = (style.font_size or BODY) / BODY
+    width = style.width
+    if width is not None:
+        crop = MARGIN - _LEAST_MARGIN
+        width = width / zoom + 2 * crop
+    laid_out = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
+    return redraw_coarser(lambda coarser: _sheet(over, coarser, zoom, crop), laid_out)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where pictures go.
+
+    Attributes:
+        side: inches of the longer side of a picture, about: patches are whole pixels.
+        columns: pictures side by side.
+        photo: how many times as large the image is.
+        rows: of pictures, of each map, or of all of them.
+    """
+
+    side: float
+    columns: int
+    photo: float
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A picture, and where its top left corner is; ``patch``: inches of a patch."""
+
+    m: ImageMap
+    head: int
+    title: str
+    x: float
+    y: float
+    patch: float
+
+
+def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Sheet:
+    quoted = [over.query, over.image_name, *(text for m in over.maps for text in (m.module, *m.special_texts))]
+    fonts = Fonts.covering([*quoted, style.title or ""])
+    quote = quoting(fonts.shown)
+    title = image_title(over, quote) if style.title is None else style.title
+    footnote, remark = (over.source.footnote, _remark(over, quote)) if style.footnote else ("", "")
+    scale = style.weight_scale([m.flat for m in over.maps])
+    has_gauge = bool(special_text(over, quote))
+    names = _Names.of(over, fonts)
+    layout = _decide(over, style, has_gauge, names.room)
+    photo = _sizes(over.maps[0].grid, layout.side * layout.photo, style.dpi)
+    left = MARGIN + photo[1] + _BESIDE + names.room
+    top = MARGIN + (_TITLE if title else 0.0)
+    tiles, headings, bottom, right = _place(over, layout, style.dpi, (left, top), has_gauge)
+    first = min(tile.y for tile in tiles)
+    bottom = max(bottom, first + photo[0])
+    across = right + _BESIDE / 2 + _SCALE + MARGIN
+    if style.width is None:
+        longest = max(text_width(title, TITLE, fonts.families, bold=True) if title else 0.0, 0.0)
+        wanted = max(min(longest * DRAWN_WIDER, _SLIDE[0]), min(foot_width(footnote), _SLIDE[0]))
+        across = max(across, wanted + 2 * MARGIN)
+    elif across > style.width + 0.15:
+        margins = 2 * (MARGIN - _LEAST_MARGIN)
+        raise ArgumentError(
+            f"{parameter('width')}: expected at least {zoom * (across - margins) + 0.05:.1f} inches for what is drawn, "
+            f"got {zoom * (style.width - margins):.3g}; give more, or choose fewer heads side by side, by "
+            f"{parameter('columns')}"
+        )
+    else:
+        across = style.width
+    foot = foot_height(across, footnote, remark)
+    height = bottom + 0.16 + (foot + MARGIN if foot else MARGIN - 0.1)
+    sheet = Sheet(snap(across, style.dpi), snap(height, style.dpi), style.dpi, fonts, zoom, crop)
+    if title:
+        sheet.title(MARGIN + 0.1, title)
+    _draw_photo(sheet, over, MARGIN, first, photo)
+    textures: dict[tuple[int, int, int], NDArray[np.float64]] = {}
+    gauge = special_text(over, quote)
+    for tile in tiles:
+        _draw_tile(sheet, over, tile, scale, textures, gauge)
+    for y, m in headings:
+        names.draw(sheet, left, y, m)
+    panels = [Panel("", weights, scale) for m in over.maps for weights in m.weights]
+    _draw_scale(sheet, right + _BESIDE / 2, first, bottom - first, scale, over, values_beyond(panels, scale, scale.log))
+    sheet.foot(footnote, remark)
+    return sheet
+
+
+def _remark(over: ImageAttention, quote: object) -> str:
+    parts = ["the image shows through as light and dark"]
+    if any(m.patch for m in over.maps):
+        parts.append("outlined: the query")
+    if special := special_text(over, quote):  # type: ignore[arg-type]
+        parts.append(f"the bar under a picture is what goes to {special}")
+    parts += [over.quantity.remark, stretched_text(over), over.source.remark]
+    return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Of layers, and of their modules below, beside the first picture of each; ``room``: inches, with the gap."""
+
+    fonts: Fonts
+    room: float
+
+    @classmethod
+    def of(cls, over: ImageAttention, fonts: Fonts) -> "_Names":
+        if len(over.maps) == 1 or is_flat(over):
+            return cls(fonts, 0.0)
+        names = [text_width(layer_title(m), BODY, bold=True) for m in over.maps]
+        names += [text_width(fonts.shown(m.module), SMALL, fonts.families) for m in over.maps if m.module]
+        return cls(fonts, min(max(names) * DRAWN_WIDER, _MOST_HEADING) + _HEADING)
+
+    def draw(self, sheet: Sheet, x: float, y: float, m: ImageMap) -> None:
+        """With the pictures' top left corner at (x, y)."""
+        right, room = x - _HEADING, self.room - _HEADING
+        sheet.write(right, y + 0.08, fit_text(layer_title(m), room, BODY, bold=True), BODY, bold=True, align="right")
+        if m.module:
+            module = fit_text(self.fonts.shown(m.module), room, SMALL, self.fonts.families)
+            sheet.write(right, y + 0.24, module, SMALL, colour=QUIET, align="right")
+
+
+def _decide(over: ImageAttention, style: Style, has_gauge: bool, names: float) -> _Layout:
+    """As large as a slide has room for; many heads of many layers are rather small than on many lines."""
+    counts = [len(m.heads) for m in over.maps]
+    if is_flat(over):
+        counts = [sum(counts)]
+    n_most = max(counts)
+    between = _TILE_TITLE + (_GAUGE + _GAUGE_GAP) * has_gauge + _GAP
+    ratio = max(_shape(m.grid)[0] for m in over.maps), max(_shape(m.grid)[1] for m in over.maps)
+    width = (
+        (_SLIDE[0] + 2 * MARGIN if style.width is None else style.width) - 2 * MARGIN - _SCALE - 1.5 * _BESIDE - names
+    )
+    choices = [min(style.columns, n_most)] if style.columns else range(1, min(n_most, _MOST_ACROSS) + 1)
+    if len(counts) > 1 and not style.columns:
+        choices = [min(n_most, _MOST_ACROSS)]
+    layouts = []
+    for columns in choices:
+        rows = tuple(-(-count // columns) for count in counts)
+        for photo in (1.0, 2.0):
+            side = (width - (columns - 1) * _GAP) / (columns + photo) / ratio[1]
+            if style.width is None:
+                room = _SLIDE[1] - sum(rows) * between
+                side = min(side, max(room, 0.0) / max(sum(rows), photo) / ratio[0], _LARGEST)
+                side = max(side, _LEAST)
+            if photo == 1.0 or sum(rows) > 1:
+                layouts.append(_Layout(side, columns, photo, rows))
+    return max(layouts, key=lambda one: (round(one.side, 1), one.photo, -sum(one.rows) * one.columns))
+
+
+def _shape(grid: tuple[int, int]) -> tuple[float, float]:
+    """Height and width of a picture whose longer side is 1."""
+    return grid[0] / max(grid), grid[1] / max(grid)
+
+
+def _sizes(grid: tuple[int, int], side: float, dpi: float) -> tuple[float, float]:
+    """Height and width of a picture in inches, its patches squares of whole pixels."""
+    patch = max(int(side * dpi / max(grid) + 1e-6), 1) / dpi
+    return grid[0] * patch, grid[1] * patch
+
+
+def _place(
+    over: ImageAttention, layout: _Layout, dpi: float, corner: tuple[float, float], has_gauge: bool
+) -> tuple[list[_Tile], list[tuple[float, ImageMap]], float, float]:
+    """The pictures, how far down the names of layers stand, and where all of them end below and on the right."""
+    left, y = (snap(inches, dpi) for inches in corner)
+    sizes = [_sizes(m.grid, layout.side, dpi) for m in over.maps]
+    width = max(width for _, width in sizes)
+    groups = [list(_heads(over, over.maps))] if is_flat(over) else [list(_heads(over, [m])) for m in over.maps]
+    tiles: list[_Tile] = []
+    headings: list[tuple[float, ImageMap]] = []
+    below = (_GAUGE + _GAUGE_GAP) * has_gauge
+    used = 0
+    for group in groups:
+        if len(groups) > 1:
+            headings.append((snap(y + _TILE_TITLE, dpi), group[0][0]))
+        for start in range(0, len(group), layout.columns):
+            line = group[start : start + layout.columns]
+            used = max(used, len(line))
+            y = snap(y + _TILE_TITLE, dpi)
+            for column, (m, head, title) in enumerate(line):
+                x = snap(left + column * (width + _GAP), dpi)
+                tiles.append(_Tile(m, head, title, x, y, _sizes(m.grid, layout.side, dpi)[1] / m.grid[1]))
+            y = snap(y + max(_sizes(m.grid, layout.side, dpi)[0] for m, *_ in line) + below + _GAP, dpi)
+    return tiles, headings, y - _GAP, left + used * (width + _GAP) - _GAP
+
+
+def _heads(over: ImageAttention, maps: Sequence[ImageMap]) -> Iterator[tuple[ImageMap, int, str]]:
+    for m in maps:
+        for place, title in enumerate(head_titles(over, m)):
+            yield m, place, title
+
+
+def _draw_photo(sheet: Sheet, over: ImageAttention, x: float, y: float, size: tuple[float, float]) -> None:
+    """The image as it is, stretched to its patches."""
+    x, y = snap(x, sheet.dpi), snap(y, sheet.dpi)
+    height, width = size
+    m = over.maps[0]
+    pixels = _resized(over.image, round(height * sheet.dpi), round(width * sheet.dpi))
+    sheet.picture(x, y, width, height, pixels).set_label("image")
+    sheet.frames_around([(x, y, width, height)])
+    if m.patch:
+        _outline(sheet, x, y, width / m.grid[1], m.patch)
+    sheet.write(x, y - 0.04, f"{m.grid[0]} × {m.grid[1]} patches", SMALL, vertical="bottom", colour=QUIET)
+
+
+def _draw_tile(
+    sheet: Sheet,
+    over: ImageAttention,
+    tile: _Tile,
+    scale: Scale,
+    textures: dict[tuple[int, int, int], NDArray[np.float64]],
+    special: str,
+) -> None:
+    m, dpi = tile.m, sheet.dpi
+    rows, columns = m.grid
+    side = round(tile.patch * dpi)
+    if (rows, columns, side) not in textures:
+        textures[rows, columns, side] = texture(over.image, m.grid, side)
+    height, width = rows * tile.patch, columns * tile.patch
+    pixels = painted(m.weights[tile.head], textures[rows, columns, side], scale)
+    sheet.picture(tile.x, tile.y, width, height, pixels).set_label(f"layer {m.layer}, head {m.heads[tile.head]}")
+    sheet.frames_around([(tile.x, tile.y, width, height)])
+    if m.patch:
+        _outline(sheet, tile.x, tile.y, tile.patch, m.patch)
+    title = fit_text(tile.title, width + _GAP / 2, SMALL, bold=True)
+    sheet.write(tile.x, tile.y - 0.04, title, SMALL, bold=True, vertical="bottom", colour=INK)
+    if not special:
+        return
+    share = float(np.clip(m.special[tile.head], 0, 1))
+    bar = np.full((max(round(_GAUGE * dpi), 2), columns * side, 3), _EMPTY, np.uint8)
+    bar[:, : round(share * columns * side)] = _FULL
+    y = snap(tile.y + height + _GAUGE_GAP, dpi)
+    gauge = sheet.picture(tile.x, y, width, len(bar) / dpi, bar)
+    gauge.set_label(f"special, layer {m.layer}, head {m.heads[tile.head]}")
+    text = f"{share:.2f} to {special}"
+    if (text_width(tile.title, SMALL, bold=True) + text_width(text, SMALL)) * DRAWN_WIDER + _GAP < width:
+        sheet.write(tile.x + width, tile.y - 0.04, text, SMALL, align="right", vertical="bottom", colour=QUIET)
+
+
+def _outline(sheet: Sheet, x: float, y: float, patch: float, place: tuple[int, int]) -> None:
+    """Around a patch, in a colour that the scale has not, on white, to be seen on any image."""
+    row, column = place
+    rectangle = (x + column * patch, y + row * patch, patch, patch)
+    line, casing = (_LINE, _CASING) if patch >= _SMALL_PATCH else (_FINE, _FINE_CASING)
+    out = line / 2 / POINTS
+    around = [(rectangle[0] - out, rectangle[1] - out, patch + 2 * out, patch + 2 * out)]
+    sheet.frames(around, "white", casing)
+    sheet.frames(around, ACCENT, line)
+
+
+def texture(image: NDArray[np.uint8], grid: tuple[int, int], side: int) -> NDArray[np.float64]:
+    """Light and dark of an image, from 0 to 1, (grid_rows · side, grid_columns · side); ``side``: pixels of a patch.
+
+    Dark images are made as light as others; of large areas less is kept than of details, so that a dark background
+    does not look like a weight.
+    """
+    rows, columns = grid
+    lightness = to_lab(_resized(image, rows * side, columns * side))[..., 0]
+    low, high = np.percentile(lightness, _ENDS)
+    share = np.clip((lightness - low) / ((high - low) or 1.0), 0, 1) if high > low else np.full_like(lightness, _PLAIN)
+    blurred = Image.fromarray(np.round(share * 255).astype(np.uint8)).filter(ImageFilter.GaussianBlur(_BLUR * side))
+    shapes = np.asarray(blurred) / 255
+    return np.asarray(np.clip(share - shapes + _SHAPES * shapes + (1 - _SHAPES) * _PLAIN, 0, 1))
+
+
+def painted(weights: NDArray[np.float32], light: NDArray[np.float64], scale: Scale) -> NDArray[np.uint8]:
+    """Every patch in the colour of its weight, its lightness mixed with the image's; (…, 3) as ``light`` is.
+
+    Of so many grid patches each is a square of pixels: nothing is smoothed.
+    """
+    side = light.shape[0] // weights.shape[0]
+    lab = to_lab(palette(scale.colormap)[places(weights, scale)]).repeat(side, axis=0).repeat(side, axis=1)
+    lab[..., 0] = (1 - SHARE_OF_IMAGE) * lab[..., 0] + SHARE_OF_IMAGE * 100 * light
+    return from_lab(lab)
+
+
+def _resized(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
+
+
+def _draw_scale(
+    sheet: Sheet, x: float, y: float, room: float, scale: Scale, over: ImageAttention, beyond: tuple[bool, bool]
+) -> None:
+    """The colours of weights, upright, each from where the image is dark, on the left, to where it is light."""
+    dpi = sheet.dpi
+    x, width = snap(x, dpi), snap(_BAR, dpi)
+    height = snap(min(max(room, _LEAST_BAR), _MOST_BAR), dpi)
+    values = np.array([scale.value(share) for share in np.linspace(1, 0, round(height * dpi))], np.float32)[:, None]
+    light = np.broadcast_to(np.linspace(0, 1, round(width * dpi)), (len(values), round(width * dpi)))
+    lab = to_lab(palette(scale.colormap)[places(values, scale)]).repeat(light.shape[1], axis=1)
+    lab[..., 0] = (1 - SHARE_OF_IMAGE) * lab[..., 0] + SHARE_OF_IMAGE * 100 * light
+    name = over.quantity.drawn_name + (", log" if scale.log else "")
+    sheet.picture(x, y, width, height, from_lab(lab)).set_label(f"scale of {name}")
+    sheet.frames_around([(x, y, width, height)])
+    for place, vertical, text in scale_labels(scale, height, beyond):
+        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
+    sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
