@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mhaviz.analyses.growing_map import GrowingMap
 from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.model import SiteCall
 from mhaviz.devices import float_array
+from mhaviz.errors import MhavizError
 from mhaviz.records import AttentionMap, Tokens
 
 
@@ -29,7 +33,7 @@ class RecordedMaps:
     Args:
         pooling: how inputs are pooled that are longer than its size.
         always: whether shorter ones are, too, as by a reduction that was asked for.
-        keep: whether queries and keys are kept beside the maps of whole passes.
+        keep: whether queries and keys are kept beside the maps of passes that were not written step by step.
     """
 
     def __init__(self, pooling: Pooling, always: bool, keep: bool) -> None:
@@ -46,7 +50,7 @@ class RecordedMaps:
         ``first_query``: above 0 of a step that goes on with a pass: where its queries begin.
 
         Raises:
-            MhavizError: it does not fit into memory.
+            MhavizError: it does not fit into memory; NaN or infinity.
         """
         key = seen.site.number, pass_number, example
         (queries,), (keys,) = seen.queries, seen.keys
@@ -60,6 +64,8 @@ class RecordedMaps:
             maps = [weight_map(seen, keep=self._keep)]
         else:
             maps = pooled_of_call(seen, self._pooling, self._keep)
+        for m in maps:
+            _require_finite(m.weights)
         self._kept[key] = _Kept(maps, queries, keys, [])
         self.bytes += sum(m.weights.nbytes for m in maps)
 
@@ -70,6 +76,7 @@ class RecordedMaps:
         kept.queries = kept.queries + queries
         kept.keys = kept.keys if is_cross else kept.keys + queries
         weights = float_array(seen.call.weights()[0])
+        _require_finite(weights)
         for one in kept.growing:
             one.add(weights, grows=not is_cross)
 
@@ -81,3 +88,15 @@ class RecordedMaps:
             for m in kept.result()
         ]
         return sorted(found, key=lambda one: (one[1], one[2], one[0]))
+
+
+def _require_finite(weights: NDArray[np.float32]) -> None:
+    """What a program computes with is its own affair: its weights tell whether they are numbers, in less time."""
+    if not np.isfinite(weights).all():
+        heads = np.flatnonzero(~np.isfinite(weights).all(axis=(1, 2)))
+        listed = (
+            "all heads"
+            if len(heads) == len(weights)
+            else f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads[:5]))}"
+        )
+        raise MhavizError(f"expected weights that are numbers, got NaN or infinity in {listed}")

@@ -18,7 +18,7 @@ from mhaviz.api.choosing import Numbers
 from mhaviz.api.passes import Passes
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import OnAttention, SiteCall, show
+from mhaviz.attention.model import OnAttention, SiteCall, show, with_plain_mask
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MOST_CELLS
@@ -30,9 +30,6 @@ from mhaviz.records import Attention, HeadStatistics, Site, Source, Tokens
 
 if TYPE_CHECKING:
     from torch import nn
-
-_KEPT_BYTES = 2**26
-"""Queries and keys are kept unasked if they take no more."""
 
 
 def record(
@@ -49,7 +46,7 @@ def record(
     tokens: Sequence[str] | None = None,
     grid: tuple[int, int] | None = None,
     statistics: bool = False,
-    queries_and_keys: bool | None = None,
+    queries_and_keys: bool = False,
     program: str = "",
     on_notice: Callable[[str], None] | None = None,
 ) -> "Recording":
@@ -80,7 +77,7 @@ def record(
         tokens: names of the tokens; None: by the tokenizer of transformers that the program has used, else positions.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
-        queries_and_keys: as in ``attend``.
+        queries_and_keys: keep them beside the weights for a page for the browser; see ``attend``.
         program: what a picture calls what was recorded; nothing: the model's class.
         on_notice: is told, in a line, what was not seen, when the recording ends.
 
@@ -105,7 +102,7 @@ class _Options:
         memory: int | None,
         tokens: Sequence[str] | None,
         grid: tuple[int, int] | None,
-        queries_and_keys: bool | None,
+        queries_and_keys: bool,
     ) -> None:
         self.patterns = None if module is None else (module,) if isinstance(module, str) else tuple(module)
         self.layers = None if layer is None else (layer,) if isinstance(layer, int) else tuple(layer)
@@ -157,8 +154,7 @@ class Recording(ContextDecorator):
         self._watch = Watch(self._on_caught, model)
         self._sites = Sites(self._watch.miss)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
-        keep = options.queries_and_keys
-        self._maps = RecordedMaps(options.pooling, options.always_pooled, keep is not False)
+        self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
         self._most_bytes = options.pooling.memory or (free_memory(torch.device("cpu")) or 2**32) // 4
         self._d_keys: dict[int, tuple[int, int]] = {}
@@ -303,11 +299,11 @@ class Recording(ContextDecorator):
                 self._visit(seen_of(range(batch_size), run.caught))
             if self._study is not None and run.first_query == 0:
                 whole = seen_of(range(batch_size), run.caught)
-                show(self._study.add, whole, name, "its numbers are not counted")
+                show(self._study.add, whole, "statistics", "they do not count it")
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)
         except MhavizError as error:
-            self._watch.miss(str(error))
+            self._watch.miss(f"{name}: {error}")
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
@@ -321,12 +317,8 @@ class Recording(ContextDecorator):
             return
         for place in there:
             output = None if run.caught.output is None else run.caught.output[place : place + 1]
-            one = seen_of([place], Caught(example(run.caught.call, place), output))
-
-            def add(seen: SiteCall, place: int = place) -> None:
-                self._maps.add(seen, run.pass_number, place, run.first_query)
-
-            show(add, one, name, "it is not drawn")
+            one = with_plain_mask(seen_of([place], Caught(example(run.caught.call, place), output)))
+            self._maps.add(one, run.pass_number, place, run.first_query)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None

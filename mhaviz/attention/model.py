@@ -387,18 +387,23 @@ def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads:
     is_query = is_token(seen.queries, seen.call.device) if padded else None
     is_key = is_token(seen.keys, seen.call.device) if padded else None
     require_numbers(seen.call, of, advice, seen.output, is_query, is_key, seen.heads)
-    call = seen.call
-    if isinstance(call, AttentionCall):
-        call, reach = call.with_plain_mask(seen.site.kind == "masked")
-        seen = replace(seen, call=call, reach=reach)
+    seen = with_plain_mask(seen)
     if heads is not None:
         places = [seen.heads.index(head) for head in heads if head in seen.heads]
         if not places:
             return
         output = None if seen.output is None else seen.output[:, places]
         chosen = tuple(seen.heads[place] for place in places)
-        seen = replace(seen, call=call.select(places), heads=chosen, output=output)
+        seen = replace(seen, call=seen.call.select(places), heads=chosen, output=output)
     on_attention(seen)
+
+
+def with_plain_mask(seen: SiteCall) -> SiteCall:
+    """The same call by the simplest rule that hides the same keys: see ``AttentionCall.with_plain_mask``."""
+    if not isinstance(seen.call, AttentionCall):
+        return seen
+    call, reach = seen.call.with_plain_mask(seen.site.kind == "masked")
+    return replace(seen, call=call, reach=reach)
 
 
 def is_token(sides: Sequence[Tokens], device: torch.device) -> Tensor:
