@@ -93,6 +93,9 @@ class TokenNames:
 def _find_tokenizer() -> "PreTrainedTokenizerBase | None":
     """The tokenizer that the program has made, if it has made one: no program hands it to anybody."""
     base = sys.modules[_TOKENIZERS].PreTrainedTokenizerBase
-    found = [one for one in gc.get_objects() if issubclass(type(one), base)]  # isinstance asks each
+    classes = {base}
+    while more := {one for each in classes for one in each.__subclasses__()} - classes:
+        classes |= more
+    found = [one for one in gc.get_referrers(*classes) if type(one) in classes]  # isinstance would ask each object
     sizes = {(type(one), len(one)) for one in found}
     return found[-1] if len(sizes) == 1 else None

@@ -42,6 +42,7 @@ class SeenSite:
         passes: how many it has run in.
         length: tokens that its queries have been of, in the pass that goes on.
         k_length: keys of its last run.
+        forward: the forward pass of its last run; see ``Place``.
     """
 
     number: int
@@ -54,6 +55,7 @@ class SeenSite:
     passes: int = 0
     length: int = 0
     k_length: int = 0
+    forward: int = -1
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,15 @@ class Sites:
             order = sum(other.kind == kind for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
-        site.passes += 1
+        site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         return Run(site, site.passes - 1, 0, caught)
 
     def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
         """The run as a step of the pass that goes on, if it is one."""
         _, _, q_length, _ = caught.call.shape
+        if site.forward == place.forward and q_length > 1:  # a module with two attentions, as ProphetNet's
+            return None
         expected = site.length + q_length
         if site.kind == "cross":
             goes_on = self._joined == (place.forward, q_length) and caught.call.shape[3] == site.k_length
@@ -129,7 +133,7 @@ class Sites:
         run = Run(site, site.passes - 1, site.length, caught)
         if site.kind != "cross":
             site.kind, self._joined = "masked", (place.forward, q_length)
-        site.length, site.k_length = expected, caught.call.shape[3]
+        site.length, site.k_length, site.forward = expected, caught.call.shape[3], place.forward
         return run
 
 
