@@ -62,6 +62,11 @@ def stretched_text(over: ImageAttention) -> str:
     return f"the image, {width:,} × {height:,}, is stretched to {grids} patches; if the model crops it, crop it first"
 
 
+def left_out_text(over: ImageAttention) -> str:
+    """How many maps are not shown, as they are of something else than patches; nothing where there are none."""
+    return f"{counted(over.left_out, 'map')} of other tokens left out" if over.left_out else ""
+
+
 def strongest_text(m: ImageMap, head: int, most: int) -> str:
     """ "5,7 0.123 · 5,8 0.101": the patches that get most, by row and column; ``head``: its place."""
     return " · ".join(f"{row},{column} {weight:.3g}" for row, column, weight in m.strongest(head, most) if weight > 0)

@@ -17,7 +17,7 @@ from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Quantity
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.records.tokens import Tokens, patch_tokens
 
 MOST_SPECIAL = 16
 """Tokens before the patches of an image that may be special: a class token, registers, a distillation token."""
@@ -83,6 +83,7 @@ class ImageAttention(Shown):
         query: what the query is called: "[cls]", "5,7"; "": the mean over all queries.
         quantity: what the numbers are.
         image_name: of its file; "": it comes from none.
+        left_out: how many maps of the attention are not of these patches.
     """
 
     source: Source
@@ -91,6 +92,7 @@ class ImageAttention(Shown):
     query: str = ""
     quantity: Quantity = WEIGHT
     image_name: str = ""
+    left_out: int = 0
 
     @property
     def stretched(self) -> bool:
@@ -118,7 +120,7 @@ def over_image(
         raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them apart")
     maps, called = _maps(chosen.maps, query, None if grid is None else _require_grid(grid))
     name = Path(image).name if isinstance(image, str | Path) else ""
-    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name)
+    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, len(chosen) - len(maps))
 
 
 def _require_grid(grid: object) -> tuple[int, int]:
@@ -186,7 +188,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     n_patches = grid[0] * grid[1]
     n_special = len(keys) - n_patches
     if len(keys.of_text) == n_patches:
-        return replace(keys, grid=grid)
+        return replace(keys, grid=grid) if keys.special or not m.columns.are_positions else patch_tokens(*grid)
     if not 0 <= n_special <= MOST_SPECIAL:
         some = list(_fitting(len(keys)))
         would = f" ({' or '.join(some[:2])} would fit)" if some else ""
@@ -194,6 +196,8 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
             f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens - k, of which k from 0 to "
             f"{MOST_SPECIAL} are no patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
         )
+    if m.columns.are_positions:  # nobody has called them anything
+        return patch_tokens(*grid, n_special)
     return replace(keys, special=tuple(range(n_special)), grid=grid)
 
 
@@ -208,7 +212,7 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
     n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind != "cross"
     if query is None:
         special = (keys.special if is_image else ()) or (m.rows.tokens.special if m.kind != "cross" else ())
-        return ([special[0]], _called(m, special[0]), None) if special else (list(range(n_queries)), "", None)
+        return ([special[0]], _called(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
     name, wanted = parameter("query"), query
     if isinstance(query, str):
         if match := _PATCH.fullmatch(query):
@@ -217,6 +221,8 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
             query = int(query)
         elif query in m.queries:
             query = m.queries.index(query)
+        elif is_image and query in keys.texts:
+            query = keys.texts.index(query)
         else:
             raise ArgumentError(
                 f"{name}: expected a patch such as 5,7, a position from 0 to {n_queries - 1:,}, or a token, got "
@@ -247,11 +253,13 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
     if is_image and position in keys.patches:
         row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
         return [position], f"{row},{column}", (row, column)
-    return [position], _called(m, position), None
+    return [position], _called(m, keys, position), None
 
 
-def _called(m: AttentionMap, position: int) -> str:
+def _called(m: AttentionMap, keys: Tokens, position: int) -> str:
     text = m.queries[position]
+    if m.rows.are_positions and m.columns.are_positions and len(keys) == len(m.queries):
+        text = keys.texts[position]
     return f"token {position}" if text in ("", str(position)) else text
 
 

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, MapOptions
+from mhaviz.cli.shared.groups import Heads, ImageOptions, MapOptions
 from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
-from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def show(
@@ -16,6 +15,7 @@ def show(
     arrays: ArrayOptions,
     delivery: Delivery,
     looks: MapOptions,
+    images: ImageOptions,
     head: Heads = "all",
     layer: Annotated[int | None, typer.Option(help="Maps of this layer alone.")] = None,
 ) -> None:
@@ -25,6 +25,7 @@ def show(
     mhaviz show maps.safetensors --head 0-3 -o heads.png
     mhaviz show attentions.pt --queries words.txt
     mhaviz show weights.npz --name layer_0 --kind masked
+    mhaviz show maps.safetensors --image photo.png --query 5,7 -o over.png
 
     FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
     of weights of another tool: (q_length, k_length), (n_heads, q_length, k_length),
@@ -32,10 +33,15 @@ def show(
     layer_1, … are a layer each, and so are the tensors of a list in a .pt file, such as the attentions of a Hugging
     Face model. The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
 
-    Output: a {map_files} file.
+    Output: a {map_files} file; with --image a {record_files} file.
     """
-    delivery.check([file, *arrays.files], MAP_SUFFIXES)
+    delivery.check([file, *arrays.files, *images.files], images.suffixes)
     style = looks.style
+    images.check(looks)
     (saved,) = arrays.read([file], delivery)
     attention = choose_maps(saved.attention, layer, head)
-    delivery.deliver_maps(attention, style)
+    over = images.over(attention)
+    if over is None:
+        delivery.deliver_maps(attention, style)
+    else:
+        delivery.deliver(over, style)

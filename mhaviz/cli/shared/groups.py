@@ -4,7 +4,7 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.errors import ArgumentError, counted
+from mhaviz.errors import ArgumentError, MhavizError, counted, quoted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.units import parse_bytes, parse_length, parse_whole
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.models.single_layer import RandomLayer
+    from mhaviz.records import Attention, ImageAttention
     from mhaviz.views.style import Style
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
+image_option = partial(typer.Option, rich_help_panel="Images")
 look_option = partial(typer.Option, rich_help_panel="Looks")
 
 _LAST_POSITION = 10**12  # no input is so long
@@ -150,10 +152,9 @@ class ManyLayers(ModelOptions):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LongOptions:
-    """Options for long inputs, whose weights are pooled."""
+class PoolOptions:
+    """Options for maps of many tokens, which are pooled."""
 
-    whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     pool: Annotated[
         Literal["mass", "max", "both"] | None,
         long_option(metavar="mass|max|both", help="What a cell shows. \\[default: mass]"),
@@ -162,6 +163,27 @@ class LongOptions:
         int | None,
         long_option(metavar="CELLS", help=f"Most rows and columns of cells. \\[default: {MOST_CELLS}]"),
     ] = None
+    memory: Annotated[
+        str | None,
+        long_option(
+            metavar="BYTES",
+            help="Limit. \\[default: a quarter of what is free]",
+        ),
+    ] = None
+
+    def parse_memory(self) -> int | None:
+        """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
+        try:
+            return None if self.memory is None else parse_bytes(self.memory)
+        except ValueError as error:
+            raise ArgumentError(f"--memory: {error}") from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LongOptions(PoolOptions):
+    """Options for long inputs, whose weights are pooled."""
+
+    whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     window: Annotated[
         str | None,
         long_option(metavar="Q0:Q1,K0:K1", help="These queries and keys alone."),
@@ -169,13 +191,6 @@ class LongOptions:
     summary: Annotated[
         bool | None,
         long_option("--summary/--no-summary", help="Each head in numbers. \\[default: of pooled maps]"),
-    ] = None
-    memory: Annotated[
-        str | None,
-        long_option(
-            metavar="BYTES",
-            help="Limit. \\[default: a quarter of what is free]",
-        ),
     ] = None
     max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
 
@@ -193,13 +208,6 @@ class LongOptions:
             if end is not None and end > _LAST_POSITION:
                 raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
         return q0, q1, k0, k1
-
-    def parse_memory(self) -> int | None:
-        """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
-        try:
-            return None if self.memory is None else parse_bytes(self.memory)
-        except ValueError as error:
-            raise ArgumentError(f"--memory: {error}") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

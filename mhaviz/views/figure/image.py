@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.image import head_titles, image_title, is_flat, layer_title, special_text, stretched_text
+from mhaviz.pages.blocks import Quote
+from mhaviz.pages.image import (
+    head_titles,
+    image_title,
+    is_flat,
+    layer_title,
+    left_out_text,
+    special_text,
+    stretched_text,
+)
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records import ImageAttention, ImageMap
 from mhaviz.views.colours import palette, places
@@ -157,13 +166,13 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     return sheet
 
 
-def _remark(over: ImageAttention, quote: object) -> str:
+def _remark(over: ImageAttention, quote: Quote) -> str:
     parts = ["the image shows through as light and dark"]
     if any(m.patch for m in over.maps):
         parts.append("outlined: the query")
-    if special := special_text(over, quote):  # type: ignore[arg-type]
+    if special := special_text(over, quote):
         parts.append(f"the bar under a picture is what goes to {special}")
-    parts += [over.quantity.remark, stretched_text(over), over.source.remark]
+    parts += [over.quantity.remark, stretched_text(over), left_out_text(over), over.source.remark]
     return "; ".join(filter(None, parts))
 
 

@@ -69,7 +69,13 @@ class ImageView:
         more = [counted(left_heads, "head")] * bool(left_heads) + [counted(left_maps, "map")] * bool(left_maps)
         if more:
             yield Text(f"and {' and '.join(more)} more: -o page.png has all")
-        parts = ["patches by row and column, from 0", over.quantity.remark, stretched_text(over), over.source.remark]
+        parts = [
+            "patches by row and column, from 0",
+            over.quantity.remark,
+            stretched_text(over),
+            left_out_text(over),
+            over.source.remark,
+        ]
         beyond = values_beyond(all_panels, scale, scale.log)
         yield ScaleBar(scale, plain(over.quantity.drawn_name), beyond)
         yield Text(plain(harmless("; ".join(filter(None, parts)))), DIM)
