@@ -84,10 +84,14 @@ class TokenNames:
         if self._tokenizer is None:
             return None
         least = self._tokenizer.vocab_size
+        found: tuple[int, ...] | None = None
         for ids, vocabulary in reversed(self._inputs.ids):
             if vocabulary >= least and ids.shape[1] == length:
-                return tuple(ids[min(example, len(ids) - 1)].tolist())
-        return None
+                read = tuple(ids[min(example, len(ids) - 1)].tolist())
+                if read != tuple(range(read[0], read[0] + length)):
+                    return read
+                found = found or read  # more likely positions
+        return found
 
 
 def _find_tokenizer() -> "PreTrainedTokenizerBase | None":
