@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, ImageOptions, MapOptions
+from mhaviz.cli.shared.groups import Heads, MapOptions
+from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
 
 

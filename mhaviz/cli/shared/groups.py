@@ -4,7 +4,7 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.errors import ArgumentError, MhavizError, counted, quoted
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.units import parse_bytes, parse_length, parse_whole
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.models.single_layer import RandomLayer
-    from mhaviz.records import Attention, ImageAttention
     from mhaviz.views.style import Style
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
-image_option = partial(typer.Option, rich_help_panel="Images")
 look_option = partial(typer.Option, rich_help_panel="Looks")
 
 _LAST_POSITION = 10**12  # no input is so long

@@ -10,6 +10,7 @@ from mhaviz.pages.image import (
     head_titles,
     image_title,
     is_flat,
+    left_out_text,
     map_title,
     special_text,
     stretched_text,

@@ -1,0 +1,87 @@
+"""Options of commands that lay attention over an image."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli.shared.console import option_name
+from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.cli.shared.groups import DpiOption
+    from mhaviz.records import Attention, ImageAttention
+
+image_option = partial(typer.Option, rich_help_panel="Images")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageOptions:
+    """An image whose patches are the keys of the attention."""
+
+    image: Annotated[Path | None, image_option(metavar="FILE", help="Lay a query's attention over this image.")] = None
+    query: Annotated[
+        str | None,
+        image_option(
+            metavar="ROW,COLUMN",
+            help="The query: a patch, a position or a token. \\[default: the class token, or the mean of all]",
+        ),
+    ] = None
+    grid: Annotated[
+        str | None,
+        image_option(metavar="14x14", help="Rows and columns of patches, where the maps do not know them."),
+    ] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [self.image] if self.image else []
+
+    @property
+    def suffixes(self) -> Sequence[str]:
+        """Of the files that the result can be saved as: maps, or pictures of them over the image."""
+        return RECORD_SUFFIXES if self.image else MAP_SUFFIXES
+
+    def parse_grid(self) -> tuple[int, int] | None:
+        """ "14x14" → (14, 14). Raises ArgumentError if it cannot be read."""
+        if self.grid is None:
+            return None
+        match = re.fullmatch(r"\s*(\d{1,6})\s*[x×,]\s*(\d{1,6})\s*", self.grid, re.ASCII | re.IGNORECASE)
+        if not match or not (int(match[1]) and int(match[2])):
+            raise ArgumentError(f"--grid: expected rows and columns of patches such as 14x14, got {quoted(self.grid)}")
+        return int(match[1]), int(match[2])
+
+    def check(self, looks: "DpiOption", needs_image: Sequence[str] = ("query", "grid")) -> None:
+        """Find out before the work starts whether its options go together.
+
+        ``needs_image``: those that are about an image alone.
+
+        Raises:
+            ArgumentError: they do not, or cannot be read.
+            MhavizError: there is no such image.
+        """
+        self.parse_grid()
+        if self.image is None:
+            if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
+                raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
+            return
+        for name in ("numbers", "axis_names"):
+            if getattr(looks, name):
+                raise ArgumentError(f"{option_name(name)} is for maps, not for pictures over an image; leave it out")
+        from mhaviz.files.images import read_image
+
+        try:
+            read_image(self.image)
+        except MhavizError as error:
+            raise MhavizError(f"--image: {error}") from error
+
+    def over(self, attention: "Attention") -> "ImageAttention | None":
+        """The attention over the image; None: there is no image. Raises as ``Attention.over_image``."""
+        if self.image is None:
+            return None
+        return attention.over_image(self.image, self.query, grid=self.parse_grid())
