@@ -68,7 +68,7 @@ def rollout_of_maps(attention: Attention) -> Attention:
             continue
         if not m.is_whole:
             raise ArgumentError(
-                f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input, or a "
+                f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input or a "
                 f"larger {parameter('size')}"
             )
         of = m.pass_number, m.sentence, m.kind

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mhaviz.errors import MhavizError
@@ -38,14 +39,29 @@ class TokenNames:
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self._looked = False
         self._given_fits = False
+        self._forward = -1
+        self._sides: dict[tuple[tuple[int, int], tuple[int, ...], int], _Sides] = {}
 
-    def of(self, length: int, example: int, first: int = 0) -> Tokens:
-        """The tokens of a side of this length; those from ``first`` on, of a step of a decoder that writes."""
-        if not first and (patches := self._patches(length)) is not None:
-            return patches
-        positions = Tokens(tuple(str(first + place) for place in range(length)))
-        ids = self._ids(length, example)
-        return positions if ids is None else Tokens(positions.texts, (), ids)
+    def sides(self, forward: int, lengths: tuple[int, int], examples: Sequence[int], first: int) -> "_Sides":
+        """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
+
+        Args:
+            forward: counts the forward passes.
+            lengths: how many queries and keys there are.
+            examples: their places in the batch.
+            first: where the queries begin, of a step of a decoder that writes.
+        """
+        if forward != self._forward:
+            self._forward = forward
+            self._sides.clear()
+        key = lengths, tuple(examples), first
+        if key not in self._sides:
+            queries, keys = (
+                tuple(self._of(length, example, start) for example in examples)
+                for length, start in zip(lengths, (first, 0), strict=True)
+            )
+            self._sides[key] = queries, keys
+        return self._sides[key]
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
@@ -77,21 +93,35 @@ class TokenNames:
         found = self._inputs.grid_of(length)
         return None if found is None else patch_tokens(*found[0], found[1])
 
+    def _of(self, length: int, example: int, first: int) -> Tokens:
+        if not first and (patches := self._patches(length)) is not None:
+            return patches
+        positions = Tokens(tuple(str(first + place) for place in range(length)))
+        ids = self._ids(length, example)
+        return positions if ids is None else replace(positions, ids=ids, special=self._special(ids))
+
     def _ids(self, length: int, example: int) -> tuple[int, ...] | None:
-        """The numbers of the tokens that were read last, of the vocabulary that the tokenizer is of."""
+        """The numbers of the tokens that were read last; neither their positions nor their types."""
         if not self._looked and _TOKENIZERS in sys.modules:
             self._tokenizer, self._looked = _find_tokenizer(), True
-        if self._tokenizer is None:
-            return None
-        least = self._tokenizer.vocab_size
-        found: tuple[int, ...] | None = None
+        least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
         for ids, vocabulary in reversed(self._inputs.ids):
-            if vocabulary >= least and ids.shape[1] == length:
-                read = tuple(ids[min(example, len(ids) - 1)].tolist())
-                if read != tuple(range(read[0], read[0] + length)):
-                    return read
-                found = found or read  # more likely positions
-        return found
+            if vocabulary < least or ids.shape[1] != length:
+                continue
+            read = tuple(ids[min(example, len(ids) - 1)].tolist())
+            if self._tokenizer is not None or (len(set(read)) > 1 and any(b - a != 1 for a, b in pairwise(read))):
+                return read
+        return None
+
+    def _special(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        if self._tokenizer is None:
+            return ()
+        from mhaviz.models.pretrained.reading import special_of
+
+        return special_of(self._tokenizer, ids)
+
+
+_Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
 
 
 def _find_tokenizer() -> "PreTrainedTokenizerBase | None":

@@ -165,7 +165,8 @@ class Recording(ContextDecorator):
 
     def __enter__(self) -> "Recording":
         stack = ExitStack()
-        stack.enter_context(self._watch.watching())
+        if not self._stack:  # within itself it sees everything already
+            stack.enter_context(self._watch.watching())
         self._stack.append(stack)
         return self
 
@@ -244,7 +245,10 @@ class Recording(ContextDecorator):
         self._names.finish()
         if not maps:
             there = sorted(set(layers.values()))
-            raise ArgumentError(f"{parameter('layer')}: expected layers among {there[0]} to {there[-1]}")
+            raise ArgumentError(
+                f"{parameter('layer')}: expected layers of the program, {there[0]} to {there[-1]}, got "
+                f"{', '.join(map(str, self._options.layers or ()))}"
+            )
         return Attention(self._source(), tuple(maps))
 
     @property
@@ -269,7 +273,12 @@ class Recording(ContextDecorator):
             raise ArgumentError(f"statistics are made while a program runs; add {parameter('statistics')}")
         if not self._study.kinds:
             raise MhavizError(self._why_empty())
-        return self._study.result(self._source())
+        found, layers = self._study.result(self._source()), self._layers()
+        of_order = {(site.kind, site.order): layers[site.number] for site in self._sites.all}
+        averages = (
+            replace(one, layers=tuple(of_order[one.kind, order] for order in one.layers)) for one in found.kinds
+        )
+        return replace(found, kinds=tuple(averages))
 
     def _on_caught(self, place: Place, caught: Caught) -> None:
         """Take what the program's attention computes with, while it is there."""
@@ -288,11 +297,8 @@ class Recording(ContextDecorator):
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
-            sides = [
-                tuple(self._names.of(length, one, first) for one in places)
-                for length, first in ((q_length, run.first_query), (k_length, 0))
-            ]
-            return SiteCall(site, of.call, tuple(range(n_heads)), sides[0], sides[1], of.output)
+            queries, keys = self._names.sides(place.forward, (q_length, k_length), tuple(places), run.first_query)
+            return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output)
 
         try:
             if is_wanted and self._on_attention is not None:

@@ -146,7 +146,7 @@ class RunningModules:
             names = self._names_of(self._model)
             for one in reversed(stack):
                 if (name := names.of(one.module)) is not None:
-                    return name, names.serial
+                    return name or type(one.module).__name__, names.serial
             return None
         innermost = stack[-1].module
         for one in stack:

