@@ -5,10 +5,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["main", "run"]
+
+_SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
+"""matplotlib reads no matplotlibrc, broken or not, and opens no window."""
+_STREAMS = "stdout", "stderr"
 
 
 def run() -> int:
@@ -17,6 +23,8 @@ def run() -> int:
     Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
     looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
     """
+    global _users
+    _users = _Surroundings.now()
     try:
         gc.set_threshold(100_000, 50, 50)
         _open_streams()
@@ -48,8 +56,7 @@ def settle_surroundings() -> None:
 
     names = ("SIGTERM", "SIGHUP")
     clean_up_on([getattr(signal, name) for name in names if hasattr(signal, name)])
-    # matplotlib reads no matplotlibrc, broken or not, and says nothing of what else it finds of the user's
-    os.environ |= {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
+    os.environ |= _SETTINGS
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     if Path("matplotlibrc").is_file():  # here it comes before all others: matplotlib is imported from elsewhere
         folder = Path.cwd()
@@ -60,9 +67,57 @@ def settle_surroundings() -> None:
             os.chdir(folder)
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """What ``run`` sets for itself, and a program of the user's must find as it was."""
+
+    environment: dict[str, str | None]
+    thresholds: tuple[int, int, int]
+    log_level: int
+    errors: dict[str, str]
+
+    @classmethod
+    def now(cls) -> "_Surroundings":
+        return cls(
+            {name: os.environ.get(name) for name in _SETTINGS},
+            gc.get_threshold(),
+            logging.getLogger("matplotlib").level,
+            {name: getattr(getattr(sys, name), "errors", "strict") for name in _STREAMS},
+        )
+
+    def put_in_place(self) -> None:
+        for name, value in self.environment.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        gc.set_threshold(*self.thresholds)
+        logging.getLogger("matplotlib").setLevel(self.log_level)
+        for name, errors in self.errors.items():
+            stream = getattr(sys, name)
+            if hasattr(stream, "reconfigure") and not stream.closed:
+                stream.reconfigure(errors=errors)
+
+
+_users: _Surroundings | None = None
+
+
+@contextmanager
+def surroundings_put_back() -> Iterator[None]:
+    """Let what runs within, a program of the user's own, find what it would find without us."""
+    if _users is None:  # nothing is settled: somebody calls ``main``
+        yield
+        return
+    ours = _Surroundings.now()
+    _users.put_in_place()
+    try:
+        yield
+    finally:
+        ours.put_in_place()
+
+
 def _open_streams() -> None:
     """Let what a narrow encoding lacks be escaped, and stand in for streams that the caller has closed."""
-    for name in ("stdout", "stderr"):
+    for name in _STREAMS:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):

@@ -22,11 +22,13 @@ from mhaviz.cli.commands.heads import heads
 from mhaviz.cli.commands.heatmap import heatmap
 from mhaviz.cli.commands.masks import masks
 from mhaviz.cli.commands.matrices import matrices
+from mhaviz.cli.commands.record import record
 from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
 from mhaviz.cli.commands.train import train
 from mhaviz.cli.shared.console import option_name, say
+from mhaviz.cli.shared.running import ProgramEndedError
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, parameters_named
 from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
@@ -89,6 +91,7 @@ app = typer.Typer(
 )
 for command in (
     heatmap,
+    record,
     embeddings,
     trace_shapes,
     explain,
@@ -104,7 +107,10 @@ for command in (
     show,
     diff,
 ):
-    app.command(help=_help(command.__doc__ or ""))(with_options_of_groups(command))
+    app.command(
+        help=_help(command.__doc__ or ""),
+        context_settings={"allow_interspersed_args": command is not record},  # what follows a program is its own
+    )(with_options_of_groups(command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -135,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         if status == INTERRUPTED:  # typer has made this of the exception
             raise KeyboardInterrupt
+    except ProgramEndedError as end:
+        return end.status
     except StoppedError as interrupt:
         return _fail(str(interrupt), INTERRUPTED)
     except ArgumentError as error:

@@ -1,0 +1,202 @@
+"""mhaviz record"""
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mhaviz.cli.shared.console import say
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import MapOptions, PoolOptions
+from mhaviz.cli.shared.running import ProgramEndedError, room_for_a_program
+from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.units import parse_whole
+from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.api.recording import Recording
+    from mhaviz.recording.program import Ending, Program
+
+_MOST_HEADS = 16  # rows of the table of --heads
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recorded:
+    """What of a program is recorded."""
+
+    module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Attentions of these names, such as 'blocks.*.attn'. Repeatable."),
+    ] = None
+    layer: Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")] = None
+    passes: Annotated[
+        str | None,
+        typer.Option(metavar="N,N-N,N-", help="Forward passes, such as 0,100,200-. \\[default: the first]"),
+    ] = None
+    examples: Annotated[str, typer.Option(metavar="N,N|all", help="Which of a batch.")] = "0"
+    tokens: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Names of the tokens, one a line, in UTF-8. \\[default: positions]"),
+    ] = None
+    grid: Annotated[
+        str | None,
+        typer.Option(metavar="ROWSxCOLUMNS", help="Patches of an image, where they cannot be told: 14x14."),
+    ] = None
+
+    def parse(self) -> dict[str, Any]:
+        """The arguments of ``mhaviz.record``. Raises ArgumentError and MhavizError."""
+        from mhaviz.api.passes import Passes
+        from mhaviz.files.texts import read_labels
+
+        Passes.of(self.passes)
+        return {
+            "module": self.module or None,
+            "layer": None if self.layer is None else _numbers("layer", self.layer),
+            "passes": self.passes,
+            "examples": _numbers("examples", self.examples) or "all",
+            "grid": _parse_grid(self.grid),
+            "tokens": None if self.tokens is None else read_labels(self.tokens),
+        }
+
+
+def record(
+    *,
+    script: Annotated[str, typer.Argument(metavar="SCRIPT|MODULE", help="The program.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="All that follows is the program's own.", show_default=False),
+    ] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")] = False,
+    recorded: Recorded,
+    pooled: PoolOptions,
+    delivery: Delivery,
+    looks: MapOptions,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="What each head looks at, averaged over all passes, instead of maps.")
+    ] = False,
+    rollout: Annotated[bool, typer.Option("--rollout", help="Attention rollout up to each layer.")] = False,
+) -> None:
+    """Run a PyTorch program, and draw the attention weights that it computes.
+
+    \b
+    mhaviz record -o run.html train.py --epochs 1
+    mhaviz record -o maps.safetensors -m my_package.generate "a prompt"
+    mhaviz record --module 'blocks.*.attn' --passes 0,100,200- -o film.html train.py
+    mhaviz record --heads -o heads.png evaluate.py
+
+    The program runs as it is, as python runs it: it gets what follows its name, and ends with its own exit status. What
+    was recorded by then is saved, however it ends. Options of mhaviz come before it.
+
+    Drawn is the first forward pass that reaches each attention, or those of --passes.
+
+    Output: a {map_files} file.
+    """
+    delivery.check([Path(script), *([recorded.tokens] if recorded.tokens else [])], _suffixes(heads, rollout))
+    options, memory, style = recorded.parse(), pooled.parse_memory(), looks.style
+    folder = Path.cwd()
+    program = _find(script, arguments or [], is_module)
+    _warn_of_output(delivery, arguments or [])
+
+    from mhaviz.api.recording import record as start
+
+    recording = start(
+        **options,
+        pool=pooled.pool,
+        size=pooled.size,
+        memory=memory,
+        statistics=heads,
+        queries_and_keys=delivery.has_page,
+        program=f"-m {script}" if is_module else Path(script).name,
+    )
+    with room_for_a_program(keeps_stdout=delivery.json), recording:
+        ending = program.run()
+    if ending.is_fork:
+        raise ProgramEndedError(ending.status)
+
+    absolute = replace(delivery, output=[folder / path for path in delivery.paths])
+    try:
+        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, heads, rollout)
+    except MhavizError as error:
+        if not ending.status:
+            raise
+        if not (recording.is_empty and ending.said_why):
+            say(str(error))
+    raise ProgramEndedError(ending.status)
+
+
+def _suffixes(heads: bool, rollout: bool) -> tuple[str, ...]:
+    if heads and rollout:
+        raise ArgumentError("--heads takes the place of maps, and --rollout is made of them; leave out one")
+    return PAGE_SUFFIXES if heads else MAP_SUFFIXES
+
+
+def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
+    """The program; the message of one that cannot be parsed is Python's own."""
+    from mhaviz.recording.program import Program, show_error
+
+    try:
+        return Program(script, arguments, is_module)
+    except SyntaxError as error:
+        show_error(error)
+        raise ProgramEndedError(1) from None
+
+
+def _deliver(
+    recording: "Recording", ending: "Ending", delivery: Delivery, style: Any, heads: bool, rollout: bool
+) -> None:
+    """Save and show what was recorded. Raises MhavizError."""
+    result = recording.head_statistics if heads else recording.rollout if rollout else recording.attention
+    if ending.how is not None:
+        verb = "saved" if delivery.paths else "here is"
+        delivery.notice(f"the program ended with {ending.how}; {verb} what was recorded until then")
+    delivery.tell(recording.notices)
+    if heads:
+        from mhaviz.pages.head_statistics import Order
+
+        delivery.deliver(result, style, order=Order("entropy", False, _MOST_HEADS))
+    else:
+        delivery.deliver_maps(result, style)  # type: ignore[arg-type]
+
+
+def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:
+    """Say so if what seems to be meant for us is the program's."""
+    for option, value in pairwise(arguments):
+        if not delivery.paths and option in ("-o", "--output") and Path(value).suffix.lower() in MAP_SUFFIXES:
+            delivery.notice(f"{option} {value} comes after the program, and is the program's; ours come before it")
+
+
+def _is_here(folder: Path) -> bool:
+    """Whether the program has left us in the folder in which it began."""
+    with suppress(OSError):
+        return os.path.samefile(folder, os.curdir)  # noqa: PTH121
+    return False
+
+
+def _numbers(what: Literal["layer", "examples"], text: str) -> list[int] | None:
+    """ "0,3-5" → [0, 3, 4, 5]; "all" → None. Raises ArgumentError if it cannot be read."""
+    if text.strip().lower() == "all":
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", part, re.ASCII)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+        if first > last:
+            raise ArgumentError(f"--{what}: expected numbers such as 0,3-5, or all, got {quoted(text)}")
+        numbers += range(first, last + 1)
+    return list(dict.fromkeys(numbers))
+
+
+def _parse_grid(text: str | None) -> tuple[int, int] | None:
+    """ "14x14" → (14, 14). Raises ArgumentError if it cannot be read."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+)\s*[x×,]\s*(\d+)\s*", text, re.ASCII | re.IGNORECASE)
+    rows, columns = (parse_whole(found[1]), parse_whole(found[2])) if found else (0, 0)
+    if not (rows and columns):
+        raise ArgumentError(f"--grid: expected rows and columns of patches such as 14x14, got {quoted(text)}")
+    return rows, columns

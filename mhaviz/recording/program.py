@@ -1,0 +1,358 @@
+"""Runs a script or a module as Python itself would, and says how it ended.
+
+The program's exceptions, its exit status and Ctrl-C end the program alone: who runs it goes on, and can save what there
+is by then. See https://docs.python.org/3/using/cmdline.html for what Python does, and the documentation of
+``multiprocessing`` for what processes that are spawned look for in ``__main__``.
+"""
+
+import builtins
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType, TracebackType
+
+from mhaviz.errors import MhavizError, reason, shortened
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Those that would end Python at once."""
+
+_INTERRUPTED = 130
+_OURS = str(Path(__file__).parent)
+_DISPATCH = os.path.join("torch", "overrides.py")  # noqa: PTH118
+
+_ended: list[ModuleType] = []
+"""The main modules of programs that have run: their functions may be called until the process ends."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program has ended.
+
+    Attributes:
+        status: its exit status.
+        how: what ended it before its last line, such as "ValueError", "exit status 3" or "SIGTERM"; None: nothing did.
+        said_why: whether it has printed an error of its own.
+        is_fork: whether this is another process, which the program has forked and which came to the program's end too.
+    """
+
+    status: int
+    how: str | None = None
+    said_why: bool = False
+    is_fork: bool = False
+
+
+class _NoProgramError(MhavizError):
+    """There is no such program: it is ours to say so."""
+
+
+class _Killed(SystemExit):
+    """A signal: libraries let it through as they let the end of a program."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
+class Program:
+    """A Python program: a script, a folder or an archive with ``__main__.py``, or a module.
+
+    Args:
+        name: the path, or the module's name.
+        arguments: of the program.
+        is_module: whether it is a module, as after ``python -m``.
+
+    Raises:
+        MhavizError: there is no such program, or it cannot be read.
+        SyntaxError: it cannot be parsed.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str] = (), is_module: bool = False) -> None:
+        self.name, self._is_module = name, is_module
+        self._arguments = list(arguments)
+        self._main = ModuleType("__main__")
+        self._main.__dict__.update(__annotations__={}, __builtins__=builtins)
+        self._code: CodeType | None = None
+        if is_module:
+            self._folder = str(Path.cwd())
+            self._require_module()
+        else:
+            self._folder = self._find_script()
+
+    def run(self) -> Ending:
+        """Run it to its end, and that of the threads that it waits for. Whatever it raises is shown as Python shows it.
+
+        ``sys.argv``, ``sys.path`` and ``__main__`` are the program's meanwhile; what it registers with ``atexit`` runs
+        when this process ends.
+
+        Raises:
+            MhavizError: a module that is not there, which its package had to be imported to know.
+        """
+        process, threads = os.getpid(), threading.enumerate()
+        with self._in_place(), _ended_by_signals():
+            ending = _ending_of(self._execute)
+            if os.getpid() != process:
+                return replace(ending, is_fork=True)
+            waiting = _ending_of(partial(_wait_for_threads, threads))
+            return waiting if ending.how is None else ending
+
+    def _execute(self) -> None:
+        code = self._code or self._find_module()
+        exec(code, self._main.__dict__)
+
+    def _find_script(self) -> str:
+        """Find the code of a script, and all that ``__main__`` is told of it; the folder that it imports from."""
+        path = Path(self.name)
+        try:
+            is_there = bool(self.name) and path.exists()
+        except (OSError, ValueError):  # a name that is too long, or holds NUL
+            is_there = False
+        if not is_there:
+            raise _NoProgramError(f"there is no script {shortened(self.name)}{_near_script(path)}")
+        absolute = os.path.abspath(path)  # noqa: PTH100  # as Python does; a link stays a link
+        try:
+            spec = PathFinder.find_spec("__main__", [absolute])
+            if spec is not None and spec.loader is not None:
+                self._take(spec)
+                return absolute
+            if path.is_dir():
+                raise _NoProgramError(f"expected a script, or a folder with a __main__.py; {path} is a folder without")
+            if path.suffix == ".pyc":
+                compiled = SourcelessFileLoader("__main__", absolute)
+                self._main.__loader__, self._code = compiled, compiled.get_code("__main__")
+            else:
+                loader = SourceFileLoader("__main__", absolute)
+                self._main.__loader__ = loader
+                self._code = loader.source_to_code(loader.get_data(absolute), absolute)
+        except (OSError, ImportError) as error:
+            why = getattr(error, "strerror", None) or reason(error)
+            raise _NoProgramError(f"cannot read {shortened(self.name)}: {why}") from error
+        except ValueError as error:  # of Pythons that do not call NUL in a script a syntax error
+            raise SyntaxError(str(error)) from error
+        self._main.__file__ = absolute
+        self._main.__dict__["__cached__"] = None
+        return str(Path(absolute).resolve().parent)
+
+    def _take(self, spec: ModuleSpec) -> None:
+        """Take the code of a module, and tell ``__main__`` where it is from."""
+        assert spec.loader is not None
+        self._code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
+        if self._code is None:
+            raise _NoProgramError(f"{spec.name} is not written in Python, and cannot be run as a program")
+        self._main.__loader__, self._main.__package__, self._main.__spec__ = spec.loader, spec.parent, spec
+        self._main.__file__ = spec.origin
+        self._main.__dict__["__cached__"] = spec.cached
+
+    def _require_module(self) -> None:
+        """Find out whether there is the module, as far as nothing has to be imported for that."""
+        first = self.name.partition(".")[0]
+        advice = _module_advice(self.name)
+        if not self.name or self.name.startswith(".") or first == "__main__":
+            raise _NoProgramError(f"expected the name of a module, such as package.module, got {self.name!r:.60}")
+        with self._in_place():
+            spec = _spec_of(first, advice)
+            if self.name == first and spec.submodule_search_locations is None:
+                self._take(spec)
+
+    def _find_module(self) -> CodeType:
+        """Find the code of a module, whose packages are imported for that: an error of theirs is the program's."""
+        if self._code is None:
+            advice = _module_advice(self.name)
+            spec = _spec_of(self.name, advice)
+            if spec.submodule_search_locations is not None:
+                spec = _spec_of(f"{self.name}.__main__", "; a package runs by its __main__.py")
+            if spec.loader is None:
+                raise _NoProgramError(f"{self.name} is a folder without Python code; name a module in it")
+            self._take(spec)
+            assert self._code is not None
+        sys.argv[0] = self._main.__file__ or sys.argv[0]
+        return self._code
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """Let ``sys.argv``, ``sys.path`` and ``__main__`` be the program's."""
+        argv, path, streams = sys.argv, sys.path, (sys.stdin, sys.stdout, sys.stderr)
+        entries, main = list(path), sys.modules["__main__"]
+        if not sys.flags.safe_path:
+            path[: 1 if _begins_with_own_folder() else 0] = [self._folder]
+        sys.argv = ["-m" if self._is_module else self.name, *self._arguments]
+        sys.modules["__main__"] = self._main
+        try:
+            yield
+        finally:
+            _ended.append(self._main)
+            sys.argv, sys.path, sys.path[:] = argv, path, entries
+            sys.modules["__main__"] = main
+            sys.stdin, sys.stdout, sys.stderr = streams
+
+
+def show_error(error: BaseException, traceback: TracebackType | None = None) -> None:
+    """Print an error of a program as Python does: by ``sys.excepthook``, which the program may have replaced."""
+    try:
+        sys.excepthook(type(error), error, traceback)
+    except SystemExit:
+        raise
+    except BaseException as other:
+        print("Error in sys.excepthook:", file=sys.stderr)  # noqa: T201
+        sys.__excepthook__(type(other), other, _program_part(other.__traceback__))
+        print("\nOriginal exception was:", file=sys.stderr)  # noqa: T201
+        sys.__excepthook__(type(error), error, traceback)
+
+
+def _ending_of(work: Callable[[], None]) -> Ending:
+    """Do a part of the work of a program; what it raises ends the program."""
+    try:
+        work()
+    except _NoProgramError:
+        raise
+    except _Killed as end:
+        return Ending(128 + end.number, signal.Signals(end.number).name)
+    except SystemExit as end:
+        return _exit(end)
+    except BaseException as error:
+        _forget_ours(error, set())
+        try:
+            show_error(error, error.__traceback__)
+        except SystemExit as end:
+            return _exit(end)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        status = _INTERRUPTED if interrupted else 1
+        return Ending(status, "Ctrl-C" if interrupted else type(error).__name__, said_why=True)
+    return Ending(0)
+
+
+def _exit(end: SystemExit) -> Ending:
+    """What ``sys.exit`` was given: nothing, a status, or what is printed."""
+    if end.code is None:
+        return Ending(0)
+    if isinstance(end.code, int):
+        status = end.code & 0xFF
+        return Ending(status, f"exit status {status}" if status else None)
+    print(end.code, file=sys.stderr)  # noqa: T201
+    return Ending(1, "exit status 1", said_why=True)
+
+
+def _wait_for_threads(others: Sequence[threading.Thread]) -> None:
+    """Wait for the threads that Python waits for before it ends; ``others`` are not the program's.
+
+    Those of an executor that nobody has shut down wait for work for ever; Python ends them when it ends itself.
+    """
+    executors = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
+    while threads := [t for t in threading.enumerate() if not (t.daemon or t in others or t in executors)]:
+        threads[0].join()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals that would end Python at once end the program alone, unless it handles them itself."""
+    process = os.getpid()
+    is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+    ours = [number for number in _SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a process that the program has forked dies of it
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise _Killed(number)
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            if signal.getsignal(number) is end:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _begins_with_own_folder() -> bool:
+    """Whether Python has put first where modules are looked for the folder of the script that runs us."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    script = file is not None and getattr(main, "__spec__", None) is None
+    own = Path(file).resolve().parent if script and file else Path.cwd()
+    return bool(sys.path) and (sys.path[0] == "" or Path(sys.path[0]) == own)
+
+
+def _spec_of(name: str, advice: str) -> ModuleSpec:
+    """Where a module is. What its packages raise is the program's own error; one that is not there is ours to tell."""
+    package = name.rpartition(".")[0]
+    if package:
+        try:
+            __import__(package)
+        except ImportError as error:
+            if error.name is None or not f"{package}.".startswith(f"{error.name}."):
+                raise
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, AttributeError, TypeError, ValueError):
+        spec = None
+    if spec is None:
+        raise _NoProgramError(f"there is no module {shortened(name)}{advice}")
+    return spec
+
+
+def _near_script(path: Path) -> str:
+    """ "; did you mean train.py?": of a file that lies where this one should; else ""."""
+    try:
+        names = [one.name for one in path.parent.iterdir() if one.suffix == ".py" or (one / "__main__.py").is_file()]
+    except (OSError, ValueError):
+        return ""
+    near = get_close_matches(path.name, names, 1)
+    return f"; did you mean {shortened(str(path.with_name(near[0])))}?" if near else ""
+
+
+def _module_advice(name: str) -> str:
+    if name.endswith(".py"):
+        return f"; leave out -m to run a script, or leave out .py: -m {shortened(name[:-3].replace('/', '.'))}"
+    try:
+        names = [one.stem for one in Path.cwd().iterdir() if one.suffix == ".py" or (one / "__init__.py").is_file()]
+    except OSError:
+        return ""
+    near = get_close_matches(name, names, 1)
+    return f"; did you mean {shortened(near[0])}?" if near else ""
+
+
+def _forget_ours(error: BaseException, seen: set[int]) -> None:
+    """Take our frames out of the tracebacks of an error, and of those that led to it."""
+    if id(error) in seen:
+        return
+    seen.add(id(error))
+    error.__traceback__ = _program_part(error.__traceback__)
+    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for other in (error.__cause__, error.__context__, *grouped):
+        if other is not None:
+            _forget_ours(other, seen)
+
+
+def _program_part(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without what the recorder has put between the program and PyTorch.
+
+    A function of PyTorch that is written in Python is in it twice then: where it asks the recorder, which goes before,
+    and where it runs.
+    """
+    kept: list[TracebackType] = []
+    cut = False
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename.startswith(_OURS):
+            cut = True
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(_DISPATCH):
+                kept.pop()
+        else:
+            if cut and kept and kept[-1].tb_frame.f_code is code:
+                kept.pop()
+            cut = False
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for one, after in zip(kept, [*kept[1:], None], strict=True):
+        one.tb_next = after
+    return kept[0] if kept else None
