@@ -179,7 +179,7 @@ def _of_array(image: Any) -> NDArray[np.uint8]:
     if array.ndim == 4 and shape[0] == 1:
         array = array[0]
     first, last = (array.ndim == 3 and array.shape[axis] in _CHANNELS for axis in (0, -1))
-    if first and (is_tensor or not last):
+    if first and (not last or (is_tensor and array.shape[0] < 4)):
         array = np.moveaxis(array, 0, -1)
     elif array.ndim == 2:
         array = array[..., None]

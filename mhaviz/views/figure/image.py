@@ -133,7 +133,7 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     top = MARGIN + (_TITLE if title else 0.0)
     tiles, headings, bottom, right = _place(over, layout, style.dpi, (left, top), has_gauge)
     first = min(tile.y for tile in tiles)
-    bottom = max(bottom, first + photo[0])
+    bottom = max(bottom, first + photo[0], first + _LEAST_BAR)
     across = right + _BESIDE / 2 + _SCALE + MARGIN
     if style.width is None:
         longest = max(text_width(title, TITLE, fonts.families, bold=True) if title else 0.0, 0.0)

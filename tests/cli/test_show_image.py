@@ -1,0 +1,73 @@
+"""mhaviz show --image as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mhaviz.records import Attention, AttentionMap, Axis, Source, patch_tokens
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A photo, the maps of 2 × 3 patches with a class token, and the same as a bare array."""
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)).save("photo.png")
+    axis = Axis(patch_tokens(2, 3, 1))
+    weights = np.random.default_rng(0).random((3, 7, 7)).astype(np.float32)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    Attention(Source("by hand"), (AttentionMap(weights, axis, axis),)).save("maps.safetensors", "maps.json", "maps.npz")
+    np.save("bare.npy", weights)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["maps.safetensors", "maps.json", "maps.npz", "bare.npy"])
+def test_maps_over_a_photo(mhaviz, folder, name):
+    grid = ["--grid", "2x3"] if name == "bare.npy" else []
+    outputs = [part for suffix in ("png", "svg", "pdf", "json") for part in ("-o", f"over.{suffix}")]
+    result = mhaviz("show", name, "--image", "photo.png", *grid, "--head", "0,2", "--dpi", "40", *outputs)
+    assert result.status == 0, result.err
+    assert "attention of [cls] to photo.png" in result.out
+    assert "head 2: " in result.out
+    found = json.loads((folder / "over.json").read_text())
+    assert (found["image"]["name"], found["maps"][0]["grid"], found["maps"][0]["heads"]) == (
+        "photo.png",
+        [2, 3],
+        [0, 2],
+    )
+    for suffix in ("png", "svg", "pdf"):
+        assert (folder / f"over.{suffix}").stat().st_size
+
+
+def test_a_patch_as_the_query(mhaviz, folder):
+    result = mhaviz("show", "maps.json", "--image", "photo.png", "--query", "1,2", "--json")
+    assert json.loads(result.out)["maps"][0]["query_patch"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ("maps.json --query 1,2", 2, "--query is for attention over an image; add --image photo.png"),
+        ("maps.json --grid 2x3", 2, "--grid is for attention over an image"),
+        ("bare.npy --image photo.png", 2, "add --grid, rows and columns such as"),
+        ("bare.npy --image photo.png --grid 5x5", 2, "--grid: expected rows × columns = 7 tokens - k"),
+        (
+            "bare.npy --image photo.png --grid 2",
+            2,
+            "--grid: expected rows and columns of patches such as 14x14, got '2'",
+        ),
+        ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected rows and columns of patches"),
+        ("maps.json --image photo.png --query 5,5", 2, "--query: expected a patch from 0,0 to 1,2, got 5,5"),
+        ("maps.json --image photo.png -o a.csv", 2, "expected a name ending in .png, .svg, .pdf, .json"),
+        ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),
+        ("maps.json --image photo.png --numbers", 2, "--numbers is for maps, not for pictures over an image"),
+        ("maps.json --image nothing.png", 1, "--image: cannot read nothing.png: No such file"),
+        ("maps.json --image bare.npy", 1, "--image: cannot read bare.npy: it is no image that can be read"),
+    ],
+)
+def test_what_cannot_be(mhaviz, folder, arguments, status, message):
+    result = mhaviz("show", *arguments.split())
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1

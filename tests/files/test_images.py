@@ -1,0 +1,173 @@
+"""Images of every kind become the same pixels; what is none is said in one line."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files import images
+from mhaviz.files.images import as_pixels, read_image
+
+RED, BLUE = (200, 10, 20), (0, 40, 250)
+
+
+@pytest.fixture
+def photo():
+    """Red over blue, wider than high."""
+    pixels = np.zeros((4, 6, 3), np.uint8)
+    pixels[:2], pixels[2:] = RED, BLUE
+    return pixels
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "tiff", "gif", "webp", "ppm"])
+def test_formats_without_loss(tmp_path, photo, suffix):
+    path = tmp_path / f"photo.{suffix}"
+    Image.fromarray(photo).save(path, **({"lossless": True} if suffix == "webp" else {}))
+    assert np.array_equal(read_image(path), photo)
+    assert np.array_equal(as_pixels(str(path)), photo)
+
+
+def test_a_jpeg_is_nearly_the_same(tmp_path):
+    flat = np.full((16, 16, 3), RED, np.uint8)
+    Image.fromarray(flat).save(tmp_path / "a.jpg", quality=95)
+    assert np.abs(read_image(tmp_path / "a.jpg").astype(int) - flat).max() <= 4
+
+
+def test_a_photo_is_turned_as_it_was_held(tmp_path, photo):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    Image.fromarray(photo).save(tmp_path / "a.png", exif=exif)
+    assert np.array_equal(read_image(tmp_path / "a.png"), np.rot90(photo, -1))
+
+
+def test_transparent_is_white(tmp_path, photo):
+    alpha = np.full((4, 6, 1), 255, np.uint8)
+    alpha[0] = 0
+    Image.fromarray(np.concatenate([photo, alpha], axis=2)).save(tmp_path / "a.png")
+    seen = read_image(tmp_path / "a.png")
+    assert (seen[0] == 255).all()
+    assert np.array_equal(seen[1:], photo[1:])
+    assert (as_pixels(np.concatenate([photo, alpha], axis=2)) == seen).all()
+
+
+def test_palettes_with_a_transparent_colour(tmp_path, photo):
+    image = Image.fromarray(photo).quantize(4)
+    image.save(tmp_path / "a.png", transparency=int(np.asarray(image)[3, 0]))
+    seen = read_image(tmp_path / "a.png")
+    assert np.array_equal(seen[:2], photo[:2])
+    assert (seen[2:] == 255).all()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "La", "RGBa"])
+def test_every_mode_of_pil(mode):
+    grey = Image.fromarray(np.full((3, 5), 255, np.uint8))
+    if mode in ("I", "I;16"):
+        image = Image.fromarray(np.full((3, 5), 65535, {"I": np.int32, "I;16": np.uint16}[mode]))
+    elif mode == "F":
+        image = Image.fromarray(np.ones((3, 5), np.float32))
+    elif mode in ("La", "RGBa"):
+        image = grey.convert({"La": "LA", "RGBa": "RGBA"}[mode]).convert(mode)
+    else:
+        image = grey.convert("RGB").convert(mode)
+    assert image.mode == mode
+    seen = as_pixels(image)
+    assert (seen.shape, seen.dtype) == ((3, 5, 3), np.uint8)
+    assert seen.min() >= 254
+
+
+def test_sixteen_bits_of_a_file(tmp_path):
+    Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png")[0, :, 0].tolist() == [0, 128, 255]
+
+
+def test_arrays_and_tensors(photo):
+    shares = photo / np.float32(255)
+    for image in (photo, shares, shares.astype(np.float64), photo[None], torch.tensor(photo), photo.astype(int)):
+        assert np.array_equal(as_pixels(image), photo)
+    for channels_first in (torch.tensor(shares).permute(2, 0, 1), torch.tensor(shares).permute(2, 0, 1)[None]):
+        assert np.array_equal(as_pixels(channels_first), photo)
+    assert np.array_equal(as_pixels(np.moveaxis(photo, -1, 0)), photo)
+    assert np.array_equal(as_pixels(torch.tensor(shares).requires_grad_()), photo)
+    nearly = as_pixels(torch.tensor(shares).permute(2, 0, 1).bfloat16())
+    assert np.abs(nearly.astype(int) - photo).max() <= 1
+    for grey in (photo[..., 0], photo[..., :1], photo[..., 0].astype(np.uint16) * 257):
+        assert np.array_equal(as_pixels(grey), photo[..., :1].repeat(3, axis=2))
+    assert np.array_equal(as_pixels(np.array([[True, False]]))[0, :, 0], [255, 0])
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.zeros((2, 2, 2)), r"expected an array of shape .*got \(2, 2, 2\)"),
+        (np.zeros((0, 2, 3)), "expected an array of shape"),
+        (np.zeros((2, 3, 4, 5)), "expected an array of shape"),
+        (np.zeros(4), "expected an array of shape"),
+        (np.full((2, 2, 3), -2.1), "numbers from 0 to 1, got -2.1 to -2.1; undo the normalisation"),
+        (np.full((2, 2, 3), np.nan), "numbers from 0 to 1, got nan"),
+        (np.full((2, 2, 3), 256), "whole numbers from 0 to 255, got 256 to 256"),
+        (np.array([["a"]]), "expected a path, an image of PIL, or an array"),
+        (None, "expected a path, an image of PIL, or an array"),
+        ([[1, 2], [3]], "expected a path, an image of PIL, or an array"),
+        (object(), "expected a path, an image of PIL, or an array"),
+    ],
+)
+def test_what_is_no_image(image, message):
+    with pytest.raises(ArgumentError, match=f"image`: .*{message}"):
+        as_pixels(image)
+
+
+def png(size=(64, 64)):
+    stream = io.BytesIO()
+    Image.effect_noise(size, 50).save(stream, "png")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is no image that can be read: expected PNG, JPEG"),
+        (b"hello", "it is no image that can be read"),
+        (b"<svg/>", "it is no image that can be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is no image that can be read"),
+        (png()[:900], "it is no whole image, but cut off or damaged"),
+        (png()[:60], "it is no whole image, but cut off or damaged|it is no image"),
+        (png()[:100] + bytes(500), "it is no whole image, but cut off or damaged"),
+    ],
+)
+def test_broken_files(tmp_path, content, message):
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    with pytest.raises(MhavizError, match=f"cannot read .*a.png: ({message})") as caught:
+        read_image(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(MhavizError, match=r"nothing\.png: No such file"):
+        read_image(tmp_path / "nothing.png")
+    with pytest.raises(MhavizError, match="it is a folder"):
+        read_image(tmp_path)
+    with pytest.raises(MhavizError, match="cannot read"):
+        read_image(tmp_path / "a\0b")
+
+
+def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+    for side in (10_100, 14_000):  # PIL warns of the first, and refuses the second by itself
+        Image.new("1", (side, side)).save(tmp_path / "bomb.png")
+        with pytest.raises(MhavizError, match="expected an image of at most 100,000,000 pixels"):
+            read_image(tmp_path / "bomb.png")
+    monkeypatch.setattr(images, "MOST_PIXELS", 5)
+    for image in (np.zeros((2, 3, 3)), Image.new("L", (2, 3))):
+        with pytest.raises(ArgumentError, match="at most 5 pixels"):
+            as_pixels(image)
+
+
+def test_large_images_are_kept_smaller(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MOST_SIDE", 8)
+    Image.new("RGB", (32, 16), RED).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png").shape == (4, 8, 3)
+    assert as_pixels(np.zeros((16, 64), np.uint8)).shape == (2, 8, 3)
+    assert as_pixels(Image.fromarray(np.zeros((64, 16), np.uint16))).shape == (8, 2, 3)

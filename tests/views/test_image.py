@@ -1,0 +1,297 @@
+"""Attention over an image, as a picture, in the terminal and as data."""
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from drawn import images, inside, texts
+from hostile import ACTING, HOSTILE, acts
+from PIL import Image
+
+from mhaviz.errors import ArgumentError
+from mhaviz.pages.image import stretched_text
+from mhaviz.pages.panels import Scale
+from mhaviz.records import Attention, AttentionMap, Axis, Source, Tokens, patch_tokens
+from mhaviz.views.colours import colours
+from mhaviz.views.data import document, write_json
+from mhaviz.views.figure.image import SHARE_OF_IMAGE, painted, texture
+from mhaviz.views.formats import RECORD_SUFFIXES, suffixes_of
+from mhaviz.views.lab import to_lab
+from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.style import Style
+
+PHOTO = np.zeros((28, 42, 3), np.uint8)
+PHOTO[:, :21], PHOTO[:, 21:] = (240, 240, 240), (20, 20, 20)
+GREY = np.full((20, 20, 3), 128, np.uint8)
+
+
+def over(rows=2, columns=3, n_special=1, heads=2, layers=1, query=None, photo=PHOTO, module="", weights=None):
+    tokens = patch_tokens(rows, columns, n_special)
+    if weights is None:
+        weights = np.random.default_rng(0).random((layers, heads, len(tokens), len(tokens))).astype(np.float32)
+        weights /= weights.sum(axis=-1, keepdims=True)
+    axis = Axis(tokens)
+    maps = tuple(AttentionMap(w, axis, axis, layer=i, module=module) for i, w in enumerate(weights))
+    return Attention(Source("made by hand"), maps).over_image(photo, query)
+
+
+def pixels_of(sheet):
+    stream = io.BytesIO()
+    sheet.save(stream, "png")
+    return np.asarray(Image.open(io.BytesIO(stream.getvalue())))
+
+
+def place_of(image, sheet):
+    left, right, bottom, top = (round(inches * sheet.dpi) for inches in image.get_extent())
+    return slice(top, bottom), slice(left, right)
+
+
+def patches_of(image, sheet, grid):
+    """The pixels of each patch in the decoded PNG, (rows, columns, side, side, 3)."""
+    rows, columns = grid
+    seen = pixels_of(sheet)[place_of(image, sheet)]
+    side = seen.shape[0] // rows
+    assert seen.shape == (rows * side, columns * side, 3)
+    return seen.reshape(rows, side, columns, side, 3).swapaxes(1, 2)
+
+
+def test_every_head_has_its_picture_and_the_image_its_own():
+    record = over(layers=2, heads=3)
+    sheet = figure_of(record)
+    assert len(images(sheet, "image")) == 1
+    assert len(images(sheet, "layer ")) == 6
+    assert len(images(sheet, "special, ")) == 6
+    assert len(images(sheet, "scale of weight")) == 1
+    shown = texts(sheet)
+    for text in ("attention of [cls] to the image", "layer 0", "layer 1", "made by hand", "2 × 3 patches"):
+        assert text in shown
+    assert shown.count("head 2") == 2
+    inside(sheet)
+
+
+def test_a_patch_has_the_colour_of_its_weight_wherever_the_image_is_the_same():
+    weights = np.zeros((1, 1, 5, 5), np.float32)
+    weights[0, 0, 0] = 0.1, 0.0, 0.2, 0.3, 0.4
+    record = over(2, 2, heads=1, weights=weights, photo=GREY)
+    sheet = figure_of(record, Style(vmax=0.4))
+    (tile,) = images(sheet, "layer 0, head 0")
+    seen = patches_of(tile, sheet, (2, 2))
+    for row, column in np.ndindex(2, 2):
+        inner = seen[row, column, 3:-3, 3:-3]
+        assert (inner == inner[0, 0]).all()  # nothing is smoothed
+    found = to_lab(seen[:, :, 20, 20])
+    wanted = to_lab(colours(record.maps[0].weights[0], Scale(high=0.4)))
+    share = (1 - SHARE_OF_IMAGE) * wanted[..., 0]
+    image_part = found[..., 0] - share
+    assert np.ptp(image_part) < 0.5
+    assert found[0, 0, 0] > found[0, 1, 0] + 20 > found[1, 0, 0] + 35
+    assert np.abs(found[0, 0, 1:]).max() < 1.5  # a weight of 0 has no colour
+
+
+@pytest.mark.parametrize("shade", [0, 128, 255])
+def test_paper_is_zero_however_dark_the_image_is(shade):
+    light = texture(np.full((9, 9, 3), shade, np.uint8), (3, 3), 8)
+    assert to_lab(painted(np.zeros((3, 3), np.float32), light, Scale()))[..., 0].min() > 90
+
+
+def test_dark_photos_are_seen_as_well_as_light_ones():
+    noise = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+    light, dark = texture(noise, (2, 2), 8), texture(np.round(noise * 0.3).astype(np.uint8), (2, 2), 8)
+    assert np.ptp(light) > 0.6
+    assert np.corrcoef(light.ravel(), dark.ravel())[0, 1] > 0.95
+
+
+def test_light_and_dark_never_hide_a_third_of_the_scale():
+    for scale in (Scale(), Scale("bone"), Scale("viridis")):
+        low, high = (
+            painted(np.full((1, 1), weight, np.float32), np.full((1, 1), light), scale)
+            for weight, light in ((0.0, 0.0), (0.0, 1.0))
+        )
+        assert float(to_lab(high)[0, 0, 0] - to_lab(low)[0, 0, 0]) <= 100 * SHARE_OF_IMAGE + 1
+
+
+def test_one_scale_for_all_layers_and_heads():
+    weights = np.zeros((2, 2, 5, 5), np.float32)
+    weights[0, 0, 0, 2], weights[1, 1, 0, 3] = 0.3, 0.5
+    sheet = figure_of(over(2, 2, weights=weights, photo=GREY))
+    assert {"0.5", "0"} <= set(texts(sheet))
+    faint, dark = (
+        to_lab(patches_of(images(sheet, label)[0], sheet, (2, 2)))[..., 0].min()
+        for label in ("layer 0, head 0", "layer 1, head 1")
+    )
+    assert faint > dark + 15
+
+
+def test_the_bar_under_a_picture_is_what_goes_to_special_tokens():
+    weights = np.zeros((1, 2, 5, 5), np.float32)
+    weights[0, :, 0, 0] = 0.25, 1.0
+    sheet = figure_of(over(2, 2, weights=weights))
+    for head, share in ((0, 0.25), (1, 1.0)):
+        (bar,) = images(sheet, f"special, layer 0, head {head}")
+        seen = pixels_of(sheet)[place_of(bar, sheet)][1]
+        assert (seen[:, 0] < 200).mean() == pytest.approx(share, abs=0.01)
+    assert "0.25 to [cls]" in texts(sheet)
+    assert images(figure_of(over(n_special=0)), "special") == []
+
+
+def test_the_query_is_outlined():
+    record = over(4, 4, query="1,2", photo=GREY)
+    sheet, without = figure_of(record), figure_of(replace(record, maps=(replace(record.maps[0], patch=None),)))
+    assert "attention of patch 1,2 to the image, layer 0" in texts(sheet)
+    assert any("outlined: the query" in text for text in texts(sheet))
+    (tile,) = images(sheet, "layer 0, head 1")
+    changed = (patches_of(tile, sheet, (4, 4)) != patches_of(tile, without, (4, 4))).any(axis=(2, 3, 4))
+    around = np.zeros((4, 4), bool)
+    around[0:3, 1:4] = True
+    assert changed[~around].sum() == 0
+    assert changed[1, 1] and changed[1, 3] and changed[0, 2] and changed[2, 2]  # noqa: PT018
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(14, 14), (7, 14), (1, 40), (40, 1), (37, 37), (96, 96)])
+@pytest.mark.parametrize("heads", [1, 5])
+def test_patches_are_squares_of_whole_pixels(rows, columns, heads):
+    n = rows * columns
+    record = over(2, 2, heads=heads, n_special=0)
+    maps = (replace(record.maps[0], weights=np.full((heads, rows, columns), 1 / n, np.float32)),)
+    sheet = figure_of(replace(record, maps=maps), Style(dpi=60))
+    for tile in images(sheet, "layer"):
+        down, across = place_of(tile, sheet)
+        side, rest = divmod(down.stop - down.start, rows)
+        assert rest == 0
+        assert across.stop - across.start == side * columns
+    inside(sheet)
+
+
+def test_layers_of_other_grids_stand_beside_each_other():
+    record = over(2, 2, layers=2)
+    coarse = replace(record.maps[1], weights=np.full((2, 7, 7), 0.02, np.float32))
+    sheet = figure_of(replace(record, maps=(record.maps[0], coarse)))
+    widths = [np.ptp(tile.get_extent()[:2]) for tile in images(sheet, "layer")]
+    assert max(widths) < 1.2 * min(widths)
+
+
+@pytest.mark.parametrize("layers", [1, 4, 12])
+@pytest.mark.parametrize("heads", [1, 4, 12, 20])
+def test_pages_of_all_sizes(layers, heads):
+    sheet = figure_of(over(layers=layers, heads=heads, module="encoder.layers.0.attention"), Style(dpi=40))
+    inside(sheet)
+    tiles = [place_of(tile, sheet) for tile in images(sheet, "layer ")]
+    assert len(set(map(str, tiles))) == layers * heads
+    width = tiles[0][1].stop - tiles[0][1].start
+    assert width >= 0.8 * 40
+    if layers * heads == 1:
+        assert width >= 3 * 40
+
+
+def test_one_head_of_each_layer_is_a_mosaic():
+    sheet = figure_of(over(layers=3, heads=1))
+    assert {"layer 0, head 0", "layer 2, head 0"} <= set(texts(sheet))
+
+
+def test_style_of_papers():
+    record = over(heads=4)
+    sheet = figure_of(record, Style(width=3.3, font_size=6, title="Mine", footnote=False, cmap="bone", columns=2))
+    assert sheet.get_size_inches()[0] * sheet.zoom == pytest.approx(3.3, abs=0.05)
+    assert "Mine" in texts(sheet)
+    assert "made by hand" not in texts(sheet)
+    with pytest.raises(ArgumentError, match=r"width`: expected at least .* inches for what is drawn"):
+        figure_of(over(heads=12), Style(width=2, columns=12))
+    with pytest.raises(ArgumentError, match="numbers is for pictures of maps"):
+        record.plot(numbers=True)
+    assert figure_of(record, Style(title="")).heading == ""
+
+
+def test_logarithmic():
+    sheet = figure_of(over(), Style(log=True))
+    assert "weight, log" in texts(sheet)
+
+
+def test_all_weights_are_zero():
+    weights = np.zeros((1, 1, 5, 5), np.float32)
+    sheet = figure_of(over(2, 2, weights=weights))
+    assert len(images(sheet, "layer")) == 1
+
+
+def test_an_image_of_another_shape_is_said_to_be_stretched():
+    wide = over(photo=np.zeros((10, 60, 3), np.uint8))
+    assert stretched_text(wide) == (
+        "the image, 60 × 10, is stretched to 2 × 3 patches; if the model crops it, crop it first"
+    )
+    assert any("stretched" in text for text in texts(figure_of(wide)))
+    assert not any("stretched" in text for text in texts(figure_of(over())))
+
+
+@pytest.mark.parametrize("suffix", RECORD_SUFFIXES)
+def test_every_format_is_the_same_twice(tmp_path, suffix):
+    record = over()
+    assert suffixes_of(record) == RECORD_SUFFIXES
+    for name in ("a", "b"):
+        record.save(tmp_path / f"{name}{suffix}")
+    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+def test_maps_are_saved_as_maps(tmp_path):
+    with pytest.raises(ArgumentError, match=r"expected a name ending in \.png, \.svg, \.pdf, \.json$"):
+        over().save(tmp_path / "a.safetensors")
+
+
+def test_document(show):
+    stream = io.StringIO()
+    record = over(n_special=2, query="1,2", module="blocks.0.attn")
+    write_json(document(record), stream)
+    found = json.loads(stream.getvalue())
+    assert found["image"] == {"name": None, "width": 42, "height": 28}
+    assert (found["query"], found["quantity"], len(found["maps"])) == ("1,2", "weight", 1)
+    (m,) = found["maps"]
+    assert (m["grid"], m["query_patch"], m["heads"], m["module"]) == ([2, 3], [1, 2], [0, 1], "blocks.0.attn")
+    assert np.array_equal(np.array(m["weights"], np.float32), record.maps[0].weights)
+    assert m["special"]["tokens"] == ["[cls]", "[special 1]"]
+    assert np.array_equal(np.array(m["special"]["weights"], np.float32), record.maps[0].special)
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_the_terminal_shows_every_head_and_its_strongest_patches(show, width):
+    weights = np.zeros((1, 2, 7, 7), np.float32)
+    weights[0, 0, 0, [0, 3, 6]] = 0.5, 0.375, 0.125
+    shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3)))), width))
+    words = " ".join(shown.split())
+    assert "attention of [cls]" in words
+    assert "head 0: 0,2 0.375 · 1,2 0.125; 0.5 to [cls]" in words
+    assert "head 1: nothing to any patch; 0 to [cls]" in words
+    assert "is stretched to 2 × 3 patches" in words
+    assert "made by hand" in words
+
+
+def test_the_terminal_names_the_layers(show):
+    shown = plain(show(view_of(over(layers=2, module="blocks.attn")), 80))
+    assert "layer 0, blocks.attn" in shown
+    assert "layer 1, blocks.attn" in shown
+
+
+@pytest.mark.parametrize("token", [*HOSTILE, ACTING])
+def test_hostile_texts_are_shown_and_do_nothing(show, token):
+    tokens = Tokens((token, "0,0", "0,1"), (0,), grid=(1, 2))
+    weights = np.full((2, 3, 3), 1 / 3, np.float32)
+    maps = tuple(AttentionMap(weights, Axis(tokens), Axis(tokens), layer=i, module=token) for i in range(2))
+    record = Attention(Source(token), maps).over_image(PHOTO)
+    record = replace(record, image_name=token)
+    for one in (record, replace(record, maps=record.maps[:1])):
+        sheet = figure_of(one, Style(dpi=40))
+        sheet.save(io.BytesIO(), "png")
+        if "\u0301" * 9 not in token:  # which are as high as they are many
+            inside(sheet)
+        assert acts("".join(texts(sheet))) == []
+        for width in (30, 100):
+            assert acts(plain(show(view_of(one), width))) == []
+    assert json.loads(json.dumps(document(record)["query"])) == (token or "token 0")
+
+
+def test_a_notebook_shows_it():
+    assert over()._repr_png_().startswith(b"\x89PNG")
