@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import MhavizError
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.flex import Flex, is_flex
-from mhaviz.recording.fused import Fused, standing_in
+from mhaviz.recording.fused import Fused, standing_in, unseen
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.nearest import Nearest
-from mhaviz.recording.operators import UnseenOperators
+from mhaviz.recording.operators import Operators, Read
 from mhaviz.recording.threads import threads_followed
 
 OnCaught = Callable[[Place, Caught], None]
@@ -49,7 +50,7 @@ class Watch:
         self._nearest = Nearest(self._modules)
         self._by_hand = ByHand(self._caught_weights, self._nearest.softmax)
         self._fused, self._flex = Fused(self._caught_call), Flex(self._caught_flex)
-        self._unseen = UnseenOperators(self._caught_call, self.miss)
+        self._operators = Operators(self._caught_operator, self.miss)
         self.inputs = SeenInputs()
         self._process = os.getpid()
         self._is_active = False
@@ -96,7 +97,7 @@ class Watch:
         """What runs a function that has not been seen before."""
         if is_flex(func):
             return self._flex.run
-        return self._unseen.look_for(func) or _run
+        return self._operators.look_for(func) or _run
 
     def _end(self) -> None:
         self._is_active = False
@@ -119,6 +120,13 @@ class Watch:
 
         self._show((call.query, call.key), arranged)
 
+    def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
+        def arranged(place: Place) -> Caught:
+            call, output = read(place.name)
+            return caught_call(call, output, place.n_heads, place.batch_size)
+
+        self._show(tensors, arranged)
+
     def _caught_flex(self, call: AttentionCall | AttentionWeights, output: Tensor) -> None:
         self._show((output,), lambda place: Caught(call, output))
 
@@ -137,10 +145,12 @@ class Watch:
             return
         device = tensors[0].device.type
         try:
-            with torch.no_grad(), torch.autocast(device, enabled=False):
+            with unseen(), torch.autocast(device, enabled=False):
                 self._on_caught(place, arranged(place))
         except VisitorError:
             raise
+        except MhavizError as error:
+            self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
