@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.recording.fused import unseen
 from mhaviz.recording.products import PRODUCTS, Product
 
 OnWeights = Callable[[Tensor, Tensor], None]
@@ -157,7 +158,7 @@ class ByHand:
             return
         mark.softmax.has_met = True
         A = product.factors[which] if mark.made is None else mark.made
-        with torch.no_grad():
+        with unseen():
             for view in mark.views:
                 A = view(A)
             self._on_weights(product.as_weights(A, axis, which), result)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
+from mhaviz.recording.fused import unseen
 
 OnFlex = Callable[[AttentionCall | AttentionWeights, Tensor], None]
 """Is called with what an attention computes with, and with its output."""
@@ -31,7 +32,7 @@ class Flex:
         """Run the operator."""
         result = func(*args, **kwargs)
         query, key, value, score_mod, block_mask, scale = args[:6]
-        with torch.no_grad():
+        with unseen():
             self._on_call(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), result[0])
         return result
 

@@ -61,7 +61,7 @@ class Fused:
 
     def _show(self, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor, reads_itself: bool | None) -> None:
         dropout = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
-        with torch.no_grad():
+        with unseen():
             self._on_call(call_of_sdpa(*args, **kwargs), result if not dropout else None, reads_itself)
 
     def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -82,7 +82,7 @@ class Fused:
                 return func(*args, **kwargs)
         result = func(*args, **kwargs)
         given.arguments |= {"need_weights": False, "training": False, "dropout_p": 0.0}
-        with torch.no_grad(), _listening(listen):
+        with unseen(), _listening(listen):
             func(*given.args, **given.kwargs)
         return result
 
@@ -98,19 +98,27 @@ _n_standing_in = 0
 def _stand_in(*args: Any, **kwargs: Any) -> Any:
     """SDPA, which tells whoever listens in this thread."""
     result = SDPA(*args, **kwargs)
-    listener: _Listener | None = getattr(_heard, "listener", None)
-    if listener is not None:
+    for listener in getattr(_heard, "listeners", ()):
         listener(args, kwargs, result)
     return result
 
 
 @contextmanager
 def _listening(listener: _Listener) -> Iterator[None]:
-    _heard.listener = listener
+    """Let a recording hear of SDPA in this thread, beside those that already do."""
+    before: tuple[_Listener, ...] = getattr(_heard, "listeners", ())
+    _heard.listeners = (*before, listener)
     try:
         yield
     finally:
-        _heard.listener = None
+        _heard.listeners = before
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Compute what is ours: without gradients, and seen by no recording."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        yield
 
 
 @contextmanager

@@ -296,9 +296,8 @@ def test_nan_is_said_and_not_drawn(gpt, by_hand):
             model.h[1]["attn"].c_attn.weight[:16] = float("nan")
         lines = []
         with mhaviz.record(model, on_notice=lines.append) as recording:
-            output = model(ids())
-        assert output.isnan().any()
-        assert [m.layer for m in recording.attention] == [0]
+            model(ids())
+        assert 1 not in [m.layer for m in recording.attention]
         assert "h.1.attn, pass 0: expected weights that are numbers, got NaN or infinity in all heads" in lines
 
 
