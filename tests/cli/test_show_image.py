@@ -40,6 +40,64 @@ def test_maps_over_a_photo(mhaviz, folder, name):
         assert (folder / f"over.{suffix}").stat().st_size
 
 
+def test_files_of_maps_are_maps_all_the_same(mhaviz, folder):
+    result = mhaviz(
+        "show", "maps.json", "--image", "photo.png", "-o", "a.safetensors", "-o", "over.json", "-o", "a.csv"
+    )
+    assert result.status == 0
+    assert result.err.split() == [
+        "mhaviz:",
+        "saved",
+        "a.safetensors",
+        "mhaviz:",
+        "saved",
+        "a.csv",
+        "mhaviz:",
+        "saved",
+        "over.json",
+    ]
+    assert (folder / "a.safetensors").read_bytes() == (folder / "maps.safetensors").read_bytes()
+    assert "image" in json.loads((folder / "over.json").read_text())
+    wrong = mhaviz("show", "bare.npy", "--image", "photo.png", "-o", "b.npz", "-o", "b.png", "-q")
+    assert (wrong.status, (folder / "b.npz").exists(), (folder / "b.png").exists()) == (2, True, False)
+
+
+PROGRAM = """
+import os, torch
+from torch.nn import functional
+os.chdir("elsewhere")
+torch.manual_seed(0)
+functional.scaled_dot_product_attention(*torch.randn(3, 1, 2, 7, 4))
+"""
+
+
+def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
+    (folder / "elsewhere").mkdir()
+    (folder / "program.py").write_text(PROGRAM)
+    words = ["--image", "photo.png", "--grid", "2x3", "--query", "1,1", "-o", "over.json", "-o", "over.png"]
+    result = mhaviz("record", *words, "program.py")
+    assert result.status == 0, result.err
+    found = json.loads((folder / "over.json").read_text())
+    assert (found["image"]["name"], found["maps"][0]["query_patch"]) == ("photo.png", [1, 1])
+    assert (folder / "over.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--image photo.png --heads", "--heads takes the place of maps, and --image is for maps"),
+        ("--query 1,2", "--query is for attention over an image; add --image photo.png"),
+        ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, got '14'"),
+        ("--image program.py", "--image: cannot read program.py: it is no image"),
+    ],
+)
+def test_what_cannot_be_recorded_is_said_before_the_program_runs(mhaviz, folder, words, message):
+    (folder / "program.py").write_text("raise SystemExit(7)")
+    result = mhaviz("record", *words.split(), "program.py")
+    assert result.status in (1, 2)
+    assert message in result.err
+
+
 def test_a_patch_as_the_query(mhaviz, folder):
     result = mhaviz("show", "maps.json", "--image", "photo.png", "--query", "1,2", "--json")
     assert json.loads(result.out)["maps"][0]["query_patch"] == [1, 2]
@@ -59,7 +117,7 @@ def test_a_patch_as_the_query(mhaviz, folder):
         ),
         ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected rows and columns of patches"),
         ("maps.json --image photo.png --query 5,5", 2, "--query: expected a patch from 0,0 to 1,2, got 5,5"),
-        ("maps.json --image photo.png -o a.csv", 2, "expected a name ending in .png, .svg, .pdf, .json"),
+        ("maps.json --image photo.png -o a.txt", 2, "expected a name ending in .png, .svg, .pdf, .json"),
         ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),
         ("maps.json --image photo.png --numbers", 2, "--numbers is for maps, not for pictures over an image"),
         ("maps.json --image nothing.png", 1, "--image: cannot read nothing.png: No such file"),

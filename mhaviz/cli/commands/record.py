@@ -13,9 +13,9 @@ import typer
 from mhaviz.cli.shared.console import say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import MapOptions, PoolOptions
+from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.running import ProgramEndedError, room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError, quoted
-from mhaviz.units import parse_whole
 from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ class Recorded:
         Path | None,
         typer.Option(metavar="FILE", help="Names of the tokens, one a line, in UTF-8. \\[default: positions]"),
     ] = None
-    grid: Annotated[
-        str | None,
-        typer.Option(metavar="ROWSxCOLUMNS", help="Patches of an image, where they cannot be told: 14x14."),
-    ] = None
 
     def parse(self) -> dict[str, Any]:
         """The arguments of ``mhaviz.record``. Raises ArgumentError and MhavizError."""
@@ -59,7 +55,6 @@ class Recorded:
             "layer": None if self.layer is None else _numbers("layer", self.layer),
             "passes": self.passes,
             "examples": _numbers("examples", self.examples) or "all",
-            "grid": _parse_grid(self.grid),
             "tokens": None if self.tokens is None else read_labels(self.tokens),
         }
 
@@ -76,6 +71,7 @@ def record(
     pooled: PoolOptions,
     delivery: Delivery,
     looks: MapOptions,
+    images: ImageOptions,
     heads: Annotated[
         bool, typer.Option("--heads", help="What each head looks at, averaged over all passes, instead of maps.")
     ] = False,
@@ -88,6 +84,7 @@ def record(
     mhaviz record -o maps.safetensors -m my_package.generate "a prompt"
     mhaviz record --module 'blocks.*.attn' --passes 0,100,200- -o film.html train.py
     mhaviz record --heads -o heads.png evaluate.py
+    mhaviz record --image photo.png -o over.png classify.py photo.png
 
     The program runs as it is, as python runs it: it gets what follows its name, and ends with its own exit status. What
     was recorded by then is saved, however it ends. Options of mhaviz come before it.
@@ -96,9 +93,12 @@ def record(
 
     Output: a {map_files} file.
     """
-    delivery.check([Path(script), *([recorded.tokens] if recorded.tokens else [])], _suffixes(heads, rollout))
+    inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
+    delivery.check(inputs, _suffixes(heads, rollout, images))
     options, memory, style = recorded.parse(), pooled.parse_memory(), looks.style
+    images.check(looks, needs_image=("query",))
     folder = Path.cwd()
+    images = images.in_folder(folder)
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])
 
@@ -106,6 +106,7 @@ def record(
 
     recording = start(
         **options,
+        grid=images.parse_grid(),
         pool=pooled.pool,
         size=pooled.size,
         memory=memory,
@@ -120,7 +121,7 @@ def record(
 
     absolute = replace(delivery, output=[folder / path for path in delivery.paths])
     try:
-        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, heads, rollout)
+        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, images, heads, rollout)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -129,7 +130,9 @@ def record(
     raise ProgramEndedError(ending.status)
 
 
-def _suffixes(heads: bool, rollout: bool) -> tuple[str, ...]:
+def _suffixes(heads: bool, rollout: bool, images: ImageOptions) -> tuple[str, ...]:
+    if heads and images.image:
+        raise ArgumentError("--heads takes the place of maps, and --image is for maps; leave out one")
     if heads and rollout:
         raise ArgumentError("--heads takes the place of maps, and --rollout is made of them; leave out one")
     return PAGE_SUFFIXES if heads else MAP_SUFFIXES
@@ -147,7 +150,13 @@ def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
 
 
 def _deliver(
-    recording: "Recording", ending: "Ending", delivery: Delivery, style: Any, heads: bool, rollout: bool
+    recording: "Recording",
+    ending: "Ending",
+    delivery: Delivery,
+    style: Any,
+    images: ImageOptions,
+    heads: bool,
+    rollout: bool,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
     result = recording.head_statistics if heads else recording.rollout if rollout else recording.attention
@@ -160,7 +169,7 @@ def _deliver(
 
         delivery.deliver(result, style, order=Order("entropy", False, _MOST_HEADS))
     else:
-        delivery.deliver_maps(result, style)  # type: ignore[arg-type]
+        images.deliver(result, delivery, style)  # type: ignore[arg-type]
 
 
 def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:
@@ -189,14 +198,3 @@ def _numbers(what: Literal["layer", "examples"], text: str) -> list[int] | None:
             raise ArgumentError(f"--{what}: expected numbers such as 0,3-5, or all, got {quoted(text)}")
         numbers += range(first, last + 1)
     return list(dict.fromkeys(numbers))
-
-
-def _parse_grid(text: str | None) -> tuple[int, int] | None:
-    """ "14x14" → (14, 14). Raises ArgumentError if it cannot be read."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+)\s*[x×,]\s*(\d+)\s*", text, re.ASCII | re.IGNORECASE)
-    rows, columns = (parse_whole(found[1]), parse_whole(found[2])) if found else (0, 0)
-    if not (rows and columns):
-        raise ArgumentError(f"--grid: expected rows and columns of patches such as 14x14, got {quoted(text)}")
-    return rows, columns

@@ -9,6 +9,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, MapOptions
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
+from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def show(
@@ -34,15 +35,11 @@ def show(
     layer_1, … are a layer each, and so are the tensors of a list in a .pt file, such as the attentions of a Hugging
     Face model. The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
 
-    Output: a {map_files} file; with --image a {record_files} file.
+    Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
     """
-    delivery.check([file, *arrays.files, *images.files], images.suffixes)
+    delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = looks.style
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
     attention = choose_maps(saved.attention, layer, head)
-    over = images.over(attention)
-    if over is None:
-        delivery.deliver_maps(attention, style)
-    else:
-        delivery.deliver(over, style)
+    images.deliver(attention, delivery, style)

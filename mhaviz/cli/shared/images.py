@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,13 @@ import typer
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import ArgumentError, MhavizError, quoted
-from mhaviz.views.formats import MAP_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.views.formats import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
+    from mhaviz.cli.shared.delivery import Delivery
     from mhaviz.cli.shared.groups import DpiOption
-    from mhaviz.records import Attention, ImageAttention
+    from mhaviz.records import Attention
+    from mhaviz.views.style import Style
 
 image_option = partial(typer.Option, rich_help_panel="Images")
 
@@ -42,10 +44,9 @@ class ImageOptions:
         """Those that are read."""
         return [self.image] if self.image else []
 
-    @property
-    def suffixes(self) -> Sequence[str]:
-        """Of the files that the result can be saved as: maps, or pictures of them over the image."""
-        return RECORD_SUFFIXES if self.image else MAP_SUFFIXES
+    def in_folder(self, folder: Path) -> "ImageOptions":
+        """The same, wherever a program goes from this folder."""
+        return replace(self, image=folder / self.image) if self.image else self
 
     def parse_grid(self) -> tuple[int, int] | None:
         """ "14x14" → (14, 14). Raises ArgumentError if it cannot be read."""
@@ -80,8 +81,21 @@ class ImageOptions:
         except MhavizError as error:
             raise MhavizError(f"--image: {error}") from error
 
-    def over(self, attention: "Attention") -> "ImageAttention | None":
-        """The attention over the image; None: there is no image. Raises as ``Attention.over_image``."""
+    def deliver(self, attention: "Attention", delivery: "Delivery", style: "Style") -> None:
+        """Save maps and show them, or show them over the image: pictures and JSON are then of this, other files of maps.
+
+        Files of maps are saved first, so that they are there whatever is wrong with the image.
+
+        Raises:
+            ArgumentError: as ``Attention.over_image``.
+        """
         if self.image is None:
-            return None
-        return attention.over_image(self.image, self.query, grid=self.parse_grid())
+            delivery.deliver_maps(attention, style)
+            return
+        of_maps = [path for path in delivery.paths if path.suffix.lower() not in RECORD_SUFFIXES]
+        if of_maps:
+            replace(delivery, output=of_maps, quiet=True, json=False).deliver_maps(attention, style)
+            delivery.tell(f"saved {path}" for path in of_maps)
+        over = attention.over_image(self.image, self.query, grid=self.parse_grid())
+        others = [path for path in delivery.paths if path not in of_maps]
+        replace(delivery, output=others).deliver(over, style)
