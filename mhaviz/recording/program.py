@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
@@ -30,7 +30,7 @@ _OURS = str(Path(__file__).parent)
 _DISPATCH = os.path.join("torch", "overrides.py")  # noqa: PTH118
 
 _ended: list[ModuleType] = []
-"""The main modules of programs that have run: their functions may be called until the process ends."""
+"""The main modules of programs that have run: what they hold stays until the process ends, as in Python."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class Program:
             MhavizError: a module that is not there, which its package had to be imported to know.
         """
         process, threads = os.getpid(), threading.enumerate()
+        _ended.append(self._main)
         with self._in_place(), _ended_by_signals():
             ending = _ending_of(self._execute)
             if os.getpid() != process:
@@ -105,8 +106,10 @@ class Program:
             return waiting if ending.how is None else ending
 
     def _execute(self) -> None:
-        code = self._code or self._find_module()
-        exec(code, self._main.__dict__)
+        if self._is_module:
+            self._find_module()
+        assert self._code is not None
+        exec(self._code, self._main.__dict__)
 
     def _find_script(self) -> str:
         """Find the code of a script, and all that ``__main__`` is told of it; the folder that it imports from."""
@@ -162,7 +165,7 @@ class Program:
             if self.name == first and spec.submodule_search_locations is None:
                 self._take(spec)
 
-    def _find_module(self) -> CodeType:
+    def _find_module(self) -> None:
         """Find the code of a module, whose packages are imported for that: an error of theirs is the program's."""
         if self._code is None:
             advice = _module_advice(self.name)
@@ -172,9 +175,7 @@ class Program:
             if spec.loader is None:
                 raise _NoProgramError(f"{self.name} is a folder without Python code; name a module in it")
             self._take(spec)
-            assert self._code is not None
         sys.argv[0] = self._main.__file__ or sys.argv[0]
-        return self._code
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -188,7 +189,6 @@ class Program:
         try:
             yield
         finally:
-            _ended.append(self._main)
             sys.argv, sys.path, sys.path[:] = argv, path, entries
             sys.modules["__main__"] = main
             sys.stdin, sys.stdout, sys.stderr = streams
@@ -202,7 +202,8 @@ def show_error(error: BaseException, traceback: TracebackType | None = None) -> 
         raise
     except BaseException as other:
         print("Error in sys.excepthook:", file=sys.stderr)  # noqa: T201
-        sys.__excepthook__(type(other), other, _program_part(other.__traceback__))
+        _forget_ours(other, set())
+        sys.__excepthook__(type(other), other, other.__traceback__)
         print("\nOriginal exception was:", file=sys.stderr)  # noqa: T201
         sys.__excepthook__(type(error), error, traceback)
 
@@ -218,15 +219,17 @@ def _ending_of(work: Callable[[], None]) -> Ending:
     except SystemExit as end:
         return _exit(end)
     except BaseException as error:
-        _forget_ours(error, set())
-        try:
-            show_error(error, error.__traceback__)
-        except SystemExit as end:
-            return _exit(end)
-        interrupted = isinstance(error, KeyboardInterrupt)
-        status = _INTERRUPTED if interrupted else 1
-        return Ending(status, "Ctrl-C" if interrupted else type(error).__name__, said_why=True)
-    return Ending(0)
+        raised = error
+    else:
+        return Ending(0)
+    _forget_ours(raised, set())
+    try:
+        show_error(raised, raised.__traceback__)
+    except SystemExit as end:
+        return _exit(end)
+    if isinstance(raised, KeyboardInterrupt):
+        return Ending(_INTERRUPTED, "Ctrl-C", said_why=True)
+    return Ending(1, type(raised).__name__, said_why=True)
 
 
 def _exit(end: SystemExit) -> Ending:
@@ -253,24 +256,50 @@ def _wait_for_threads(others: Sequence[threading.Thread]) -> None:
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let signals that would end Python at once end the program alone, unless it handles them itself."""
-    process = os.getpid()
     is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
     ours = [number for number in _SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
-
-    def end(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != process:  # a process that the program has forked dies of it
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        raise _Killed(number)
-
+    if ours:
+        _watch_forks()
     for number in ours:
-        signal.signal(number, end)
+        signal.signal(number, _end)
     try:
         yield
     finally:
-        for number in ours:
-            if signal.getsignal(number) is end:
-                signal.signal(number, signal.SIG_DFL)
+        _let_signals_be()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _Killed(number)
+
+
+def _let_signals_be() -> None:
+    """Let signals do what they do to any process, where the program has not said otherwise."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@cache
+def _watch_forks() -> None:
+    """Let processes that a program forks die of signals as they would without us.
+
+    A signal that reaches such a process before it knows that it is one would be forgotten, so it has to wait.
+    """
+    if hasattr(os, "register_at_fork"):
+        blocked: list[set[int]] = []
+
+        def let_go() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked.pop())
+
+        def begin() -> None:
+            _let_signals_be()
+            let_go()
+
+        os.register_at_fork(
+            before=lambda: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)),
+            after_in_parent=let_go,
+            after_in_child=begin,
+        )
 
 
 def _begins_with_own_folder() -> bool:
@@ -353,6 +382,7 @@ def _program_part(traceback: TracebackType | None) -> TracebackType | None:
             cut = False
             kept.append(traceback)
         traceback = traceback.tb_next
-    for one, after in zip(kept, [*kept[1:], None], strict=True):
-        one.tb_next = after
-    return kept[0] if kept else None
+    after = None
+    for one in reversed(kept):
+        one.tb_next, after = after, one
+    return after
