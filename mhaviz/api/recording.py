@@ -151,7 +151,7 @@ class Recording(ContextDecorator):
             raise ArgumentError(f"expected a torch.nn.Module to record, or nothing, got {type(model).__name__}")
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        self._watch = Watch(self._on_caught, model)
+        self._watch = Watch(self._on_caught, model, self._is_wanted)
         self._sites = Sites(self._watch.miss)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
@@ -279,6 +279,12 @@ class Recording(ContextDecorator):
             replace(one, layers=tuple(of_order[one.kind, order] for order in one.layers)) for one in found.kinds
         )
         return replace(found, kinds=tuple(averages))
+
+    def _is_wanted(self, place: Place, q_length: int, k_length: int) -> bool:
+        """Whether a run may be of a pass that is recorded: of a long training nearly none is."""
+        if self._study is not None:
+            return True
+        return not self._sites.pass_over(place, (q_length, k_length), self._options.passes.wants)
 
     def _on_caught(self, place: Place, caught: Caught) -> None:
         """Take what the program's attention computes with, while it is there."""

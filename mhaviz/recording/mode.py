@@ -22,6 +22,8 @@ from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.flex import Flex, is_flex
 from mhaviz.recording.fused import Fused, standing_in, unseen
 from mhaviz.recording.inputs import SeenInputs
+from mhaviz.recording.looks import VisitorError as VisitorError
+from mhaviz.recording.looks import one_line
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read
@@ -30,6 +32,9 @@ from mhaviz.recording.threads import threads_followed
 OnCaught = Callable[[Place, Caught], None]
 """Is called with each attention, while its tensors are what they were: they are the program's own."""
 
+Wanted = Callable[[Place, int, int], bool]
+"""Is asked of each attention, before it costs anything, with the numbers of its queries and keys."""
+
 
 class Watch:
     """Watches a program: the mode, and what has to be replaced while it is active.
@@ -37,6 +42,7 @@ class Watch:
     Args:
         on_caught: is called with each attention. What it raises, the program is not told.
         model: watch its attention alone, and name it within the model; None: whatever runs.
+        is_wanted: see ``Wanted``.
 
     Attributes:
         inputs: the numbers of tokens, and the patches of images, that were read.
@@ -44,12 +50,17 @@ class Watch:
         missed: what was not seen, a line each.
     """
 
-    def __init__(self, on_caught: OnCaught, model: nn.Module | None = None) -> None:
-        self._on_caught = on_caught
+    def __init__(
+        self,
+        on_caught: OnCaught,
+        model: nn.Module | None = None,
+        is_wanted: Wanted = lambda place, q_length, k_length: True,
+    ) -> None:
+        self._on_caught, self._is_wanted = on_caught, is_wanted
         self._modules = RunningModules(model)
         self._nearest = Nearest(self._modules)
-        self._by_hand = ByHand(self._caught_weights, self._nearest.softmax)
-        self._fused, self._flex = Fused(self._caught_call), Flex(self._caught_flex)
+        self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._failed)
+        self._fused, self._flex = Fused(self._caught_call, self._is_passed_over), Flex(self._caught_flex)
         self._operators = Operators(self._caught_operator, self.miss)
         self.inputs = SeenInputs()
         self._process = os.getpid()
@@ -118,7 +129,14 @@ class Watch:
             caught = caught_call(call, output, place.n_heads, place.batch_size)
             return Caught(caught.call, caught.output, reads_itself)
 
-        self._show((call.query, call.key), arranged)
+        self._show((call.query, call.key), arranged, (call.query.shape[-2], call.key.shape[-2]))
+
+    def _is_passed_over(self, q_length: int, k_length: int) -> bool:
+        """Whether nobody wants the attention that is about to run, and it has been counted."""
+        if torch._C._current_graph_task_id() != -1:
+            return True
+        place = self._modules.place()
+        return place is None or not self._is_wanted(place, q_length, k_length)
 
     def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
         def arranged(place: Place) -> Caught:
@@ -127,18 +145,32 @@ class Watch:
 
         self._show(tensors, arranged)
 
+    def _failed(self, error: Exception) -> None:
+        """Note what went wrong while the program was followed."""
+        place = self._modules.place()
+        if place is not None:
+            self.miss(f"{place.name}: not followed, {one_line(error)}")
+
     def _caught_flex(self, call: AttentionCall | AttentionWeights, output: Tensor) -> None:
         self._show((output,), lambda place: Caught(call, output))
 
     def _caught_weights(self, A: Tensor, output: Tensor) -> None:
-        self._show((A,), lambda place: caught_weights(A, place.n_heads, place.batch_size))
+        self._show((A,), lambda place: caught_weights(A, place.n_heads, place.batch_size), A.shape[-2:])
 
-    def _show(self, tensors: Sequence[Tensor], arranged: Callable[[Place], Caught]) -> None:
-        """Show an attention, unless it cannot be looked at now; never fail the program."""
+    def _show(
+        self,
+        tensors: Sequence[Tensor],
+        arranged: Callable[[Place], Caught],
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        """Show an attention, unless it cannot be looked at now; never fail the program.
+
+        ``lengths``: how many queries and keys it has, if that is known.
+        """
         if torch._C._current_graph_task_id() != -1:  # a checkpoint is computed again for the backward pass
             return
         place = self._modules.place()
-        if place is None:
+        if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
             return
         if (why := self._why_unseen(tensors)) is not None:
             self.miss(f"{place.name}: {why}")
@@ -152,7 +184,7 @@ class Watch:
         except MhavizError as error:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
-            self.miss(f"{place.name}: not shown, {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            self.miss(f"{place.name}: not shown, {one_line(error)}")
 
     def _why_unseen(self, tensors: Sequence[Tensor]) -> str | None:
         if os.getpid() != self._process:
@@ -168,14 +200,6 @@ class Watch:
         if tensors[0].is_meta or not all(x.numel() for x in tensors):
             return "computes with tensors that hold nothing"
         return None
-
-
-class VisitorError(Exception):
-    """Carries what a visitor of the user's own has raised through the program."""
-
-    def __init__(self, raised: BaseException) -> None:
-        super().__init__(str(raised))
-        self.raised = raised
 
 
 _MOST_LINES = 1000

@@ -20,8 +20,9 @@ from mhaviz.records import Kind
 MOST_SITES = 4096
 """So many attentions are told apart."""
 
-MOST_REPEATS = 256
-"""So many runs of one attention within a forward pass, or at one line of a program without modules, count as others."""
+MOST_REPEATS, MOST_AT_A_LINE = 256, 64
+"""So many runs of one attention within a forward pass, and at one line of a program without modules, count as others: what
+is a forward pass, nothing tells there."""
 
 _CROSS = re.compile(r"cross|encoder_attn|encdec|enc_dec|encoder_decoder|multihead_attn", re.IGNORECASE)
 """In the names of modules whose keys are of other tokens than their queries."""
@@ -90,11 +91,32 @@ class Sites:
         """In the order in which they first ran."""
         return tuple(self._sites.values())
 
-    def run(self, place: Place, caught: Caught) -> Run | None:
-        """Which attention this is; None: there are too many."""
+    def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
+        """Count a run of so many queries and keys that begins a pass that is not wanted; whether it does.
+
+        A run of fewer queries than keys may be a step of a pass that goes on: that is for ``run`` to tell.
+        """
+        q_length, k_length = lengths
+        if q_length < k_length or (self._joined is not None and self._joined[0] == place.forward):
+            return False
+        self._begin(place)
+        name = place.root, place.name
+        site = self._sites.get((*name, self._repeats.get(name, 0)))
+        if site is None or is_wanted(site.passes):
+            return False
+        self._repeats[name] = site.repeat + 1
+        site.passes, site.forward = site.passes + 1, place.forward
+        site.length, site.k_length = lengths
+        return True
+
+    def _begin(self, place: Place) -> None:
         if place.forward != self._forward:
             self._forward = place.forward
             self._repeats.clear()
+
+    def run(self, place: Place, caught: Caught) -> Run | None:
+        """Which attention this is; None: there are too many."""
+        self._begin(place)
         first = self._sites.get((place.root, place.name, 0))
         if first is not None and (step := self._step(first, place, caught)) is not None:
             return step
@@ -104,8 +126,10 @@ class Sites:
         site = self._sites.get((*name, repeat))
         caught = _without_unfilled(caught, caught.call.shape[2])
         if site is None:
-            if len(self._sites) >= MOST_SITES or repeat >= MOST_REPEATS:
-                self._miss(f"{place.name}: runs more than {MOST_REPEATS} times in a forward pass; the rest is left out")
+            most = MOST_REPEATS if place.is_module else MOST_AT_A_LINE
+            if len(self._sites) >= MOST_SITES or repeat >= most:
+                where = "in a forward pass" if place.is_module else "with no module around it"
+                self._miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
                 return None
             kind = _kind(place.name, caught)
             order = sum(other.kind == kind for other in self._sites.values())
