@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.fused import unseen
+from mhaviz.recording.looks import Follow, Look, guarded
 from mhaviz.recording.products import PRODUCTS, Product
 
 OnWeights = Callable[[Tensor, Tensor], None]
@@ -44,10 +45,20 @@ class _Logarithms:
 
 @dataclass
 class _Softmax:
-    """One softmax: its number, and whether what it has made has met values."""
+    """One softmax.
+
+    Attributes:
+        number: of those that were seen.
+        has_met: whether what it has made has met values.
+        made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
+            and after it has met values.
+        is_kept: whether ``made`` is a copy.
+    """
 
     number: int
     has_met: bool = False
+    made: Tensor | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,19 +67,23 @@ class _Weights:
 
     Attributes:
         softmax: whose they are.
-        made: what the softmax itself has made; None: the marked tensor is that, and must not be kept alive by its mark.
+        is_made: whether the marked tensor is what the softmax itself has made.
         axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
         views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
     """
 
     softmax: _Softmax
-    made: Tensor | None
     axis: int
+    is_made: bool = True
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
 
     def of(self, source: Tensor, result: Tensor) -> "_Weights":
         """The mark of what was made of the marked tensor."""
-        return replace(self, made=source) if self.made is None and result is not source else self
+        if not self.is_made or result is source:
+            return self
+        if not self.softmax.has_met and not self.softmax.is_kept:
+            self.softmax.made = source
+        return replace(self, is_made=False)
 
 
 _Mark = _Scores | _Exponentials | _Logarithms | _Weights
@@ -107,44 +122,71 @@ class ByHand:
         on_weights: is called with each attention.
         on_softmax: is called with a softmax's input and axis, of what could become weights, and its number; and whether
             it is of a product.
+        on_error: is told what goes wrong here.
     """
 
-    def __init__(self, on_weights: OnWeights, on_softmax: Callable[[int, Tensor, int, bool], None]) -> None:
+    def __init__(
+        self,
+        on_weights: OnWeights,
+        on_softmax: Callable[[int, Tensor, int, bool], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
         self._marks = Marks()
-        self._on_weights, self._on_softmax = on_weights, on_softmax
+        self._on_weights, self._on_softmax, self._on_error = on_weights, on_softmax, on_error
         self._n_softmax = 0
         self.met_values: int | None = None
 
-    def looks(self) -> dict[Any, Callable[..., Any]]:
+    def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
-        looks: dict[Any, Callable[..., Any]] = {}
-        looks |= dict.fromkeys(_ELEMENTWISE, self._elementwise)
-        looks |= dict.fromkeys(_VIEWS, self._view)
-        looks |= dict.fromkeys(_SOFTMAXES, self._softmax)
-        looks |= dict.fromkeys(_EXPONENTIALS, self._exp)
-        looks |= dict.fromkeys(_SUMS, self._sum)
-        looks |= dict.fromkeys(_LOG_SOFTMAXES, self._log_softmax)
-        looks |= dict.fromkeys(_LOG_SUMS, self._log_sum)
-        looks |= dict.fromkeys(_DIFFERENCES, self._difference)
-        looks |= dict.fromkeys(_GREATER, self._greater)
-        looks |= dict.fromkeys(_QUOTIENTS, self._quotient)
-        looks |= dict.fromkeys(PRODUCTS, self._product)
-        return looks
+        looks: dict[Any, Look] = dict.fromkeys(_ELEMENTWISE, self._unless_unmarked(self._elementwise))
+        for functions, follow in (
+            (_VIEWS, self._view),
+            (_EXPONENTIALS, self._exp),
+            (_SUMS, self._sum),
+            (_LOG_SOFTMAXES, self._log_softmax),
+            (_LOG_SUMS, self._log_sum),
+            (_DIFFERENCES, self._difference),
+            (_GREATER, self._greater),
+            (_QUOTIENTS, self._quotient),
+        ):
+            looks |= dict.fromkeys(functions, self._unless_unmarked(follow))
+        looks |= dict.fromkeys(_SOFTMAXES, guarded(self._softmax, self._on_error))
+        return looks | dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
 
-    def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        if not isinstance(result, Tensor):
-            return result
-        product = PRODUCTS[func](args, kwargs)
+    def _unless_unmarked(self, follow: Follow) -> Look:
+        """What runs functions of marked tensors, which are looked at, and of others, which are most."""
+        marked, look = self._marked, guarded(follow, self._on_error)
+
+        def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            found = marked(args, kwargs)
+            if found is None:
+                return func(*args, **kwargs)
+            source, mark = found
+            if func in _IN_PLACE or kwargs.get("inplace") is True:
+                self._keep(source, mark)
+            return look(func, args, kwargs)
+
+        return run
+
+    def _keep(self, source: Tensor, mark: _Mark) -> None:
+        """Keep what a softmax has made before it is changed in place."""
+        if isinstance(mark, _Weights) and not mark.softmax.has_met and not mark.softmax.is_kept:
+            made = source if mark.is_made else mark.softmax.made
+            if made is not None:
+                with unseen():
+                    mark.softmax.made, mark.softmax.is_kept = made.clone(), True
+            self._marks.set(source, replace(mark, is_made=False))
+
+    def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        product = PRODUCTS[func](args, kwargs) if isinstance(result, Tensor) else None
         if product is None or any(_is_parameter(x) for x in product.factors):
-            return result
+            return
         for which in (0, 1):
             mark = self._marks.get(product.factors[which])
             if isinstance(mark, _Weights):
                 self._meet_values(mark, product, which, result)
-                return result
+                return
         self._marks.set(result, _Scores())
-        return result
 
     def _meet_values(self, mark: _Weights, product: Product, which: int, result: Tensor) -> None:
         """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
@@ -156,123 +198,106 @@ class ByHand:
         self.met_values = mark.softmax.number
         if mark.softmax.has_met:
             return
-        mark.softmax.has_met = True
-        A = product.factors[which] if mark.made is None else mark.made
+        A = product.factors[which] if mark.is_made else mark.softmax.made
+        mark.softmax.has_met, mark.softmax.made = True, None
+        if A is None:  # what it had made was changed in place by a function that nobody looks at
+            return
         with unseen():
             for view in mark.views:
                 A = view(A)
             self._on_weights(product.as_weights(A, axis, which), result)
 
-    def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+    def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
             is_product = isinstance(self._marks.get(x), _Scores)
             self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product)
-        return result
 
     def _mark_weights(self, x: Tensor, result: Tensor, axis: int, is_product: bool = True) -> None:
         self._n_softmax += 1
         self._on_softmax(self._n_softmax, x, axis, is_product)
         if is_product:
-            self._marks.set(result, _Weights(_Softmax(self._n_softmax), None, axis))
+            self._marks.set(result, _Weights(_Softmax(self._n_softmax), axis))
 
-    def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return self._logarithms(func, args, kwargs, sums=False)
+    def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        self._logarithms(args, kwargs, result, sums=False)
 
-    def _log_sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return self._logarithms(func, args, kwargs, sums=True)
+    def _log_sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        self._logarithms(args, kwargs, result, sums=True)
 
-    def _logarithms(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], sums: bool) -> Any:
-        result = func(*args, **kwargs)
+    def _logarithms(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, sums: bool) -> None:
         x = args[0] if args else None
         if isinstance(x, Tensor) and isinstance(self._marks.get(x), _Scores):
             dim = args[1] if len(args) > 1 else kwargs.get("dim")
             if isinstance(dim, int):
                 self._marks.set(result, _Logarithms(dim if dim < 0 else dim - x.ndim, sums))
-        return result
 
-    def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         less = self._marks.get(args[1]) if len(args) > 1 else None
         if isinstance(less, _Logarithms) and less.sums and isinstance(self._marks.get(args[0]), _Scores):
-            result = func(*args, **kwargs)
             self._marks.set(result, _Logarithms(less.axis))
-            return result
-        return self._elementwise(func, args, kwargs)
+        else:
+            self._elementwise(func, args, kwargs, result)
 
-    def _greater(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _greater(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
         if len(args) > 1 and isinstance(args[1], Tensor):
-            return self._elementwise(func, args, kwargs)
-        return func(*args, **kwargs)
+            self._elementwise(func, args, kwargs, result)
 
-    def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        marked = self._marks.get(args[0]) if args else None  # before exp_ makes it something else
-        result = func(*args, **kwargs)
+    def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        marked = self._marks.get(args[0]) if args else None
         if isinstance(marked, _Scores):
             self._marks.set(result, _Exponentials())
         elif isinstance(marked, _Logarithms) and not marked.sums:
             self._mark_weights(result, result, marked.axis)
-        return result
 
-    def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+    def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else None
-        if isinstance(self._marks.get(x), _Exponentials) and isinstance(result, Tensor):
-            assert isinstance(x, Tensor)
+        if isinstance(x, Tensor) and isinstance(self._marks.get(x), _Exponentials) and isinstance(result, Tensor):
             dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
             if isinstance(dim, list | tuple) and len(dim) == 1:
                 (dim,) = dim
             if isinstance(dim, int):
                 self._marks.set(result, _Exponentials(axis=dim if dim < 0 else dim - x.ndim))
-        return result
 
-    def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        marks = [self._marks.get(x) for x in args[:2]]
-        if len(marks) == 2 and all(isinstance(mark, _Exponentials) for mark in marks):
-            result = func(*args, **kwargs)
-            above, below = marks
-            assert isinstance(below, _Exponentials)
-            if isinstance(above, _Exponentials) and above.axis is None and below.axis is not None:
+    def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])
+        if isinstance(above, _Exponentials) and isinstance(below, _Exponentials):
+            if above.axis is None and below.axis is not None:
                 self._mark_weights(result, result, below.axis)
-            return result
-        return self._elementwise(func, args, kwargs)
+        else:
+            self._elementwise(func, args, kwargs, result)
 
-    def _elementwise(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Whatever keeps each score or weight in its place. Weights are kept before they are changed in place."""
+    def _elementwise(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Whatever keeps each score or weight in its place."""
         found = self._marked(args, kwargs)
         if found is None:
-            return func(*args, **kwargs)
+            return
         source, mark = found
-        if isinstance(mark, _Weights) and mark.made is None and _is_in_place(func, kwargs):
-            mark = replace(mark, made=source.detach().clone())
-        result = func(*args, **kwargs)
         if isinstance(result, Tensor):
             if not isinstance(mark, _Weights):
-                self._marks.set(result, mark)
+                if func is not F.linear or _mixes_heads(source, result):
+                    self._marks.set(result, mark)
             elif result.shape == source.shape or (result.ndim == source.ndim and mark.axis != -1):
                 self._marks.set(result, mark.of(source, result))
         elif result is None and args and args[0] is source:  # x[i] = y
             self._marks.set(source, mark)
-        return result
 
-    def _view(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+    def _view(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         source = args[0] if args else None
         mark = self._marks.get(source)
         if mark is None or not isinstance(result, Tensor):
-            return result
+            return
         assert isinstance(source, Tensor)
         if not isinstance(mark, _Weights):
             self._marks.set(result, mark)
-            return result
+            return
         axis = _axis_after(func, source, result, args, kwargs, mark.axis)
         if axis is not None:
             rest = args[1:]
             views = (*mark.views, lambda A: func(A, *rest, **kwargs))
             self._marks.set(result, replace(mark.of(source, result), axis=axis, views=views))
-        return result
 
     def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, _Mark] | None:
         """The first argument that is marked, with its mark: weights before scores."""
@@ -294,13 +319,9 @@ def _is_parameter(x: Tensor) -> bool:
     return isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
 
 
-def _is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
-    name = getattr(func, "__name__", "")
-    ends = name.endswith("_") and not name.endswith("__")
-    return ends or name in _IN_PLACE or kwargs.get("inplace") is True
-
-
-_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__setitem__"}
+def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
+    """Whether a linear layer may have mixed the scores of heads: of hidden states, with three axes, it makes others."""
+    return scores.ndim > 3 and result.shape == scores.shape
 
 
 def _axis_after(
@@ -338,10 +359,18 @@ def _place(dim: int, ndim: int) -> int:
 
 def _functions(names: str) -> list[Any]:
     """Those of these names, wherever PyTorch has them: as functions, as methods, with an underscore for in place."""
-    homes = (torch, Tensor, F)
     every = [name for one in names.split() for name in (one, f"{one}_", f"__{one}__", f"__r{one}__", f"__i{one}__")]
-    return [getattr(home, name) for home in homes for name in every if hasattr(home, name)]
+    return [getattr(home, name) for home in _HOMES for name in every if hasattr(home, name)]
 
+
+_HOMES = (torch, Tensor, F)
+_IN_PLACE = {
+    getattr(home, name)
+    for home in _HOMES
+    for name in dir(home)
+    if (name.endswith("_") and not name.startswith("_")) or name in ("__iadd__", "__isub__", "__imul__", "__itruediv__")
+} | {Tensor.__setitem__}
+"""The functions that change their first argument."""
 
 _SWAPS = _functions("transpose swapaxes swapdims")
 _PERMUTES = _functions("permute")

@@ -1,0 +1,42 @@
+"""How a function of PyTorch is looked at: it runs, and then something follows from it.
+
+Whatever goes wrong in what follows is ours, and no concern of the program's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
+"""Runs a function with its arguments, and returns its result."""
+
+Follow = Callable[[Any, Sequence[Any], dict[str, Any], Any], None]
+"""Is called with a function that has run, its arguments, and its result."""
+
+
+class VisitorError(Exception):
+    """Carries what a visitor of the user's own has raised through the program."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
+
+
+def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Look:
+    """What runs a function, and lets ``follow`` see it; ``on_error`` is told what that raises."""
+
+    def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        try:
+            follow(func, args, kwargs, result)
+        except VisitorError:
+            raise
+        except Exception as error:
+            on_error(error)
+        return result
+
+    return run
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, for a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -1,0 +1,431 @@
+"""Attention written by hand, in each style that is common: what is caught are the program's own weights."""
+
+import gc
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from watched import watch
+
+from mhaviz.recording import by_hand
+
+B, H, L, K, D = 2, 3, 5, 7, 4
+STYLES = {}
+
+
+def style(function):
+    STYLES[function.__name__] = function
+    return function
+
+
+def qkv(q_length=L, k_length=K):
+    torch.manual_seed(0)
+    return [torch.randn(B, H, n, D, requires_grad=True) for n in (q_length, k_length, k_length)]
+
+
+def hidden():
+    return torch.arange(K) > torch.arange(L)[:, None] + 2
+
+
+@style
+def operators(q, k, v):
+    A = ((q @ k.transpose(-2, -1)) / math.sqrt(D)).softmax(-1)
+    return A @ v, A
+
+
+@style
+def matmul_and_functions(q, k, v):
+    A = F.softmax(torch.matmul(q, k.mT) * D**-0.5, dim=-1)
+    return torch.matmul(A, v), A
+
+
+@style
+def einsum(q, k, v):
+    A = torch.softmax(torch.einsum("bhqd,bhkd->bhqk", q, k), dim=3)
+    return torch.einsum("bhqk,bhkd->bqhd", A, v), A
+
+
+@style
+def einsum_with_dots(q, k, v):
+    A = torch.softmax(torch.einsum("...id,...jd->...ij", q, k), dim=-1)
+    return torch.einsum("...ij,...jd->...id", A, v), A
+
+
+@style
+def einsum_with_keys_before_queries(q, k, v):
+    A = torch.einsum("bhkd,bhqd->bhkq", k, q).softmax(dim=2)
+    return torch.einsum("bhkq,bhkd->bhqd", A, v), A.transpose(2, 3)
+
+
+@style
+def einsum_with_heads_last(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    A = torch.einsum("bqhd,bkhd->bqkh", q, k).softmax(dim=2)
+    return torch.einsum("bqkh,bkhd->bqhd", A, v), A.permute(0, 3, 1, 2)
+
+
+@style
+def heads_in_the_batch(q, k, v):
+    A = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).softmax(-1)
+    return torch.bmm(A, v.flatten(0, 1)), A.view(B, H, L, K)
+
+
+@style
+def added_product(q, k, v):
+    A = torch.baddbmm(torch.zeros(B * H, 1, K), q.flatten(0, 1), k.flatten(0, 1).mT, beta=1, alpha=0.5).softmax(-1)
+    A = A.view(B, H, L, K)
+    return A @ v, A
+
+
+@style
+def scores_viewed_and_masked(q, k, v):
+    S = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).mT).view(B, H, L, K)
+    S = S.masked_fill(hidden(), float("-inf")).view(B * H, L, K)
+    A = F.dropout(F.softmax(S, dim=-1), p=0.0)
+    return torch.bmm(A, v.flatten(0, 1)), A.view(B, H, L, K)
+
+
+@style
+def softmax_written_out(q, k, v):
+    S = q @ k.mT
+    S = S - S.max(dim=-1, keepdim=True).values
+    E = torch.exp(S)
+    A = E / E.sum(dim=-1, keepdim=True)
+    return A @ v, A
+
+
+@style
+def softmax_written_out_with_axes_put_back(q, k, v):
+    E = (q @ k.mT).exp()
+    A = E / E.sum(-1).unsqueeze(-1)
+    return A @ v, A
+
+
+@style
+def logarithms(q, k, v):
+    A = F.log_softmax(q @ k.mT, dim=-1).exp()
+    return A @ v, A
+
+
+@style
+def masked_in_place(q, k, v):
+    S = q @ k.mT
+    S.masked_fill_(hidden(), -1e9)
+    A = S.softmax(-1)
+    return A @ v, A
+
+
+@style
+def mask_added_in_place(q, k, v):
+    S = q @ k.mT
+    S += torch.zeros(L, K).masked_fill(hidden(), -torch.inf)
+    A = S.softmax(-1)
+    return A @ v, A
+
+
+@style
+def where(q, k, v):
+    A = torch.where(hidden(), torch.tensor(-1e4), q @ k.mT).softmax(-1)
+    return A @ v, A
+
+
+@style
+def mask_by_index(q, k, v):
+    S = (q @ k.mT).clone()
+    S[hidden().expand(B, H, L, K)] = -1e9
+    A = S.softmax(-1)
+    return A @ v, A
+
+
+@style
+def added_by_function(q, k, v):
+    A = torch.add(q @ k.mT, torch.randn(1, H, L, K)).softmax(-1)
+    return A @ v, A
+
+
+@style
+def capped(q, k, v):
+    A = (5.0 * torch.tanh((q @ k.mT) / 5.0)).softmax(-1)
+    return A @ v, A
+
+
+@style
+def sink(q, k, v):
+    S = torch.cat([q @ k.mT, torch.ones(B, H, L, 1)], dim=-1)
+    A = S.softmax(-1)[..., :-1]
+    return A @ v, A
+
+
+@style
+def cast_and_back(q, k, v):
+    A = F.softmax(q.half().float() @ k.mT, dim=-1, dtype=torch.float32).to(v.dtype)
+    return A @ v, A
+
+
+@style
+def one_of_the_keys_for_all_heads(q, k, v):
+    A = torch.einsum("bhqd,bkd->bhqk", q, k[:, 0]).softmax(-1)
+    return torch.einsum("bhqk,bkd->bhqd", A, v[:, 0]), A
+
+
+@style
+def grouped_heads(q, k, v):
+    k, v = (x[:, :1].repeat_interleave(H, dim=1) for x in (k, v))
+    A = (q @ k.mT).softmax(-1)
+    return A @ v, A
+
+
+@style
+def values_times_weights(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    return v.mT @ A.mT, A
+
+
+@style
+def weights_made_transposed(q, k, v):
+    A = (k @ q.mT).softmax(dim=-2)
+    return (v.mT @ A).mT, A.mT
+
+
+@style
+def relative_positions(q, k, v):
+    S = q @ k.mT + torch.einsum("bhqd,qkd->bhqk", q, torch.randn(L, K, D))
+    A = S.softmax(-1)
+    return A @ v + torch.einsum("bhqk,qkd->bhqd", A, torch.randn(L, K, D)), A
+
+
+@style
+def module_of_softmax_and_dropout(q, k, v):
+    A = nn.Softmax(dim=-1)(q @ k.mT)
+    return nn.Dropout(0.0)(A) @ v, A
+
+
+@style
+def head_by_head(q, k, v):
+    """What is caught last counts: here each head is an attention of its own."""
+    A = (q[:, 0] @ k[:, 0].mT).softmax(-1)
+    return A @ v[:, 0], A[:, None]
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_weights_are_the_programs_own(name):
+    q, k, v = qkv()
+    torch.manual_seed(1)
+    output, A = STYLES[name](q, k, v)
+    grads = torch.autograd.grad(output.sum(), (q, k, v), allow_unused=True)
+    torch.manual_seed(1)
+    seen, (again, _) = watch(STYLES[name], q, k, v)
+    assert torch.equal(again, output), "the program computes what it did"
+    for one, other in zip(torch.autograd.grad(again.sum(), (q, k, v), allow_unused=True), grads, strict=True):
+        assert one is other is None or torch.equal(one, other)
+    assert seen.missed == []
+    caught = seen.weights()
+    if caught.shape != A.shape:  # heads and batch in one axis, of no module that says how many there are
+        caught = caught.reshape(A.shape)
+    assert torch.equal(caught, A.float())
+
+
+def test_weights_before_dropout_in_place():
+    def program(q, k, v):
+        A = (q @ k.mT).softmax(-1)
+        kept = A.clone()
+        F.dropout(A, 0.5, inplace=True)
+        return A @ v, kept
+
+    q, k, v = (x.detach() for x in qkv())
+    torch.manual_seed(1)
+    expected, _ = program(q, k, v)
+    torch.manual_seed(1)
+    seen, (output, A) = watch(program, q, k, v)
+    assert torch.equal(seen.weights(), A)
+    assert torch.equal(output, expected)
+
+
+def test_weights_before_a_view_of_them_is_changed():
+    def program(q, k, v):
+        A = (q @ k.mT).softmax(-1)
+        kept = A.clone()
+        flat = A.view(B * H, L, K)
+        flat.mul_(0.5)
+        return flat @ v.flatten(0, 1), kept
+
+    seen, (_, A) = watch(program, *(x.detach() for x in qkv()))
+    assert torch.equal(seen.weights().reshape(A.shape), A)
+
+
+def test_dropout_in_training_is_the_same_with_and_without():
+    class Model(nn.Module):
+        def forward(self, q, k, v):
+            return F.dropout((q @ k.mT).softmax(-1), 0.3, self.training) @ v
+
+    q, k, v = qkv()
+    torch.manual_seed(1)
+    expected = Model()(q, k, v)
+    torch.manual_seed(1)
+    seen, output = watch(Model(), q, k, v)
+    assert torch.equal(output, expected)
+    torch.testing.assert_close(seen.weights().sum(-1), torch.ones(B, H, L))
+
+
+def test_talking_heads():
+    """Shazeer et al. 2020, arXiv 2003.02436: heads are mixed before and after the softmax."""
+    before, after = nn.Linear(H, H), nn.Linear(H, H)
+
+    def program(q, k, v):
+        S = before((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        A = S.softmax(-1)
+        mixed = after(A.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return mixed @ v, A
+
+    seen, (_, A) = watch(program, *qkv())
+    assert torch.equal(seen.weights(), A)
+
+
+def test_a_single_head_of_two_axes():
+    def program(x):
+        A = (x @ x.T / 2).softmax(-1)
+        return A @ x, A
+
+    seen, (_, A) = watch(program, torch.randn(6, 4))
+    assert torch.equal(seen.weights(), A[None, None])
+
+
+def test_one_query_without_an_axis():
+    """A pool of keys, as Bahdanau's attention and many a classifier's: (batch, d) and (batch, keys, d)."""
+
+    def program(q, k):
+        A = torch.einsum("bd,bkd->bk", q, k).softmax(-1)
+        return torch.einsum("bk,bkd->bd", A, k), A
+
+    seen, (_, A) = watch(program, torch.randn(2, 4), torch.randn(2, 7, 4))
+    assert torch.equal(seen.weights().reshape(2, 7), A)
+
+
+class _Heads(nn.Module):
+    def __init__(self, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(n_heads * 4, 3 * n_heads * 4)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.n_heads, 4)).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        self.A = torch.bmm(q, k.mT).softmax(-1)
+        return torch.bmm(self.A, v)
+
+
+def test_heads_in_the_batch_are_told_by_the_module():
+    model = _Heads(3)
+    seen, _ = watch(model, torch.randn(2, 5, 12))
+    assert seen.names == ["_Heads"]
+    assert torch.equal(seen.weights(), model.A.view(2, 3, 5, 5))
+
+
+def _router(x, w):
+    gates = F.linear(x, w).softmax(-1)
+    return torch.einsum("bte,ebtd->btd", gates, torch.randn(w.shape[0], *x.shape))
+
+
+def _router_of_a_residual_stream(x, w):
+    """What a product has made runs down the residual stream, to a router."""
+    state = x @ (x.mT @ x)  # linear attention
+    state = x + F.linear(state, torch.randn(x.shape[-1], x.shape[-1]))
+    state = state * torch.rsqrt(state.pow(2).mean(-1, keepdim=True))
+    return _router(state, w)
+
+
+def _clip(x, w):
+    image, text = F.linear(x[:, 0], w), F.linear(x[:, 1], w)
+    return (100 * image @ text.T).softmax(-1)
+
+
+NO_ATTENTION = {
+    "classifier": lambda x, w: F.linear(x, w).softmax(-1),
+    "router": _router,
+    "router of a residual stream": _router_of_a_residual_stream,
+    "CLIP": _clip,
+    "softmax over the queries": lambda x, w: (x @ x.mT).softmax(-2) @ x,
+    "product of weights with parameters": lambda x, w: (
+        (x @ x.mT).softmax(-1) @ nn.Parameter(torch.randn(x.shape[1], 2))
+    ),
+    "greatest score": lambda x, w: (x @ x.mT).max(-1).values.softmax(-1) @ x,
+    "no product": lambda x, w: torch.rand(2, 6, 6).softmax(-1) @ x,
+}
+
+
+@pytest.mark.parametrize("name", NO_ATTENTION)
+def test_what_is_no_attention(name):
+    seen, _ = watch(NO_ATTENTION[name], torch.randn(2, 6, 8), torch.randn(4, 8))
+    assert seen.names == []
+    assert seen.missed == []
+    assert seen.watch.nearest()
+
+
+def test_a_look_that_fails_is_no_concern_of_the_programs(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(by_hand, "_is_parameter", fail)
+    seen, (output, _) = watch(STYLES["operators"], *qkv())
+    assert output.shape == (B, H, L, D)
+    assert "not followed, RuntimeError: ours" in seen.missed[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+def test_nested_tensors_run():
+    x = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(5, 4)], layout=torch.jagged)
+    strided = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(5, 4)])
+
+    def program():
+        first = (x * 2 + 1).relu()
+        return (
+            first,
+            nn.Linear(4, 4)(strided),
+            torch.softmax(strided, -1),
+            torch.matmul(strided, strided.transpose(1, 2)),
+        )
+
+    seen, _ = watch(program)
+    assert not seen
+
+
+def test_no_mark_outlives_its_tensor():
+    q, k, v = qkv()
+    seen, results = watch(lambda: [program(q, k, v) for program in STYLES.values()])
+    marks = seen.watch._by_hand._marks
+    assert len(marks)
+    seen.clear()
+    results.clear()
+    gc.collect()
+    assert len(marks) == 0
+
+
+_MASKS = st.lists(st.lists(st.booleans(), min_size=K, max_size=K), min_size=L, max_size=L)
+
+
+@given(_MASKS, st.sampled_from(["bhqd,bhkd->bhqk", "bhqd,bhkd->qkbh", "bhqd,bhkd->hkqb", "bhqd,bhkd->kbqh"]), st.data())
+def test_any_order_of_axes_and_any_mask(mask, equation, data):
+    letters = equation[-4:]
+    order = "".join(data.draw(st.permutations("bhqd")))
+    seen_keys = torch.tensor(mask)
+    q, k, v = (x.detach() for x in qkv())
+
+    def program():
+        S = torch.einsum(equation, q, k)
+        shape = [{"q": L, "k": K}.get(letter, 1) for letter in letters]
+        m = seen_keys if letters.index("q") < letters.index("k") else seen_keys.T
+        A = S.masked_fill(~m.reshape(shape), -1e9).softmax(letters.index("k"))
+        return torch.einsum(f"{letters},bhkd->{order}", A, v), A
+
+    seen, (_, A) = watch(program)
+    expected = A.permute(*(letters.index(letter) for letter in "bhqk"))
+    caught = seen.weights()
+    assert torch.equal(caught.flatten().sort().values, A.flatten().sort().values)
+    others = [letter for letter in letters if letter in "bh"]
+    if others == ["b", "h"]:
+        assert torch.equal(caught, expected)
+    else:  # nobody says which of two axes the heads are
+        assert torch.equal(caught.transpose(0, 1), expected)
