@@ -80,7 +80,7 @@ def _order(before: torch.Size, n_heads: int | None, batch_size: int | None) -> t
     None: the one axis there is holds both, as many heads as ``n_heads`` or all that the batch leaves.
     """
     if len(before) == 2:
-        swapped = n_heads is not None and before[0] == n_heads != before[1] and before[1] == batch_size
+        swapped = before[0] == n_heads != before[1] and (before[1] == batch_size or before[0] != batch_size)
         return ((1,), 0) if swapped else ((0,), 1)
     if len(before) < 2:
         if before and (not n_heads or before[0] % n_heads):
