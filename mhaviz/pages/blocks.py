@@ -216,7 +216,7 @@ class Heads:
 
     Attributes:
         title: of all layers together.
-        maps: they differ in their layer alone; what their masks hide may differ.
+        maps: they differ in their layer alone, or in their forward pass; what their masks hide may differ.
         tiles: what stands over each head, layer by layer.
         numbers: one of each head, of which pictures that have room for it write it over the right end; may be empty.
         across: heads that belong side by side; None: as it fits.
@@ -227,6 +227,7 @@ class Heads:
         place: of the first map in the record.
         by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
             shown together everywhere.
+        module: what the program that was recorded calls the attention, or those of all layers: "blocks.*.attn".
     """
 
     where: ClassVar[Where] = "everywhere"
@@ -242,6 +243,7 @@ class Heads:
     table: QuotedTable | None = None
     place: int = 0
     by_layer: tuple["Heads", ...] = ()
+    module: str = ""
 
     @property
     def first(self) -> AttentionMap:

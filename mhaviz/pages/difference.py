@@ -6,7 +6,7 @@ from functools import partial
 from itertools import compress
 
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, QuotedTable, Table, Text
-from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title
+from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
 from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference, MapDifference
@@ -41,7 +41,17 @@ def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
         "" if math.isnan(divergence) else f"{_bits(divergence)} bits" for divergence in difference.divergence
     )
     cell = partial(cell_text, m)
-    return Heads(title, (m,), tile_titles(m), None, cell, says_cell=True, numbers=numbers, place=place)
+    module = _module_text(difference)
+    return Heads(title, (m,), tile_titles(m), None, cell, says_cell=True, numbers=numbers, place=place, module=module)
+
+
+def _module_text(difference: MapDifference) -> str:
+    """What the program calls the attention; of two programs, each name if they differ."""
+    sides = difference.sides or (difference.change,)
+    names = list(dict.fromkeys(m.module for m in sides))
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{side}: {name}" for side, name in zip("AB", names, strict=True) if name)
 
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
@@ -104,11 +114,12 @@ def _has_changed(d: Difference) -> bool:
 
 
 def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
-    """Of each map what tells it from the others: "sentence 1", or "layer 2" and "cross"."""
+    """Of each map what tells it from the others: "sentence 1", or "pass 100", "layer 2" and "cross"."""
     changes = [m.change for m in d.maps]
     parts = [
         (
-            f"sentence {m.sentence}",
+            f"pass {m.pass_number}",
+            f"{one_text(m)} {m.sentence}",
             f"layer {m.layer}",
             m.kind,
             _quantity(m),

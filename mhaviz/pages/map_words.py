@@ -50,9 +50,11 @@ def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, h
     shown, rest = maps[:n_maps], maps[n_maps:]
     what = [counted(heads, "head")] if heads else []
     if rest:
-        sentences, layers = ({getattr(m, name) for m in rest} for name in ("sentence", "layer"))
-        if sentences.isdisjoint(m.sentence for m in shown):
-            what.append(counted(len(sentences), "sentence"))
+        passes, sentences, layers = ({getattr(m, n) for m in rest} for n in ("pass_number", "sentence", "layer"))
+        if passes.isdisjoint(m.pass_number for m in shown):
+            what.append(counted(len(passes), "pass"))
+        elif sentences.isdisjoint(m.sentence for m in shown):
+            what.append(counted(len(sentences), one_text(rest[0])))
         else:
             what.append(counted(*((len(layers), "layer") if len(layers) == len(rest) else (len(rest), "map"))))
     if not what:
@@ -136,6 +138,23 @@ def layers_text(layers: Sequence[int]) -> str:
     return f"layers {', '.join(map(str, layers))}"
 
 
+def passes_text(passes: Sequence[int | None]) -> str:
+    """ "pass 100", "passes 0 to 5", "passes 0, 100, 200", "21 passes from 0 to 2,000"."""
+    numbers = [number for number in passes if number is not None]
+    if len(numbers) == 1:
+        return f"pass {numbers[0]}"
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return f"passes {numbers[0]} to {numbers[-1]}"
+    if len(numbers) <= _MOST_LAYERS:
+        return f"passes {', '.join(map(str, numbers))}"
+    return f"{len(numbers):,} passes from {min(numbers):,} to {max(numbers):,}"
+
+
+def one_text(m: AttentionMap) -> str:
+    """What one of several texts that are seen at once is called; of a program it is an example of a batch."""
+    return "example" if m.is_recorded else "sentence"
+
+
 def _window_hides(m: AttentionMap) -> bool:
     """Whether some cell is hidden that would not be without the window."""
     if m.reach is None or m.hidden is None:
@@ -175,9 +194,15 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
 
 
-def map_title(m: AttentionMap, layers: str = "") -> Title:
-    """ "self-attention, layer 3: I wonder what …"; ``layers``: which, where it must be said."""
-    about = f", {layers}" if layers else ""
+def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Title:
+    """ "self-attention, layer 3: I wonder what …", "self-attention, layer 3, pass 100, example 2: 17 tokens".
+
+    ``layers``: which, where it must be said; ``with_pass``: whether it is of one forward pass, if there are several.
+    """
+    which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
+    if m.is_recorded and m.sentence is not None:  # whose tokens are often positions, alike in all examples
+        which.append(f"example {m.sentence}")
+    about = "".join(f", {one}" for one in which if one)
     return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.title_prefix)
 
 

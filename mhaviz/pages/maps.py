@@ -7,7 +7,8 @@ from functools import partial
 
 from mhaviz.pages.blocks import Heads, Legend, Page, QuotedTable
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, reading_text
+from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
+from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import tile_titles
 from mhaviz.records import Attention, AttentionMap
 
@@ -35,19 +36,31 @@ def scale_group(m: AttentionMap) -> str:
 
 
 def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
-    """Maps that differ in their layer alone together, each by its place, in the order of the first of each."""
+    """Maps that differ in their layer alone together, each by its place, in the order of the first of each.
+
+    Of a program, layers whose modules have one name in common. Of several forward passes, those of one layer: a film.
+    """
     groups: list[dict[int, AttentionMap]] = []
     alike: dict[object, list[dict[int, AttentionMap]]] = defaultdict(list)
+    are_film = len({m.pass_number for m in maps}) > 1
     for place, m in enumerate(maps):
         sides = (part for axis in (m.rows, m.columns) for part in (axis.tokens.texts, axis.edges.tobytes()))
-        of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, *sides)]
-        group = next((group for group in of_kind if m.layer != next(reversed(group.values())).layer), None)
+        is_frame = are_film and not m.quantity.through_layers
+        alone = (m.layer, m.module) if is_frame else m.pass_number
+        of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, alone, *sides)]
+        group = next((group for group in of_kind if is_frame or _belongs(m, group)), None)
         if group is None:
             group = {}
             groups.append(group)
             of_kind.append(group)
         group[place] = m
     return groups
+
+
+def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
+    """Whether it is another layer of the attention whose layers these are."""
+    *_, last = group.values()
+    return m.layer != last.layer and common_name([*(one.module for one in group.values()), m.module]) is not None
 
 
 def _tells_layer(attention: Attention) -> bool:
@@ -57,18 +70,28 @@ def _tells_layer(attention: Attention) -> bool:
 
 
 def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> Heads:
-    """One map, or several layers of an attention."""
+    """One map, or several layers of an attention, or one layer in several forward passes."""
     by_layer = tuple(_layer(place, m, with_layer, own_scale) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
     first = by_layer[0]
-    title = map_title(first.first, layers_text([m.layer for m in maps.values()]))
-    together = replace(first, title=title, maps=tuple(maps.values()), table=None)
+    passes = list(dict.fromkeys(m.pass_number for m in maps.values()))
+    is_film = len(passes) > 1
+    layers = list(dict.fromkeys(m.layer for m in maps.values()))
+    which = [layers_text(layers) if with_layer else "", passes_text(passes) if is_film else ""]
+    about = ", ".join(filter(None, which))
+    title = map_title(first.first, about, with_pass=not is_film)
+    module = common_name([m.module for m in maps.values()]) or ""
+    together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
     if first.first.quantity.through_layers:  # single matrices, which stand side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
-    tiles = tuple(f"layer {one.first.layer} · {tile}" for one in by_layer for tile in one.tiles)
+    tiles = tuple(f"{_row_name(one.first, is_film)} · {tile}" for one in by_layer for tile in one.tiles)
     n_heads = len(first.first.heads)
     return replace(together, tiles=tiles, across=n_heads if n_heads > 1 else None, by_layer=by_layer)
+
+
+def _row_name(m: AttentionMap, is_film: bool) -> str:
+    return f"pass {m.pass_number}" if is_film else f"layer {m.layer}"
 
 
 def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> Heads:
@@ -76,4 +99,6 @@ def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> He
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary))
-    return Heads(title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place)
+    return Heads(
+        title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place, module=m.module
+    )

@@ -13,7 +13,16 @@ def position_text(position: int, token: str, quote: Quote) -> str:
 
 def counted(number: int, thing: str) -> str:
     """ "1 token", "21,400 tokens"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+    several = f"{thing}es" if thing.endswith("s") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else several}"
+
+
+def unnamed_text(tokens: Tokens) -> str:
+    """ "17 tokens" where they are called by their positions, "14 × 14 patches of an image"; else nothing."""
+    if tokens.grid is not None:
+        rows, columns = tokens.grid
+        return f"{rows} × {columns} patches of an image"
+    return counted(len(tokens), "token") if tokens.are_positions else ""
 
 
 def sampled_text(length: int, n_features: int, rows: int, columns: int) -> str:

@@ -1,7 +1,7 @@
 """Attention weights with the tokens that they stand between."""
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,16 @@ class AttentionMap(Brief):
         return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
 
     @property
+    def shown_name(self) -> str:
+        """``name`` for people: what is seen at once by a program that ran are examples of a batch."""
+        return self.name.replace("sentence ", "example ") if self.is_recorded else self.name
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is of a program that ran: its texts are examples of a batch."""
+        return bool(self.module) or self.pass_number is not None
+
+    @property
     def queries(self) -> tuple[str, ...]:
         """The tokens of the rows."""
         return self.rows.tokens.texts
@@ -178,10 +188,11 @@ class AttentionMap(Brief):
             hidden |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
         return hidden
 
-    def columns_of_weights(self) -> dict[str, NDArray[Any]]:
+    def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Every weight with what it stands between, as columns of equal length: head by head, row by row.
 
         What goes to special tokens together ends each row, with -1 for the position of the key.
+        ``recorded``: columns of a program that ran, "module" and "pass", that stand before the others.
         """
         query, key, weights = self.rows.edges[:-1], self.columns.edges[:-1], self.weights
         query_names = np.array(self.queries, object)[query - query[0]]
@@ -190,7 +201,11 @@ class AttentionMap(Brief):
             weights = np.concatenate([weights, self.special.weights[..., None]], axis=-1)
             key, key_names = np.append(key, -1), np.append(key_names, np.array(self.special.name, object))
         n_heads, rows, columns = weights.shape
-        return {
+        of_program = {
+            "module": np.full(weights.size, self.module, object),
+            "pass": np.full(weights.size, self.pass_number or 0),
+        }
+        return {name: of_program[name] for name in recorded} | {
             "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
             "layer": np.full(weights.size, self.layer),
             "kind": np.full(weights.size, self.kind, object),
@@ -232,7 +247,8 @@ class Attention(Shown):
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """All numbers in long form, a row each: sentence, layer, kind, head, query, key, their positions, the quantity
-        and how it was pooled, and the number itself, "weight".
+        and how it was pooled, and the number itself, "weight"; of a recording the module stands before them, and the
+        pass, if there are several.
 
         Of pooled maps positions are those where cells begin. Raises MhavizError if pandas is not installed.
         """
@@ -240,7 +256,17 @@ class Attention(Shown):
             import pandas
         except ImportError as error:
             raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
-        return pandas.concat([pandas.DataFrame(m.columns_of_weights()) for m in self.maps], ignore_index=True)
+        frames = [pandas.DataFrame(m.columns_of_weights(self.recorded_columns)) for m in self.maps]
+        return pandas.concat(frames, ignore_index=True)
+
+    @property
+    def recorded_columns(self) -> tuple[str, ...]:
+        """What tables say of a program that ran, beside what they say of all maps: "module", "pass", or nothing."""
+        has = {
+            "module": any(m.module for m in self.maps),
+            "pass": any(m.pass_number is not None for m in self.maps),
+        }
+        return tuple(name for name, is_known in has.items() if is_known)
 
     def select(self, head: int | Sequence[int] | None = None, layer: int | None = None) -> "Attention":
         """The maps of a layer, with these heads alone, where one map may have fewer of them than another; None: all.

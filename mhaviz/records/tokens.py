@@ -13,6 +13,8 @@ Special = Literal["shown", "apart", "left out"]
 """What becomes of special tokens: "shown", as any other; "apart", the keys together in a column of their own, so that
 weights are what they are; "left out", so that weights are renormalised to shares of the other keys."""
 
+_LONGEST_POSITION, _LEAST_RUN = 12, 3  # characters; tokens of a part that are surely not a text of numbers
+
 KIND_NAMES: dict[Kind, str] = {
     "self": "self-attention",
     "masked": "masked self-attention",
@@ -63,6 +65,17 @@ class Tokens:
     def __add__(self, after: "Tokens") -> "Tokens":
         special = (*self.special, *(i + len(self) for i in after.special))
         return Tokens(self.texts + after.texts, special, self.ids + after.ids)
+
+    @property
+    def are_positions(self) -> bool:
+        """Whether they are called by nothing but their positions, in an input that they are all of, or a part."""
+        first = self.texts[0] if self.texts else ""
+        if not (first.isdecimal() and first.isascii() and len(first) < _LONGEST_POSITION):
+            return False
+        start = int(first)
+        if start and len(self) < _LEAST_RUN:  # a year, or two
+            return False
+        return all(text == str(position) for position, text in enumerate(self.texts, start))
 
     @property
     def patches(self) -> tuple[int, ...]:

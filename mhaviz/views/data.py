@@ -371,7 +371,7 @@ def write_csv(attention: Attention, stream: IO[str]) -> None:
     lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # a lone \r would tear a line
     for number, m in enumerate(attention.maps):
         for head in m.heads:
-            columns = m.select((head,)).columns_of_weights()
+            columns = m.select((head,)).columns_of_weights(attention.recorded_columns)
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
             weights = map(_ShortFloat, columns.pop("weight").astype(str))

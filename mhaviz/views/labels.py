@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from mhaviz.pages.words import unnamed_text
+
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
@@ -108,7 +110,13 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
         head = title.short + head[-2:]
-    texts = [title_words(tokens.texts, tokens.special, shown) for _, tokens in title.texts]
+    unnamed = [unnamed_text(tokens) for _, tokens in title.texts]
+    if ascii_only:
+        unnamed = list(map(mathematics_in_ascii, unnamed))
+    texts = [
+        text.split(" ") if text else title_words(tokens.texts, tokens.special, shown)
+        for text, (_, tokens) in zip(unnamed, title.texts, strict=True)
+    ]
     if ascii_only:
         texts = [list(map(in_ascii, words)) for words in texts]
     room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)

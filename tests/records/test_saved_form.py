@@ -19,7 +19,8 @@ def full():
     weights = np.full((1, 2, 2), 0.5, np.float32)
     summary = MapSummary((), 3, 1, 0.5)
     special = SpecialKeys(np.array([[0.25, 0.125]], np.float32), ("[CLS]",))
-    return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, reach=0, sink=True, special=special)
+    rare = {"reach": 0, "sink": True, "special": special, "module": "blocks.0.attn", "pass_number": 100}
+    return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, **rare)
 
 
 def test_every_field_is_known(full):

@@ -15,10 +15,12 @@ from mhaviz.pages.panels import tile_titles
 from mhaviz.records import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import listed_colormap
+from mhaviz.views.labels import cut
 from mhaviz.views.style import Style
 
 _LABELLED = 40  # tokens that have names on an axis; more would run into one another
 _INCHES = 2.4  # of a head
+_NAME_CELLS = 36  # of what a program calls its attention
 
 
 def axes_figure(attention: Attention, style: Style) -> Figure:
@@ -56,14 +58,19 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
     ]
     if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
-    fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys))
+    fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
     scales = style.scales(attention.maps, attention.maps)
     for one, (m, tile, weights) in zip(axes, heads, strict=True):
         scale = scales[scale_group(m)]
         norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
         one.imshow(weights, cmap=listed_colormap(scale.colormap), norm=norm, interpolation="nearest")
-        one.set_title(f"{m.name}, {tile}" if len(attention.maps) > 1 else tile, fontsize=9)
+        title = f"{m.shown_name}, {tile}" if len(attention.maps) > 1 else tile
+        if m.module:
+            name = cut(fonts.shown(m.module), _NAME_CELLS)
+            one.set_title(f"{title}\n{name}", fontsize=9, fontfamily=fonts.families, parse_math=False)
+        else:
+            one.set_title(title, fontsize=9)
         for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
             if size == len(tokens) <= _LABELLED:
                 axis.set_ticks(range(size), fonts.labels(tokens), **font)

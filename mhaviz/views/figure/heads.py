@@ -24,12 +24,13 @@ from mhaviz.views.figure.mosaic import (
     draw_mosaic,
     draw_scale,
 )
-from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, snap, text_width
+from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, fit_text, snap, text_width
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.labels import quoting, title_places
 from mhaviz.views.style import Style
 
 TITLE = 0.3  # inches over a mosaic
+_MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers beside the bar included; a name is longer
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
@@ -69,7 +70,7 @@ class HeadsPart:
     @property
     def title_height(self) -> float:
         """Inches over the mosaic."""
-        return TITLE if self.title else 0.0
+        return (TITLE + (_MODULE if self.block.module else 0.0)) if self.title else 0.0
 
     @property
     def cells(self) -> Cells:
@@ -86,6 +87,12 @@ class HeadsPart:
         if self.table.card:
             return mosaic + _BETWEEN + self.table.full_width
         return max(mosaic, self.table.width)
+
+    def module_width(self, fonts: Fonts) -> float:
+        """Inches that the line under the title would take if there were room for all of it."""
+        if not (self.title and self.block.module):
+            return 0.0
+        return text_width(fonts.shown(self.block.module), BODY, fonts.families) * DRAWN_WIDER
 
     @property
     def top(self) -> float:
@@ -114,6 +121,8 @@ class HeadsPart:
         block, layout, scale = self.block, self.layout, self.scale
         if self.title:
             sheet.title(y + 0.1, self.title)
+            if block.module:
+                self._write_module(sheet, y + 0.1 + _MODULE + 0.02)
         y += self.title_height
         draw_mosaic(sheet, x, y, layout, self.panels)
         self._write_numbers(sheet, x, y)
@@ -129,6 +138,12 @@ class HeadsPart:
             self.table.draw(sheet, right + _scale_width(first) + _BETWEEN, top, self.table.width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
+
+    def _write_module(self, sheet: Sheet, y: float) -> None:
+        """What the program calls the attention, under the title."""
+        families, room = sheet.fonts.families, sheet.width - 2 * MARGIN
+        text = fit_text(sheet.fonts.shown(self.block.module), room / DRAWN_WIDER, BODY, families)
+        sheet.write(MARGIN, y, text, BODY, colour=QUIET)
 
     def _write_numbers(self, sheet: Sheet, x: float, y: float) -> None:
         """Over the right end of each tile, beside its title, if there is room for all."""
@@ -233,6 +248,8 @@ def written_texts(block: Heads) -> Iterator[str]:
         yield from (side[i] for i in (range(len(side)) if m.is_whole else title_places(len(side))))
     if m.special:
         yield from m.special.texts
+    if block.module:
+        yield block.module
 
 
 def _scale_width(m: AttentionMap) -> float:

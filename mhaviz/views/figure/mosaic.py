@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import Axis
+from mhaviz.records import Axis, Tokens
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import LABEL_CELLS, Fonts
@@ -77,6 +77,7 @@ class Side:
         special: which of them are faint, as their tokens are not of the text.
         every: label every how many-th token.
         ruler: the positions along a long axis.
+        labelled: the tokens that have labels, if it is not simply every how many-th: where rows of an image begin.
     """
 
     cells: int
@@ -86,6 +87,7 @@ class Side:
     special: frozenset[int] = frozenset()
     every: int = 1
     ruler: Ruler | None = None
+    labelled: tuple[int, ...] | None = None
 
     @property
     def length(self) -> float:
@@ -94,7 +96,7 @@ class Side:
 
     def written(self) -> Iterator[tuple[int, str, float, str]]:
         """Of each label that is written: its token's number, the text, the inches from the first cell, the colour."""
-        for place, i in thinned_places(len(self.labels), self.every, self.cells):
+        for place, i in thinned_places(len(self.labels), self.every, self.cells, self.labelled):
             yield i, self.labels[i], place * self.cell, FAINT if i in self.special else INK
 
 
@@ -322,10 +324,17 @@ def _decide_tokens(
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
     size = space.label_size(min(query_pitch, key_pitch))
+    pitches = (query_pitch, key_pitch)
     query_every, key_every = (
         every(length, int(length * pitch * POINTS / (size * 1.05)))
-        for length, pitch in ((q_length, query_pitch), (k_length, key_pitch))
+        for length, pitch in zip((q_length, k_length), pitches, strict=True)
     )
+    query_labelled, key_labelled = (
+        row_starts(axis.tokens, size * 1.05 / POINTS / pitch) if step > 1 else None
+        for axis, step, pitch in zip((queries, keys), (query_every, key_every), pitches, strict=True)
+    )
+    if key_labelled is not None:
+        key_every = min(map(int, np.diff(key_labelled)), default=k_length)
     value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
     has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
@@ -336,8 +345,24 @@ def _decide_tokens(
     return MosaicLayout(
         columns,
         rows,
-        Side(q_cells, height, snap(left, dpi), query_labels, frozenset(queries.tokens.special), query_every),
-        Side(k_cells, width, snap(bottom, dpi), key_labels, frozenset(keys.tokens.special), key_every),
+        Side(
+            q_cells,
+            height,
+            snap(left, dpi),
+            query_labels,
+            frozenset(queries.tokens.special),
+            query_every,
+            labelled=query_labelled,
+        ),
+        Side(
+            k_cells,
+            width,
+            snap(bottom, dpi),
+            key_labels,
+            frozenset(keys.tokens.special),
+            key_every,
+            labelled=key_labelled,
+        ),
         size,
         turned,
         value_size if with_values else None,
@@ -707,8 +732,21 @@ def _written_level(sheet: Sheet) -> Callable[..., Text]:
     return partial(sheet.write, align="center", vertical="top")
 
 
-def thinned_places(length: int, step: int, cells: int) -> list[tuple[float, int]]:
-    """(the middle of its cell, counted in cells; its number) of every ``step``-th token."""
-    edges = cell_edges(length, cells)
-    cell_of = np.searchsorted(edges, np.arange(0, length, step), side="right") - 1
-    return [(float(cell) + 0.5, i) for cell, i in zip(cell_of, range(0, length, step), strict=True)]
+def row_starts(tokens: Tokens, least: float) -> tuple[int, ...] | None:
+    """The first token, and the patches with which rows of an image begin, at least so many tokens apart.
+
+    None where the tokens are no patches.
+    """
+    if tokens.grid is None:
+        return None
+    rows, columns = tokens.grid
+    step = every(rows, int(rows * columns / least))
+    starts = [tokens.patches[row * columns] for row in range(0, rows, step)]
+    return (0, *(start for start in starts if start >= least))
+
+
+def thinned_places(length: int, step: int, cells: int, chosen: Sequence[int] | None = None) -> list[tuple[float, int]]:
+    """(the middle of its cell, counted in cells; its number) of every ``step``-th token, or of the ``chosen`` ones."""
+    edges, numbers = cell_edges(length, cells), range(0, length, step) if chosen is None else chosen
+    cell_of = np.searchsorted(edges, np.asarray(numbers), side="right") - 1
+    return [(float(cell) + 0.5, i) for cell, i in zip(cell_of, numbers, strict=True)]

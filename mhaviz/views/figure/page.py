@@ -166,13 +166,13 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
     explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
 
     alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
-    in_line = {place: part for place, part in alone.items() if not part.layout.queries.ruler}
 
     def decide(block: Block, cells_height: float = 0.0) -> Part:
         if isinstance(block, Heads):
-            if block.place not in in_line or len(in_line) == 1:
+            like = [part for part in alone.values() if _stand_in_line(alone[block.place], part)]
+            if len(like) < 2:
                 return alone[block.place]
-            return decide_heads(block, fonts, style, len(stacked), length, tuple(in_line.values()))
+            return decide_heads(block, fonts, style, len(stacked), length, like)
         if isinstance(block, Panels):
             return decide_panels(block, fonts, style)
         if isinstance(block, Curves):
@@ -194,6 +194,25 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
         below = pictures[-1].after + pictures[-1].layout.keys.room
         cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
     return parts, [decide(block, cells_height) for block in page.beside if block.where != "listed"]
+
+
+_MUCH_LONGER = 3  # times as many tokens, beside which cells of the same size would be lost
+
+
+def _stand_in_line(one: HeadsPart, other: HeadsPart) -> bool:
+    """Whether heads stand above each other, in cells of the same size.
+
+    Not where one has positions alone, nor where stages of a program that ran have other lengths and numbers of heads.
+    """
+    if one is other:
+        return True
+    if one.layout.queries.ruler or other.layout.queries.ruler:
+        return False
+    first, second = one.block.first, other.block.first
+    if not (first.is_recorded and second.is_recorded):
+        return True
+    longest = [max(len(m.rows), len(m.columns)) for m in (first, second)]
+    return len(first.heads) == len(second.heads) and max(longest) <= _MUCH_LONGER * min(longest)
 
 
 Place = tuple[Part, float, float, float]
@@ -228,6 +247,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     width = 2 * MARGIN + max(
         across + sum(part.before + part.width for part in beside),
         *(min(title_width(one, fonts), widest_title) for one in titles if one),
+        *(min(part.module_width(fonts), widest_title) for part in parts if isinstance(part, HeadsPart)),
         *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
         _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,

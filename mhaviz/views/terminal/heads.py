@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.pages.blocks import Heads, Panels
@@ -13,12 +15,15 @@ from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.words import sampled_text
 from mhaviz.records import AttentionMap
 from mhaviz.records.axis import even_cells
-from mhaviz.views.labels import title_text
+from mhaviz.views.labels import cut, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, GAP, Abilities, GridLayout, HeatGrid, MapGrid
+from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
 
+_QUIET = RichStyle(dim=True, bold=False)
+_BEFORE_MODULE = "  "
 _MANY_HEADS = 24  # a screen of numbers for each of more is more than anybody scrolls through
 _LEAST_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
 _TABLE_LINES = 4  # of a table, beside its rows
@@ -78,12 +83,25 @@ class HeadsView:
 
     def _height(self, block: Heads, grid: MapGrid) -> int:
         """Lines of a title, the grid and what stands below it."""
-        lines = 2 + grid.coloured(Scale()).height(self._options.max_width, self._abilities)
+        lines = 1 + grid.coloured(Scale()).height(self._options.max_width, self._abilities)
+        lines += len(self._title_lines(block))
         if block.own_scale or block.says_cell:
             lines += 1
         if block.table is not None:
             lines += _TABLE_LINES + len(grid.drawn.heads)
         return lines
+
+    def _title_lines(self, block: Heads) -> list[Text]:
+        """The title, and what the program calls the attention: in the same line if there is room for both."""
+        width, abilities, whole = self._options.max_width, self._abilities, block.first.is_whole
+        text = title_text(block.title, width if whole else max(width, _LEAST_TITLE), not abilities.unicode)
+        title = Text(text, BOLD, no_wrap=whole)
+        if not block.module:
+            return [title]
+        shown = abilities.shown(block.module)
+        if cell_len(text) + len(_BEFORE_MODULE) + cell_len(shown) <= width:
+            return [title.append(_BEFORE_MODULE).append(isolated(shown), _QUIET)]
+        return [title, Text(isolated(cut(shown, width, abilities.ellipsis)), DIM, no_wrap=True)]
 
     def lines(self) -> Iterator[RenderableType]:
         """What is shown of all heads, in the order of the record."""
@@ -92,9 +110,7 @@ class HeadsView:
             self.scale = scale = self._scales[scale_group(block.first)]
             heat = grid.coloured(scale)
             panels = heat.drawn(width, abilities)
-            whole = block.first.is_whole
-            title = title_text(block.title, width if whole else max(width, _LEAST_TITLE), not abilities.unicode)
-            yield Text(title, BOLD, no_wrap=whole)
+            yield from self._title_lines(block)
             yield heat
             cell = abilities.plain(block.cell_text(grid.drawn.cells))
             if block.own_scale:

@@ -1,0 +1,35 @@
+"""What a program calls its attentions: one name for all layers of a block."""
+
+import re
+from collections.abc import Sequence
+
+_REPEAT = re.compile(r"(.*) #(\d+)", re.DOTALL)  # the second call of a module in one pass is "attn #2"
+
+
+def common_name(names: Sequence[str]) -> str | None:
+    """ "blocks.*.attn" of "blocks.0.attn" and "blocks.1.attn", which is what ``module`` of ``mhaviz.record`` takes.
+
+    A module that runs several times in one pass is "attn #1 to #12". None: the names differ in more than one number.
+    """
+    several = list(dict.fromkeys(names))
+    if len(several) == 1:
+        return several[0]
+    split = [_split_repeat(name) for name in several]
+    bases, repeats = list(dict.fromkeys(base for base, _ in split)), [repeat for _, repeat in split]
+    if len(bases) == 1:
+        return f"{bases[0]} #{min(repeats)} to #{max(repeats)}"
+    if len(set(repeats)) > 1:
+        return None
+    parts = [base.split(".") for base in bases]
+    if len(set(map(len, parts))) > 1:
+        return None
+    differing = [place for place, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+    if len(differing) != 1 or not all(part[differing[0]].isdecimal() for part in parts):
+        return None
+    common = [*parts[0][: differing[0]], "*", *parts[0][differing[0] + 1 :]]
+    return ".".join(common) + (f" #{repeats[0]}" if repeats[0] > 1 else "")
+
+
+def _split_repeat(name: str) -> tuple[str, int]:
+    found = _REPEAT.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, 1)
