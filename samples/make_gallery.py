@@ -88,6 +88,7 @@ PICTURES: dict[str, list[str]] = {
     "compare-implementations.png": ["compare-implementations", *CPU],
     "complexity.png": ["complexity", *CPU],
     "report.png": ["report", SENTENCE, *CPU],
+    "reverse.png": ["record", "--passes", "0,20,150", str(Path(__file__).parent / "reverse.py")],
 }
 
 SCREENS = {"page.png": ("minilm.html", "#view=map&map=1&head=8&query=11&key=12")}
@@ -120,7 +121,7 @@ def make_all(names: Sequence[str]) -> int:
                 take_screen(GALLERY / name, GALLERY / page, shown)
                 continue
             words = [word.format(folder=folder, film=GALLERY / "training.gif") for word in PICTURES[name]]
-            statuses.append(main([*words, "-q", "-o", str(GALLERY / name)]))
+            statuses.append(main([words[0], "-q", "-o", str(GALLERY / name), *words[1:]]))
     return max(statuses)
 
 

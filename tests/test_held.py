@@ -140,7 +140,7 @@ def find_commands():
             if (
                 "|" not in line
                 and line.startswith("mhaviz ")
-                and (not line.startswith("mhaviz train") or "--evaluate" in line)
+                and (not line.startswith(("mhaviz train", "mhaviz record")) or "--evaluate" in line)
             ):
                 for long, short in SHORTER.items():
                     line = line.replace(long, short)
