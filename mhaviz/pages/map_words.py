@@ -211,9 +211,11 @@ def part_text(attention_map: AttentionMap) -> str:
     m = attention_map
     if m.is_whole:
         return ""
-    where = f", {_run('query', 'queries', m.rows)}, {_run('key', 'keys', m.columns)}"
+    runs = [(("query", "queries"), m.rows), (("key", "keys"), m.columns)]
     if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind != "cross":
-        where = f", {_run('token', 'tokens', m.rows)}"
+        runs = [(("token", "tokens"), m.rows)]
+    told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # a title counts such tokens
+    where = "" if all(told) else "".join(f", {_run(*names, axis)}" for names, axis in runs)
     by = {"mass": "", "max": f", largest {m.quantity.name}s"}[m.quantity.reduction]
     return by + where
 

@@ -10,6 +10,7 @@ from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
 from mhaviz.records import ROLLOUT, Attention, Source, Tokens
 from mhaviz.records.tokens import patch_tokens
+from mhaviz.views.labels import title_text
 
 
 def maps_of(modules, n_heads=2, length=4, **more):
@@ -116,3 +117,13 @@ def test_passes_are_named(passes, text):
 )
 def test_tokens_without_names_are_counted(tokens, text):
     assert unnamed_text(tokens) == text
+
+
+def test_a_long_map_of_tokens_without_names_is_counted_once():
+    edges = np.arange(0, 3001, 30)
+    tokens = tuple(map(str, range(3000)))
+    m = made_map(tokens, tokens, np.full((1, 100, 100), 0.01, np.float32), cells=(edges, edges, "mass"), module="attn")
+    assert title_text(map_title(m), 80) == "self-attention: 3,000 tokens"
+    part = tuple(map(str, range(3000, 6000)))
+    later = made_map(part, part, m.weights, cells=(edges + 3000, edges + 3000, "mass"))
+    assert title_text(map_title(later), 80) == "self-attention, tokens 3,000 to 5,999: 3,000 tokens"

@@ -73,7 +73,10 @@ def decide_ruler(axis: Axis, cell: float, fonts: Fonts, *, upright: bool) -> Rul
     """
     length, first, last = cell * len(axis), axis.start, axis.end - 1
     ends = [first] if first == last else [first, last]
-    shown = [cut(fonts.shown(bare(axis.tokens.texts[position - first])), TOKEN_CELLS) for position in ends]
+    tokens = [axis.tokens.texts[position - first] for position in ends]
+    if tokens == list(map(str, ends)):  # for want of names
+        tokens = [""] * len(ends)
+    shown = [cut(fonts.shown(bare(token)), TOKEN_CELLS) if token else "" for token in tokens]
     wide = [text_width(f"{position:,}", SMALL) for position in ends]
     side: Place = "left"
     if not upright:

@@ -18,13 +18,14 @@ from mhaviz.pages.blocks import Drawn, Heads, Page, Table
 from mhaviz.pages.difference import difference_page, ranking_table
 from mhaviz.pages.head_statistics import COLUMNS, USUAL_ORDER, Measure, Order, head_statistics_page
 from mhaviz.pages.head_statistics import title as averages_title
-from mhaviz.pages.map_words import layers_text, map_title
+from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
 from mhaviz.pages.maps import attention_page, scale_group
+from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
-from mhaviz.pages.words import counted, rule_text
+from mhaviz.pages.words import counted, rule_text, unnamed_text
 from mhaviz.records import (
     KIND_NAMES,
     PRECISE,
@@ -55,6 +56,7 @@ _DIVERGENCE = {
     "decimals": 4,
     "lowFirst": False,
 }
+_FEW_FAMILIES = 4  # names of modules, each of which has a grid, however few layers it has
 _LABEL = 200  # cells of the longest label
 _TITLE = 200
 
@@ -160,7 +162,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     """
     size = PageSize.of(_bytes_of_each(maps))
     size.require_fit()
-    writer = _Writer(size)
+    writer = _Writer(size, _families([parts[-1][1] for parts in maps]))
     thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
@@ -230,7 +232,8 @@ def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
 class _Writer:
     """Describes maps one by one, and collects what they refer to."""
 
-    def __init__(self, size: PageSize) -> None:
+    def __init__(self, size: PageSize, families: dict[str, str]) -> None:
+        self._families = families
         self.chunks, self.tokens = Chunks(), list[dict[str, Any]]()
         self.described_scales = list[dict[str, Any]]()
         self._size, self._first = size, self.chunks.new()
@@ -265,8 +268,12 @@ class _Writer:
         if kept is not None and not (computed or self._size.keeps_all_codes):
             kept = None
         aside = None if m.special is None else self.chunks.roots(self._first, m.special.weights, 16)
-        return {
-            "name": m.name,
+        recorded: dict[str, Any] = {}
+        if m.is_recorded:
+            module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
+            recorded = {"module": module, "family": family, "pass": m.pass_number}
+        return recorded | {
+            "name": m.shown_name,
             "layer": m.layer,
             "kind": m.kind,
             "sentence": m.sentence,
@@ -305,6 +312,7 @@ class _Writer:
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
                     "ids": list(tokens.ids) or None,
+                    **({"unnamed": unnamed} if (unnamed := unnamed_text(tokens)) else {}),
                 }
             )
         edges = None if axis.cells is None else axis.edges.tolist()
@@ -335,6 +343,24 @@ class _Writer:
             self.chunks.bits if kept.bias.form == "visible" else self.chunks.floats
         )
         return add(chunk, kept.bias.values)
+
+
+def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:
+    """Of each module of a program the name that it has in common with others: "blocks.*.attn", a grid of its own.
+
+    None where there are nearly as many names as attentions.
+    """
+    groups: list[list[str]] = []
+    kinds: dict[str, str] = {m.module: m.kind for m in maps if m.module}
+    for module, kind in kinds.items():
+        found = next((g for g in groups if kinds[g[0]] == kind and common_name([*g, module]) is not None), None)
+        if found is None:
+            groups.append([module])
+        else:
+            found.append(module)
+    if len(groups) > max(_FEW_FAMILIES, len(kinds) / 2):
+        return {}
+    return {module: common_name(group) or "" for group in groups for module in group}
 
 
 def _without_missing(m: AttentionMap) -> AttentionMap:
@@ -372,16 +398,26 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if style.title:
         return cut(harmless(style.title), _TITLE)
     first = maps[0]
-    of_first = [m.layer for m in maps if (m.sentence, m.kind) == (first.sentence, first.kind)]
+    of_first = [
+        m.layer for m in maps if (m.pass_number, m.sentence, m.kind) == (first.pass_number, first.sentence, first.kind)
+    ]
     layers = list(dict.fromkeys(of_first))
-    sentences = len({m.sentence for m in maps})
+    sentences, passes = len({m.sentence for m in maps}), list(dict.fromkeys(m.pass_number for m in maps))
     kinds = list(dict.fromkeys(m.kind for m in maps))
     last = next(m for m in maps if m.kind == kinds[-1])  # of a model with several kinds it has both texts
-    title = map_title(last, layers_text(layers) if len(layers) > 1 else "")
+    if sentences > 1:
+        last = replace(last, sentence=None)
+    if len(passes) > 1:
+        last = replace(last, pass_number=None)
+    which = [layers_text(layers) if len(layers) > 1 else "", passes_text(passes) if len(passes) > 1 else ""]
+    title = map_title(last, ", ".join(filter(None, which)))
     if len(kinds) > 1:
         title = replace(title, head=", ".join(KIND_NAMES[kind] for kind in kinds))
     if sentences > 1:
-        return f"{title.head} of {counted(sentences, 'sentence')}"
+        return f"{title.head} of {counted(sentences, one_text(first))}"
+    sides = {axis.tokens for m in maps for axis in (m.rows, m.columns)}
+    if last.is_recorded and len(sides) > len({last.rows.tokens, last.columns.tokens}):
+        return title.head  # stages of other lengths
     return title_text(title, _TITLE)
 
 

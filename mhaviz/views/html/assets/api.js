@@ -5,8 +5,9 @@
  * Offer the contents as `window.mhaviz`:
  *
  * ready: a promise, resolved when all numbers can be had.
- * maps: what there is: {index, name, layer, kind, sentence, site, heads, tiles, parts, queries, keys, rows,
- *   columns, precision}; heads are numbers, queries and keys labels, rows and columns counts of cells.
+ * maps: what there is: {index, name, layer, kind, sentence, module, pass, site, heads, tiles, parts, queries, keys,
+ *   rows, columns, precision}; heads are numbers, queries and keys labels, rows and columns counts of cells; module is
+ *   what a program that was recorded calls the attention, pass its forward pass, if there are several.
  * weights(map, head, wanted): see `weightsOf`.
  *
  * @param {Contents} contents
@@ -19,6 +20,8 @@ function offerApi(contents) {
       layer: map.layer,
       kind: map.kind,
       sentence: map.sentence,
+      module: map.module,
+      pass: map.pass,
       site: Object.freeze({ layer: map.layer, kind: map.kind, sentence: map.sentence }),
       heads: map.heads,
       tiles: map.tiles,

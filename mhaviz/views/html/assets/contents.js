@@ -103,6 +103,10 @@ class PageMap {
     this.layer = described.layer;
     this.kind = described.kind;
     this.sentence = described.sentence;
+    this.pass = described.pass ?? null;
+    this.module = described.module ?? "";
+    this.family = described.family ?? "";
+    this.isRecorded = "module" in described;
     this.heads = described.heads;
     this.tiles = described.tiles;
     this.quantity = described.quantity;
@@ -124,6 +128,11 @@ class PageMap {
   /** Whether single tokens can be shown. */
   get exact() {
     return !this.isPooled || this.call !== null;
+  }
+
+  /** Whether another map is of the same texts, in the same forward pass of a program. */
+  isBeside(other) {
+    return this.sentence === other.sentence && this.pass === other.pass;
   }
 
   /** Whether it is of all tokens of a sentence. */
@@ -270,6 +279,7 @@ class Side {
     this.tokens = count;
     this.labels = this.#labelled.labels;
     this.ids = this.#labelled.ids;
+    this.unnamed = this.#labelled.unnamed ?? "";
     this.edges = Int32Array.from(edges ?? { length: count + 1 }, (edge, i) => edge ?? i);
     this.length = this.edges.length - 1;
     this.start = this.edges[0];

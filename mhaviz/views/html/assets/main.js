@@ -139,9 +139,7 @@ class Page {
       if (head === undefined) return;
       this.state.set({ head });
     } else {
-      const alike = this.contents.maps.filter(
-        (one) => one.sentence === map.sentence && groupOf(one) === groupOf(map),
-      );
+      const alike = this.contents.maps.filter((one) => one.isBeside(map) && kindOf(one) === kindOf(map));
       const next = alike[alike.indexOf(map) + by];
       if (!next) return;
       this.state.set({ map: next.index });
@@ -325,7 +323,8 @@ class Controls {
     const { contents, state } = page;
     const select = (onChoose) => make("select", { onchange: (event) => onChoose(event.target.value) });
     const labelled = (text, input, ...more) => make("label", {}, `${text} `, input, ...more);
-    this.sentence = select((value) => this.#chooseSentence(value));
+    this.pass = select((value) => this.#choose("pass", value));
+    this.sentence = select((value) => this.#choose("sentence", value));
     this.map = select((value) => state.set({ map: Number(value) }));
     this.head = select((value) => state.set({ head: Number(value) }));
     this.part = select((value) => state.set({ part: value }));
@@ -351,7 +350,8 @@ class Controls {
       onchange: () => state.set({ special: this.special.checked }),
     });
     this.labels = {
-      sentence: labelled("sentence", this.sentence),
+      pass: labelled("pass", this.pass),
+      sentence: labelled(contents.maps[0]?.isRecorded ? "example" : "sentence", this.sentence),
       map: labelled("map", this.map),
       head: labelled("head", this.head),
       part: labelled("show", this.part),
@@ -397,6 +397,12 @@ class Controls {
       sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]),
     );
     this.labels.sentence.hidden = sentences.length < 2;
+    const passes = [...new Set(contents.maps.map((map) => map.pass))];
+    setOptions(
+      this.pass,
+      passes.map((pass) => [String(pass), String(pass)]),
+    );
+    this.labels.pass.hidden = passes.length < 2;
     this.labels.special.hidden = contents.maps.every(
       (map) => map.rows.special.size + map.columns.special.size === 0,
     );
@@ -411,10 +417,10 @@ class Controls {
       for (const [name, label] of Object.entries(this.labels)) label.hidden = name !== "theme";
       return;
     }
-    const maps = this.#page.contents.maps.filter((one) => one.sentence === map.sentence);
+    const maps = this.#page.contents.maps.filter((one) => one.isBeside(map));
     setOptions(
       this.map,
-      maps.map((one) => [String(one.index), one.name.replace(/^sentence \d+, /, "")]),
+      maps.map((one) => [String(one.index), this.#mapText(one)]),
     );
     setOptions(
       this.head,
@@ -425,6 +431,7 @@ class Controls {
     this.labels.map.hidden = maps.length < 2;
     this.labels.head.hidden = map.heads.length < 2;
     this.labels.part.hidden = parts.length < 2;
+    this.pass.value = String(map.pass);
     this.sentence.value = String(map.sentence);
     this.map.value = String(values.map);
     this.head.value = String(values.head);
@@ -436,16 +443,26 @@ class Controls {
     this.least.setAttribute("aria-valuetext", `weights below ${values.least} are not shown`);
   }
 
-  /** The same layer of another sentence. */
-  #chooseSentence(value) {
+  /** The same layer of another sentence, or in another pass. */
+  #choose(what, value) {
     const { map } = this.#state;
-    const maps = this.#page.contents.maps.filter((one) => String(one.sentence) === value);
-    const same = maps.find((one) => one.layer === map.layer && groupOf(one) === groupOf(map)) ?? maps[0];
+    const other = what === "pass" ? "sentence" : "pass";
+    const there = this.#page.contents.maps.filter((one) => String(one[what]) === value);
+    const beside = there.filter((one) => one[other] === map[other]);
+    const maps = beside.length ? beside : there;
+    const same = maps.find((one) => one.layer === map.layer && kindOf(one) === kindOf(map)) ?? maps[0];
     this.#state.set({ map: same.index });
+  }
+
+  /** A map among those of the same texts: "layer 3, self · blocks.3.attn". */
+  #mapText(map) {
+    const name = map.name.replace(/^(pass \d+, )?((sentence|example) \d+, )?/, "");
+    return map.module ? `${name} · ${shortened(map.module, 60)}` : name;
   }
 
   #sentenceText(sentence) {
     const { rows } = this.#page.contents.maps.find((map) => map.sentence === sentence);
+    if (rows.unnamed) return `${sentence}: ${rows.unnamed}`;
     const first = new Pieces(rows, false);
     const words = Array.from({ length: Math.min(first.count, 12) }, (_, piece) => piece)
       .filter((piece) => !first.isSpecial(piece))

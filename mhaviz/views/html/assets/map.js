@@ -149,7 +149,7 @@ class MapView {
     this.#singles = map.isPooled && map.exact ? axes(true) : null;
     this.#cells.clear();
     this.#tokens = null;
-    this.heading.textContent = headName(map, head);
+    this.heading.replaceChildren(...titled(headName(map, head), map));
     this.canvas.setAttribute("aria-label", `${headName(map, head)}: ${this.#app.contents.reading}`);
     this.stage.setAttribute("aria-busy", "true");
     const { scales } = this.#app.contents;

@@ -54,7 +54,8 @@ class OverviewView {
     const { sort, reverse, atLeast, atMost } = this.#app.state.values;
     if (sort !== "layer") this.#app.measure();
     const count = sort === "layer" ? 0 : this.#app.measured.done;
-    const key = JSON.stringify([this.#app.state.map.sentence, sort, reverse, atLeast, atMost, count]);
+    const { sentence, pass } = this.#app.state.map;
+    const key = JSON.stringify([sentence, pass, sort, reverse, atLeast, atMost, count]);
     if (key !== this.#arranged) {
       this.#arranged = key;
       this.#arrange();
@@ -171,8 +172,7 @@ class OverviewView {
   #arrange() {
     const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
     const { maps } = this.#app.contents;
-    const { sentence } = this.#app.state.map;
-    const chosen = maps.filter((map) => map.sentence === sentence);
+    const chosen = maps.filter((map) => map.isBeside(this.#app.state.map));
     const groups = grouped(chosen, groupOf);
     this.#groups = [...groups.values()];
     this.list.replaceChildren(
@@ -211,14 +211,16 @@ class OverviewView {
   #grid(maps) {
     const heads = [...new Set(maps.flatMap((map) => map.heads))].sort((a, b) => a - b);
     const heading = make("h3", {}, titleOf(maps[0]));
+    const { family } = maps[0];
+    if (family) heading.append(" ", make("bdi", { className: "quiet module" }, family));
     if (heads.length === 1 && maps.length > 1)
       return make("section", { className: "group" }, heading, this.#flow(maps));
-    const side = (role, text) => make("span", { className: "side", role }, text);
+    const side = (role, text, title = "") => make("span", { className: "side", role, title }, text);
     const rows = maps.map((map) =>
       make(
         "div",
         { role: "row" },
-        side("rowheader", String(map.layer)),
+        side("rowheader", String(map.layer), map.module),
         ...heads.map((head) => {
           if (!map.heads.includes(head)) return make("span", { role: "gridcell" });
           const thumb = this.#thumb(map, head);
@@ -248,7 +250,10 @@ class OverviewView {
   /** A flat list, in the order of the maps. */
   #flow(maps) {
     const thumbs = maps.flatMap((map) => map.heads.map((head) => this.#thumb(map, head)));
-    return this.#listbox(thumbs, ({ map, head }) => map.tiles[map.placeOf(head)]);
+    return this.#listbox(thumbs, ({ map, head }) => {
+      const tile = map.tiles[map.placeOf(head)];
+      return tile.startsWith("head") ? `layer ${map.layer}` : tile; // there is one head, and several layers
+    });
   }
 
   /** All heads that pass the filter, best first; those without a number last. */
@@ -337,11 +342,16 @@ class OverviewView {
       return `${name} ${numbers[name].toFixed(decimals)}${spread}`;
     };
     const averages = this.#app.contents.statistics?.[0];
+    const separator = thumb.map.module && known.length ? "· " : "";
     const start = averages ? `mean over ${averages.sentences} sentences ± spread: ` : "";
     this.name.replaceChildren(
-      make("strong", {}, headName(thumb.map, thumb.head)),
+      make("strong", {}, ...titled(headName(thumb.map, thumb.head), thumb.map)),
       " ",
-      make("span", { className: "quiet" }, known.length ? start + known.map(text).join(" · ") : ""),
+      make(
+        "span",
+        { className: "quiet" },
+        known.length ? separator + start + known.map(text).join(" · ") : "",
+      ),
     );
   }
 
@@ -465,6 +475,11 @@ class Thumb {
 
 /** What stands together in one grid. */
 function groupOf(map) {
+  return `${kindOf(map)} ${map.family}`;
+}
+
+/** The layers that one goes through. */
+function kindOf(map) {
   return `${map.kind} ${map.quantity.key}`;
 }
 

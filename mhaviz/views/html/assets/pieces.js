@@ -117,6 +117,11 @@ function headName(map, head) {
   return tile.startsWith("head") ? `${map.name}, ${tile}` : tile;
 }
 
+/** A title as what an element holds, and what the program that was recorded calls the attention. */
+function titled(text, map) {
+  return map.module ? [text, " ", make("bdi", { className: "quiet module" }, map.module)] : [text];
+}
+
 /**
  * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
  * else of all cells.

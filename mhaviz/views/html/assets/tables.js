@@ -154,8 +154,8 @@ class TablesView {
   #open(kind, layer, head) {
     const { contents, state } = this.#app;
     const maps = contents.maps.filter((map) => map.kind === kind && map.layer === layer);
-    const sentence = contents.maps[state.values.map]?.sentence;
-    const map = maps.find((one) => one.sentence === sentence) ?? maps[0];
+    const now = contents.maps[state.values.map];
+    const map = maps.find((one) => now && one.isBeside(now)) ?? maps[0];
     if (map) this.#app.open(map, head);
   }
 }

@@ -213,7 +213,8 @@ class TextView {
     if (isFocused !== null) this.heads.querySelector(`input[value="${isFocused}"]`)?.focus();
     const several = heads.length > 1 ? `${this.#isCompared ? "" : "mean of "}heads ${heads.join(", ")}` : "";
     const part = map.parts.length > 1 ? `, ${this.#part}` : "";
-    this.title.textContent = (several ? `${map.name}, ${several}` : headName(map, heads[0])) + part;
+    const name = (several ? `${map.name}, ${several}` : headName(map, heads[0])) + part;
+    this.title.replaceChildren(...titled(name, map));
   }
 
   #toggle(head) {

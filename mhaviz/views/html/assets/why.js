@@ -40,7 +40,7 @@ class WhyView {
     if (!this.#isShown || !map || !SHOWN_VALUES.some((name) => changed.has(name))) return;
     const asked = (this.#asked = {});
     const { head } = state.values;
-    this.title.textContent = headName(map, head);
+    this.title.replaceChildren(...titled(headName(map, head), map));
     this.choice.hidden = map.call === null;
     if (map.call === null) {
       this.message.textContent =
