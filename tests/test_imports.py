@@ -21,7 +21,8 @@ PROGRAMS = {
         ("mhaviz.tokenize('a b')", {"torch", "matplotlib", "numpy"}),
         (
             "from mhaviz.cli import main\n"
-            "for words in (['--help'], ['--version'], ['heatmap', '--help'], ['heads', '--help']): main(words)",
+            "for words in (['--help'], ['--version'], ['heatmap', '--help'], ['heads', '--help']): main(words)\n"
+            "main(['record', '--help'])",
             {"torch", "matplotlib", "numpy"},
         ),
         ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),

@@ -101,6 +101,11 @@ class _Surroundings:
 _users: _Surroundings | None = None
 
 
+def owns_process() -> bool:
+    """Whether this process is the command line's own, and not that of a Python program that calls ``main``."""
+    return _users is not None
+
+
 @contextmanager
 def surroundings_put_back() -> Iterator[None]:
     """Let what runs within, a program of the user's own, find what it would find without us."""

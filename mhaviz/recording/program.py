@@ -194,8 +194,9 @@ class Program:
             sys.stdin, sys.stdout, sys.stderr = streams
 
 
-def show_error(error: BaseException, traceback: TracebackType | None = None) -> None:
+def show_error(error: BaseException) -> None:
     """Print an error of a program as Python does: by ``sys.excepthook``, which the program may have replaced."""
+    traceback = error.__traceback__
     try:
         sys.excepthook(type(error), error, traceback)
     except SystemExit:
@@ -224,7 +225,7 @@ def _ending_of(work: Callable[[], None]) -> Ending:
         return Ending(0)
     _forget_ours(raised, set())
     try:
-        show_error(raised, raised.__traceback__)
+        show_error(raised)
     except SystemExit as end:
         return _exit(end)
     if isinstance(raised, KeyboardInterrupt):

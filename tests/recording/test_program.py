@@ -277,5 +277,5 @@ def test_what_cannot_be_parsed(tmp_path, content):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_cannot_be_read(tmp_path):
     (tmp_path / "secret.py").touch(mode=0)
-    with pytest.raises(MhavizError, match="cannot read .*Permission denied"):
+    with pytest.raises(MhavizError, match=r"cannot read .*Permission denied"):
         Program(str(tmp_path / "secret.py"))

@@ -145,7 +145,7 @@ def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
     try:
         return Program(script, arguments, is_module)
     except SyntaxError as error:
-        show_error(error)
+        show_error(error.with_traceback(None))
         raise ProgramEndedError(1) from None
 
 

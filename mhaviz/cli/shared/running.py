@@ -1,12 +1,13 @@
 """Runs a user's own program within the command line, which has been set up for mhaviz."""
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
-from mhaviz.cli import surroundings_put_back
+from mhaviz.cli import owns_process, surroundings_put_back
 
 
 class ProgramEndedError(Exception):
@@ -38,15 +39,24 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
 def _stdout_to_stderr() -> Iterator[None]:
     """For Python, for libraries in C, and for the processes that are started."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    process, kept = os.getpid(), os.dup(1)
     os.dup2(2, 1)
     stream = os.fdopen(os.dup(2), "w", 1, sys.stderr.encoding, sys.stderr.errors)
     try:
         with stream, redirect_stdout(stream):
             yield
     finally:
-        os.dup2(kept, 1)
+        if os.getpid() == process:  # one that the program has forked has nothing of ours to write
+            os.dup2(kept, 1)
+            if owns_process():
+                atexit.register(_end_stdout)
         os.close(kept)
+
+
+def _end_stdout() -> None:
+    """Let what the program's own functions write at exit, which run after this one, go to standard error too."""
+    sys.stdout.flush()
+    os.dup2(2, 1)
 
 
 def _flush_streams() -> None:

@@ -1,0 +1,273 @@
+"""mhaviz record as a user types it, with programs of a few lines."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+PROGRAM = """import os, sys
+import torch
+import torch.nn.functional as F
+
+class Attention(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(9, 24)
+        self.blocks = torch.nn.ModuleList(Attention() for _ in range(2))
+    def forward(self, ids):
+        x = self.embedding(ids).unflatten(-1, (3, 8)).transpose(1, 2)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+torch.manual_seed(0)
+model = Model()
+for step in range(3):
+    model(torch.randint(9, (2, 4)))
+print("printed", sys.argv[1:])
+"""
+
+WHOLE = """import atexit, gc, multiprocessing, os, signal, sys, time
+
+class Thing: pass
+
+def work(thing):
+    return type(thing).__module__
+
+if __name__ == "__main__":
+    import torch
+    import torch.nn.functional as F
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print("spawned", pool.map(work, [Thing()]))
+    print("set", os.environ.get("MPLBACKEND"), os.environ.get("MATPLOTLIBRC"), gc.get_threshold())
+    atexit.register(print, "at exit", flush=True)
+    x = torch.ones(1, 2, 3, 4)
+    F.scaled_dot_product_attention(x, x, x)
+    sys.stdout.flush()
+    if (child := os.fork()) == 0:
+        sys.exit(7)
+    print("forked", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.path.exists("run.json"))
+    os.system("echo from a process >&1")
+    os.chdir("/")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def record(mhaviz, tmp_path, monkeypatch):
+    """Record a program; what follows its code comes before its name, and ``words`` after."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(code, *options, words=()):
+        (tmp_path / "program.py").write_text(code)
+        return mhaviz("record", *options, "program.py", *words)
+
+    return run
+
+
+def test_a_program_is_recorded_and_keeps_its_arguments(record, tmp_path):
+    result = record(PROGRAM, "-o", "run.json", "-o", "run.html", words=("--epochs", "1", "-o", "x", "--", "-q"))
+    assert result.status == 0
+    assert result.out.startswith("printed ['--epochs', '1', '-o', 'x', '--', '-q']\n")
+    assert "head 2" in result.out
+    assert [line for line in result.err.splitlines() if "saved" in line] == [
+        "mhaviz: saved run.json",
+        "mhaviz: saved run.html",
+    ]
+    assert "1 of up to 2 examples" in result.err or "--examples" in result.err
+    maps = json.loads((tmp_path / "run.json").read_text())["maps"]
+    assert [(m["layer"], m["kind"], np.shape(m["weights"])) for m in maps] == [
+        (0, "masked", (3, 4, 4)),
+        (1, "masked", (3, 4, 4)),
+    ]
+    assert "<html" in (tmp_path / "run.html").read_text()[:1000]
+
+
+def test_json_and_nothing_else(record, tmp_path):
+    code = PROGRAM + "os.system('echo from a process')\nos.write(1, b'from C')\nsys.stdout.buffer.write(b'bytes')\n"
+    result = record(code, "--json", "--examples", "all", "--passes", "0,2-")
+    maps = json.loads(result.out)["maps"]
+    assert len(maps) == 2 * 2 * 2
+    for text in ("printed []", "from a process", "from C", "bytes"):
+        assert text in result.err
+
+
+def test_what_is_chosen(record, tmp_path):
+    (tmp_path / "labels.txt").write_text("the\ncat\nsat\n€\n", encoding="utf-8")
+    options = ("--module", "*.1", "--module", "nothing", "--layer", "0-1", "--tokens", "labels.txt", "--size", "4")
+    (one,) = json.loads(record(PROGRAM, "--json", "--memory", "1GiB", *options).out)["maps"]
+    assert one["queries"] == ["the", "cat", "sat", "€"]
+
+
+def test_heads_and_rollout(record, tmp_path):
+    result = record(PROGRAM, "--heads", "-o", "heads.json", "-o", "heads.png")
+    assert result.status == 0
+    assert "entr" in result.out
+    assert json.loads((tmp_path / "heads.json").read_text())["kinds"]
+    assert (tmp_path / "heads.png").is_file()
+    (first, second) = json.loads(record(PROGRAM, "--rollout", "--json").out)["maps"]
+    assert np.shape(first["weights"]) == np.shape(second["weights"]) == (1, 4, 4)
+
+
+def test_modules_and_folders_are_programs(mhaviz, tmp_path, monkeypatch):
+    (tmp_path / "recorded_package").mkdir()
+    (tmp_path / "recorded_package" / "__init__.py").touch()
+    (tmp_path / "recorded_package" / "beside.py").write_text("VALUE = 3")
+    (tmp_path / "recorded_package" / "__main__.py").write_text("from .beside import VALUE\n" + PROGRAM + "print(VALUE)")
+    (tmp_path / "__main__.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("record", "-q", "-o", "a.npz", "-m", "recorded_package", "-m", "--help")
+    assert (result.status, result.out, result.err) == (0, "printed ['-m', '--help']\n3\n", "")
+    result = mhaviz("record", "-q", "-o", "b.npz", str(tmp_path), "x")
+    assert (result.status, result.out) == (0, "printed ['x']\n")
+    assert (tmp_path / "a.npz").is_file()
+    assert (tmp_path / "b.npz").is_file()
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "how", "said"),
+    [
+        ("sys.exit(3)", 3, "exit status 3", ""),
+        ("sys.exit('bye')", 1, "exit status 1", "bye"),
+        ("F.softmax(torch.ones(2), dim=7)", 1, "IndexError", "Dimension out of range"),
+        ("raise KeyboardInterrupt", 130, "Ctrl-C", "KeyboardInterrupt"),
+        ("os.kill(os.getpid(), 15); import time; time.sleep(60)", 143, "SIGTERM", ""),
+    ],
+)
+def test_what_was_recorded_is_saved_however_a_program_ends(record, tmp_path, end, status, how, said):
+    result = record(PROGRAM + end, "-o", "run.safetensors")
+    assert result.status == status
+    assert f"mhaviz: the program ended with {how}; saved what was recorded until then\n" in result.err
+    assert (tmp_path / "run.safetensors").is_file()
+    assert said in result.err
+    assert ("Traceback" in result.err) == (how in ("IndexError", "Ctrl-C"))
+    assert f"{os.sep}mhaviz{os.sep}recording" not in result.err
+    assert f"torch{os.sep}overrides.py" not in result.err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("import torch\ntorch.ones(2) + 1", 1, ["and no attention"]),
+        ("import torch, sys\ntorch.ones(2)\nsys.exit(4)", 4, ["and no attention"]),
+        ("import sys\nsys.exit('bye')", 1, ["bye"]),
+        ("1 / 0", 1, ["Traceback", "ZeroDivisionError"]),
+        ("x = (", 1, ["program.py", "SyntaxError"]),
+    ],
+)
+def test_a_program_without_attention(record, tmp_path, code, status, said):
+    result = record(code, "-o", "run.json")
+    assert result.status == status
+    for text in said:
+        assert text in result.err
+    assert ("mhaviz: saw" in result.err) == ("attention" in said[0])
+    assert "Traceback" not in result.err or said[0] == "Traceback"
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_paths_are_those_of_the_folder_in_which_the_program_began(record, tmp_path):
+    (tmp_path / "other").mkdir()
+    result = record(PROGRAM + "os.chdir('other')", "-o", "run.json")
+    assert result.err.endswith(f"mhaviz: saved {tmp_path / 'run.json'}\n")
+    assert (tmp_path / "run.json").is_file()
+    os.chdir(tmp_path)
+    assert record(PROGRAM + "os.mkdir('x'); os.chdir('x'); os.rmdir('../x')", "-q", "-o", "run.csv").status == 0
+    assert (tmp_path / "run.csv").is_file()
+
+
+def test_a_program_may_close_and_replace_its_streams(record, tmp_path):
+    code = PROGRAM + "import io; sys.stdout = io.StringIO(); print('lost'); del sys.argv[:], sys.path[:]"
+    result = record(code, "-o", "run.json")
+    assert result.status == 0
+    assert "lost" not in result.out
+    assert "head 2" in result.out
+
+
+def test_an_output_that_is_the_programs_is_pointed_out(record):
+    result = record(PROGRAM, words=("-o", "run.html"))
+    assert "mhaviz: -o run.html comes after the program, and is the program's; ours come before it" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-o", "run.xyz"), "cannot tell the format of run.xyz"),
+        (("--heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
+        (("--heads", "--rollout"), "--heads takes the place of maps"),
+        (("--layer", "3-1"), "--layer: expected numbers such as 0,3-5, or all, got '3-1'"),
+        (("--examples", "x"), "--examples: expected numbers"),
+        (("--passes", "x"), "--passes: expected numbers"),
+        (("--memory", "x"), "--memory: expected a number of bytes"),
+        (("--size", "0"), "--size: expected at least 1 cell, got 0"),
+        (("--grid", "14"), "--grid: expected rows and columns"),
+        (("--width", "x"), "--width: expected a length"),
+        (("--output", "labels.html", "--tokens", "labels.html"), "labels.html is read"),
+    ],
+)
+def test_options_are_checked_before_the_program_runs(record, tmp_path, options, message):
+    (tmp_path / "labels.html").touch()
+    result = record("open('has_run', 'w')", *options)
+    assert result.status == 2
+    assert result.err.startswith(f"mhaviz: {message}")
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "has_run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ((), 2, "Missing argument 'SCRIPT|MODULE'; see mhaviz record --help"),
+        (("progam.py",), 1, "there is no script progam.py; did you mean program.py?"),
+        (("-m", "progam"), 1, "there is no module progam; did you mean program?"),
+        (("-m", "program.x"), 1, "there is no module program.x"),
+        (("folder",), 1, "expected a script, or a folder with a __main__.py; folder is a folder without"),
+        (("--tokens", "none.txt", "program.py"), 1, "cannot read none.txt: No such file or directory"),
+        (("-o", "none/run.json", "program.py"), 1, "cannot write none/run.json"),
+    ],
+)
+def test_what_cannot_be_run(mhaviz, tmp_path, monkeypatch, words, status, message):
+    (tmp_path / "program.py").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("record", *words)
+    sys.modules.pop("program", None)
+    assert (result.status, result.out) == (status, "")
+    assert result.err.startswith(f"mhaviz: {message}")
+    assert result.err.count("\n") == 1
+
+
+def test_a_layer_that_is_not_there(record):
+    result = record(PROGRAM + "sys.exit(5)", "--layer", "9")
+    assert result.status == 5
+    assert "mhaviz: --layer: expected layers" in result.err
+
+
+def test_a_program_under_the_installed_command(tmp_path):
+    """Workers, forks, settings, functions at exit and a signal, in one run."""
+    (tmp_path / "whole.py").write_text(WHOLE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MPL", "MATPLOTLIB"))}
+    command = [sys.executable, "-m", "mhaviz", "record", "--json", "-o", "run.json", "whole.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=100
+    )
+    assert done.returncode == 143, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "run.json").read_text())
+    lines = done.stderr.splitlines()
+    assert lines.count("at exit") == 2
+    assert "set None None (700, 10, 10)" in lines
+    assert "spawned ['__mp_main__']" in lines
+    assert "forked 7 False" in lines
+    assert "from a process" in lines
+    assert "mhaviz: the program ended with SIGTERM; saved what was recorded until then" in lines
+    assert f"mhaviz: saved {tmp_path / 'run.json'}" in lines
+    assert "Traceback" not in done.stderr
