@@ -3,36 +3,57 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import RLock
 from typing import Any
 
 import torch
 
 STANCE = "force_eager"
 
+_lock = RLock()
+_n_recordings = 0
+_until_last = ExitStack()
+_compile: Any = None
+
 
 @contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Run all that is compiled, before or within, as the program has written it.
+    """Run all that is compiled, before or within, as the program has written it, until the last recording ends.
 
     PyTorch's compiler takes seconds to import, so it is told when the program first asks for it.
     """
-    with ExitStack() as stack:
-        if "torch._dynamo" in sys.modules:
-            stack.enter_context(torch.compiler.set_stance(STANCE))
-            yield
-            return
-        compile_ = torch.compile
-        told: list[bool] = []
-
-        def compile_told(*args: Any, **kwargs: Any) -> Any:
-            if not told:
-                told.append(True)
-                stack.enter_context(torch.compiler.set_stance(STANCE))
-            return compile_(*args, **kwargs)
-
-        def put_back() -> None:
-            torch.compile = compile_
-
-        torch.compile = compile_told
-        stack.callback(put_back)
+    global _n_recordings
+    with _lock:
+        _n_recordings += 1
+        if _n_recordings == 1:
+            _begin()
+    try:
         yield
+    finally:
+        with _lock:
+            _n_recordings -= 1
+            if not _n_recordings:
+                _until_last.close()
+
+
+def _begin() -> None:
+    global _compile
+    if "torch._dynamo" in sys.modules:
+        _until_last.enter_context(torch.compiler.set_stance(STANCE))
+        return
+    _compile, torch.compile = torch.compile, _compile_told
+    _until_last.callback(_put_back)
+
+
+def _compile_told(*args: Any, **kwargs: Any) -> Any:
+    """``torch.compile``, which is told of the recordings that there are; a program may keep it for longer."""
+    with _lock:
+        if _n_recordings and torch.compile is _compile_told:
+            torch.compile = _compile
+            _until_last.enter_context(torch.compiler.set_stance(STANCE))
+    return _compile(*args, **kwargs)
+
+
+def _put_back() -> None:
+    if torch.compile is _compile_told:  # else it was told, or somebody else has put something in its place
+        torch.compile = _compile

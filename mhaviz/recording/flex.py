@@ -23,18 +23,16 @@ def is_flex(func: Any) -> bool:
 
 
 class Flex:
-    """Runs ``flex_attention``, and shows what it is called with. ``on_call``: see ``OnFlex``."""
+    """Shows what ``flex_attention`` is called with. ``on_call``: see ``OnFlex``."""
 
     def __init__(self, on_call: OnFlex) -> None:
         self._on_call = on_call
 
-    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Run the operator."""
-        result = func(*args, **kwargs)
+    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """What follows the operator."""
         query, key, value, score_mod, block_mask, scale = args[:6]
         with unseen():
             self._on_call(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), result[0])
-        return result
 
 
 def call_of_flex(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
+from mhaviz.recording.looks import Look, guarded
 
 SDPA = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
@@ -49,20 +50,25 @@ class Fused:
 
     Args:
         on_call: see ``OnCall``.
-        is_passed_over: whether nobody wants an attention of so many queries and keys; it is counted then.
+        is_passed_over: whether nobody wants an attention of these tensors, of so many queries and keys, or it cannot be
+            looked at; it is counted then.
+        on_error: is told what goes wrong here.
     """
 
-    def __init__(self, on_call: OnCall, is_passed_over: Callable[[int, int], bool]) -> None:
-        self._on_call, self._is_passed_over = on_call, is_passed_over
+    def __init__(
+        self,
+        on_call: OnCall,
+        is_passed_over: Callable[[Sequence[Tensor], int, int], bool],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._on_call, self._is_passed_over, self._on_error = on_call, is_passed_over, on_error
 
-    def looks(self) -> dict[Any, Callable[..., Any]]:
+    def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
-        return {SDPA: self._sdpa, MULTI_HEAD: self._multi_head}
+        return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
-    def _sdpa(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+    def _sdpa(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._show(args, kwargs, result, None)
-        return result
 
     def _show(self, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor, reads_itself: bool | None) -> None:
         dropout = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
@@ -75,50 +81,67 @@ class Fused:
         It calls SDPA where nobody needs weights. If they are needed, it is called a second time without, for the inputs
         alone.
         """
-        given = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
-        given.apply_defaults()
-        reads_itself = given.arguments["query"] is given.arguments["key"]
+        heard: list[_Heard] = []
 
-        def listen(args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> None:
-            self._show(args, kwargs, result, reads_itself)
-
-        if not given.arguments["need_weights"]:
-            with _listening(listen):
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _hearing(heard):
                 return func(*args, **kwargs)
-        result = func(*args, **kwargs)
-        if self._is_passed_over(*(given.arguments[name].shape[0] for name in ("query", "key"))):
-            return result
-        given.arguments |= {"need_weights": False, "training": False, "dropout_p": 0.0}
-        with unseen(), _listening(listen):
-            func(*given.args, **given.kwargs)
-        return result
+
+        def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+            self._show_multi_head(heard, args, kwargs)
+
+        return guarded(follow, self._on_error)(run, args, kwargs)
+
+    def _show_multi_head(self, heard: "list[_Heard]", args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        given = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
+        query, key = given.arguments["query"], given.arguments["key"]
+        if not heard:
+            if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
+                return
+            given.arguments |= {"need_weights": False, "training": False, "dropout_p": 0.0}
+            with unseen(), _hearing(heard):
+                MULTI_HEAD(*given.args, **given.kwargs)
+        for called, named, result in heard:
+            self._show(called, named, result, query is key)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)
 
-_Listener = Callable[[Sequence[Any], dict[str, Any], Tensor], None]
-_heard = threading.local()
-_standing_in = threading.Lock()
-_n_standing_in = 0
+_Heard = tuple[Sequence[Any], dict[str, Any], Tensor]
+"""What SDPA was called with, and its result."""
+
+_here = threading.local()
+_lock = threading.Lock()
+_n_hearing = 0
+_replaced: Any = SDPA
 
 
 def _stand_in(*args: Any, **kwargs: Any) -> Any:
-    """SDPA, which tells whoever listens in this thread."""
-    result = SDPA(*args, **kwargs)
-    for listener in getattr(_heard, "listeners", ()):
-        listener(args, kwargs, result)
+    """SDPA, of which those hear that do so in this thread."""
+    result = _replaced(*args, **kwargs)
+    for heard in getattr(_here, "hearing", ()):
+        heard.append((args, kwargs, result))
     return result
 
 
 @contextmanager
-def _listening(listener: _Listener) -> Iterator[None]:
-    """Let a recording hear of SDPA in this thread, beside those that already do."""
-    before: tuple[_Listener, ...] = getattr(_heard, "listeners", ())
-    _heard.listeners = (*before, listener)
+def _hearing(heard: list[_Heard]) -> Iterator[None]:
+    """Hear of SDPA in this thread, beside those that already do; PyTorch's own layers find it by its name."""
+    global _n_hearing, _replaced
+    with _lock:
+        _n_hearing += 1
+        if _n_hearing == 1:
+            _replaced, F.scaled_dot_product_attention = F.scaled_dot_product_attention, _stand_in
+    before: tuple[list[_Heard], ...] = getattr(_here, "hearing", ())
+    _here.hearing = (*before, heard)
     try:
         yield
     finally:
-        _heard.listeners = before
+        _here.hearing = before
+        with _lock:
+            _n_hearing -= 1
+            if not _n_hearing and F.scaled_dot_product_attention is _stand_in:
+                F.scaled_dot_product_attention = _replaced
 
 
 @contextmanager
@@ -126,20 +149,3 @@ def unseen() -> Iterator[None]:
     """Compute what is ours: without gradients, and seen by no recording."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         yield
-
-
-@contextmanager
-def standing_in() -> Iterator[None]:
-    """Let a stand-in for SDPA be called by PyTorch's own layers; several recordings may do so at a time."""
-    global _n_standing_in
-    with _standing_in:
-        _n_standing_in += 1
-        if _n_standing_in == 1:
-            F.scaled_dot_product_attention = _stand_in
-    try:
-        yield
-    finally:
-        with _standing_in:
-            _n_standing_in -= 1
-            if not _n_standing_in:
-                F.scaled_dot_product_attention = SDPA

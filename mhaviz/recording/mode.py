@@ -6,9 +6,11 @@ on: what the program computes is the same bit for bit.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +21,16 @@ from mhaviz.errors import MhavizError
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
+from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
-from mhaviz.recording.fused import Fused, standing_in, unseen
+from mhaviz.recording.fused import Fused, unseen
 from mhaviz.recording.inputs import SeenInputs
+from mhaviz.recording.looks import Look, guarded, one_line
 from mhaviz.recording.looks import VisitorError as VisitorError
-from mhaviz.recording.looks import one_line
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read
+from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
 
 OnCaught = Callable[[Place, Caught], None]
@@ -48,6 +52,9 @@ class Watch:
         inputs: the numbers of tokens, and the patches of images, that were read.
         operations: how many functions were seen.
         missed: what was not seen, a line each.
+        looks: what runs each function that has been seen; None: nobody looks at it.
+        is_active: whether anything is looked at.
+        has_forked: whether the program has forked meanwhile.
     """
 
     def __init__(
@@ -57,61 +64,82 @@ class Watch:
         is_wanted: Wanted = lambda place, q_length, k_length: True,
     ) -> None:
         self._on_caught, self._is_wanted = on_caught, is_wanted
-        self._modules = RunningModules(model)
+        self._modules = RunningModules(model, self._scripted)
         self._nearest = Nearest(self._modules)
         self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._failed)
-        self._fused, self._flex = Fused(self._caught_call, self._is_passed_over), Flex(self._caught_flex)
+        self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
+        self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
         self._operators = Operators(self._caught_operator, self.miss)
         self.inputs = SeenInputs()
-        self._process = os.getpid()
-        self._is_active = False
+        self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
+        self._here = threading.local()
+        self._scripts: WeakSet[nn.Module] = WeakSet()
+        self.is_active = self.has_forked = False
         self.operations = 0
         self.missed: dict[str, None] = {}
-        self._looks = {**self._by_hand.looks(), **self._fused.looks()}
-        self._looks |= {func: _after(self._looks.get(func), look) for func, look in self.inputs.looks().items()}
+        self.looks: dict[Any, Look | None] = {**self._by_hand.looks(), **self._fused.looks()}
+        self.looks |= {func: _after(self.looks.get(func), look) for func, look in self.inputs.looks().items()}
+        _watches.add(self)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch what runs within, in this thread and in those that are started."""
+        """Watch what runs within, in this thread and in those that are started. It may be entered again within."""
+        with self._lock:
+            if not self._n_active:
+                self._begin()
+            self._n_active += 1
+        try:
+            with self._seeing():
+                yield
+        finally:
+            with self._lock:
+                self._n_active -= 1
+                if not self._n_active:
+                    self._until_last.close()
+
+    def _begin(self) -> None:
         with ExitStack() as stack:
+            stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
-            stack.enter_context(standing_in())
+            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss))
             stack.enter_context(run_uncompiled())
             stack.enter_context(threads_followed(self._in_thread))
-            self._is_active = True
-            stack.callback(self._end)
-            stack.enter_context(_Mode(self))
+            stack.callback(self.end)
+            self._until_last = stack.pop_all()
+        self.is_active = True
+
+    @contextmanager
+    def _seeing(self) -> Iterator[None]:
+        """See the functions of this thread, once each."""
+        if getattr(self._here, "is_seen", False):
             yield
+            return
+        self._here.is_seen = True
+        try:
+            with _Mode(self):
+                yield
+        finally:
+            self._here.is_seen = False
 
     def nearest(self) -> str:
         """What looked most like attention, of a program that had none; nothing if nothing did."""
-        return self._nearest.text(self._by_hand.met_values)
+        text = self._nearest.text(self._by_hand.met_values)
+        return f"{text}; processes that were forked are not followed" if self.has_forked else text
 
     def miss(self, line: str) -> None:
         """Note what was not seen, once."""
         if len(self.missed) < _MOST_LINES:
             self.missed[line] = None
 
-    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Run a function, and look at it if it may be of an attention."""
-        if not self._is_active:
-            return func(*args, **kwargs)
-        self.operations += 1
-        look = self._looks.get(func)
-        if look is None:
-            look = self._looks[func] = self._look_for(func)
-        if look is _run:
-            return func(*args, **kwargs)
-        return look(func, args, kwargs)
+    def look_for(self, func: Any) -> Look | None:
+        """What runs a function that has not been seen before; None: nobody looks at it."""
+        look = self._flex if is_flex(func) else self._operators.look_for(func)
+        self.looks[func] = look
+        return look
 
-    def _look_for(self, func: Any) -> Callable[..., Any]:
-        """What runs a function that has not been seen before."""
-        if is_flex(func):
-            return self._flex.run
-        return self._operators.look_for(func) or _run
-
-    def _end(self) -> None:
-        self._is_active = False
+    def end(self) -> None:
+        """Look at nothing any more, in whatever thread."""
+        self.is_active = False
 
     def _in_thread(self) -> Callable[[], Any]:
         running = self._modules.running()
@@ -119,7 +147,7 @@ class Watch:
         @contextmanager
         def within() -> Iterator[None]:
             self._modules.go_on(running)
-            with _Mode(self):
+            with self._seeing():
                 yield
 
         return within
@@ -131,12 +159,9 @@ class Watch:
 
         self._show((call.query, call.key), arranged, (call.query.shape[-2], call.key.shape[-2]))
 
-    def _is_passed_over(self, q_length: int, k_length: int) -> bool:
-        """Whether nobody wants the attention that is about to run, and it has been counted."""
-        if torch._C._current_graph_task_id() != -1:
-            return True
-        place = self._modules.place()
-        return place is None or not self._is_wanted(place, q_length, k_length)
+    def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
+        """Whether nobody wants the attention that has run, and it has been counted, or it cannot be looked at."""
+        return self._place_to_show(tensors, (q_length, k_length)) is None
 
     def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
         def arranged(place: Place) -> Caught:
@@ -167,13 +192,8 @@ class Watch:
 
         ``lengths``: how many queries and keys it has, if that is known.
         """
-        if torch._C._current_graph_task_id() != -1:  # a checkpoint is computed again for the backward pass
-            return
-        place = self._modules.place()
-        if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
-            return
-        if (why := self._why_unseen(tensors)) is not None:
-            self.miss(f"{place.name}: {why}")
+        place = self._place_to_show(tensors, lengths)
+        if place is None:
             return
         device = tensors[0].device.type
         try:
@@ -186,13 +206,34 @@ class Watch:
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
 
+    def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
+        """Where an attention runs that is wanted and can be looked at; None: it is passed over."""
+        if torch._C._current_graph_task_id() != -1:  # a checkpoint is computed again for the backward pass
+            return None
+        place = self._modules.place()
+        if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
+            return None
+        if (why := self._why_unseen(tensors)) is not None:
+            self.miss(f"{place.name}: {why}")
+            return None
+        return place
+
+    def _scripted(self, module: nn.Module) -> None:
+        """Say so, once, if a module that torch.jit has compiled holds attention: nothing in it is seen."""
+        if module in self._scripts or not self.is_active:
+            return
+        self._scripts.add(module)
+        place = self._modules.place()
+        if place is not None and _holds_attention(module):
+            self.miss(f"{place.name}: was compiled by torch.jit, and the attention within is not seen")
+
     def _why_unseen(self, tensors: Sequence[Tensor]) -> str | None:
-        if os.getpid() != self._process:
-            return "runs in another process, and is not recorded there"
         if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
             return "runs within a transform of torch.func, such as vmap, and is not recorded there"
         if torch._C._get_tracing_state() is not None:
             return "is being traced by torch.jit, and is not recorded meanwhile"
+        if any(x.is_nested for x in tensors):
+            return "computes with nested tensors, and is not recorded"
         if others := [x for x in tensors if type(x) not in (Tensor, nn.Parameter)]:
             return f"computes with a {type(others[0]).__name__}, which is no plain tensor, and is not recorded"
         if tensors[0].is_cuda and torch.cuda.is_current_stream_capturing():
@@ -204,16 +245,35 @@ class Watch:
 
 _MOST_LINES = 1000
 
-
-def _run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Of the functions that nobody looks at."""
-    return func(*args, **kwargs)
+_watches: WeakSet[Watch] = WeakSet()
 
 
-_Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
+def _forked_in_child() -> None:
+    for watch in list(_watches):
+        watch.end()
 
 
-def _after(first: _Look | None, look: _Look) -> _Look:
+def _forked_in_parent() -> None:
+    for watch in list(_watches):
+        watch.has_forked |= watch.is_active
+
+
+if hasattr(os, "register_at_fork"):  # what a process that was forked records, nobody would ever read
+    os.register_at_fork(after_in_child=_forked_in_child, after_in_parent=_forked_in_parent)
+
+
+def _holds_attention(module: nn.Module) -> bool:
+    """Whether the code of a module of torch.jit calls a softmax and products, or SDPA."""
+    try:
+        code = str(module.inlined_graph)
+    except Exception:  # of some there is no graph
+        return False
+    products = "aten::matmul", "aten::bmm", "aten::einsum", "aten::baddbmm"
+    by_hand = "aten::softmax" in code and any(name in code for name in products)
+    return by_hand or "scaled_dot_product_attention" in code or "multi_head_attention" in code
+
+
+def _after(first: Look | None, look: Look) -> Look:
     """Looks at a function that somebody else looks at as well."""
     if first is None:
         return look
@@ -224,9 +284,18 @@ def _after(first: _Look | None, look: _Look) -> _Look:
 class _Mode(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
-        self._run = watch.run
+        self._watch, self._looks = watch, watch.looks
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._run(func, args, kwargs or {})
+        watch = self._watch
+        if watch.is_active:
+            watch.operations += 1
+            try:
+                look = self._looks[func]
+            except KeyError:
+                look = watch.look_for(func)
+            if look is not None:
+                return look(func, args, kwargs or {})
+        return func(*args, **kwargs) if kwargs else func(*args)

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -57,11 +57,15 @@ class _Running:
 class RunningModules:
     """The modules that run in each thread, the outermost first, while ``followed``.
 
-    ``model``: what names begin at; places outside it are None. None: names begin at the outermost module.
+    Args:
+        model: what names begin at; places outside it are None. None: names begin at the outermost module.
+        on_script: is called with modules of ``torch.jit`` when they begin: nothing within them can be followed.
     """
 
-    def __init__(self, model: nn.Module | None = None) -> None:
-        self._model = model
+    def __init__(
+        self, model: nn.Module | None = None, on_script: Callable[[nn.Module], None] = lambda module: None
+    ) -> None:
+        self._model, self._on_script = model, on_script
         self._local = threading.local()
         self._forwards = count(1)
         self._names: dict[int, _Names] = {}
@@ -130,8 +134,14 @@ class RunningModules:
         stack = self._stack()
         if not stack:
             self._local.forward = next(self._forwards)
-        shape = tuple(args[0].shape) if args and isinstance(args[0], Tensor) else None
+        shape = None
+        if args and isinstance(args[0], Tensor):
+            with torch._C.DisableTorchFunction():  # no recording need see this
+                if not args[0].is_nested:
+                    shape = tuple(args[0].shape)
         stack.append(_Running(module, shape))
+        if isinstance(module, torch.jit.ScriptModule):
+            self._on_script(module)
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()
