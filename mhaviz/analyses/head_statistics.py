@@ -121,21 +121,21 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
     if kind == "cross":
         return factors
 
-    ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
-    positions = torch.arange(ids.shape[1], device=ids.device)
+    positions = torch.arange(is_key.shape[1], device=is_key.device)
     offsets = positions - positions[:, None]  # q_length k_length
-    is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
-    copies = is_same & (offsets < 0)
     factors |= {
         "distance": visible * offsets.abs(),
         "itself": visible & (offsets == 0),
         "previous": visible & (offsets == -1),
         "next": visible & (offsets == 1),
-        "copies": copies,
-        "induction": pad(copies[..., :-1], (1, 0)),  # the key after each copy
     }
     if kind == "masked":
         del factors["next"]
+    if all(len(tokens.ids) == len(tokens) for tokens in keys):  # else nothing tells which tokens are the same
+        ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
+        is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
+        copies = is_same & (offsets < 0)
+        factors |= {"copies": copies, "induction": pad(copies[..., :-1], (1, 0))}  # the key after each copy
     return factors
 
 

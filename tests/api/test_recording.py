@@ -260,6 +260,12 @@ def test_statistics_are_of_all_passes(gpt):
     maps = [m.weights for m in recording.attention if m.layer == 1]
     previous = np.mean([np.diagonal(A, -1, axis1=1, axis2=2).mean(axis=-1) for A in maps], axis=0)
     np.testing.assert_allclose(of_heads.previous.mean[1], previous, atol=1e-6)
+    layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    with mhaviz.record(statistics=True) as nameless:
+        layer(*3 * [torch.randn(2, 5, 16)])
+    (of_heads,) = nameless.head_statistics.kinds
+    assert np.isfinite(of_heads.previous.mean).all()
+    assert np.isnan(of_heads.copies.mean).all()
     with pytest.raises(mhaviz.ArgumentError, match="add `statistics`"):
         _ = mhaviz.record(gpt).head_statistics
 
