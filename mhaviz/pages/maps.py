@@ -64,9 +64,9 @@ def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
 
 
 def _tells_layer(attention: Attention) -> bool:
-    """Whether a map must name its layer: there are several in the record, or in the model that it is of."""
-    n_layers = attention.source.details.get("n_layers", 1)
-    return len({m.layer for m in attention.maps}) > 1 or (isinstance(n_layers, int) and n_layers > 1)
+    """Whether a map must name its layer: there are several in the record, or in the model or program that it is of."""
+    counts = [attention.source.details.get(name, 1) for name in ("n_layers", "n_attentions")]
+    return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
 def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> Heads:

@@ -55,6 +55,12 @@ def test_layers_of_one_name_stand_together_with_it():
     ]
 
 
+def test_one_of_several_attentions_names_its_layer():
+    source = Source("recorded", {"n_attentions": 2})
+    page = attention_page(Attention(source, tuple(maps_of(["b.0"]))))
+    assert page.blocks[0].title.head == "self-attention, layer 0"
+
+
 def test_maps_without_names_stand_together_as_ever():
     assert titles(maps_of([""] * 3)) == [("self-attention, layers 0 to 2", "")]
 
