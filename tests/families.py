@@ -217,7 +217,7 @@ EAGER = {
         word_pieces,
     ),
 }
-"""Those that do not."""
+"""Those that do not, and are recorded."""
 
 
 SEE_PADDING = {

@@ -191,11 +191,11 @@ def test_heads_of_a_model(mhaviz, model_folder, tmp_path):
     assert mhaviz("heads", *arguments[:2], *arguments[3:]).status == 0
 
 
-def test_the_model_must_be_eager(mhaviz, model_folder):
+def test_a_model_whose_weights_are_computed_by_hand(mhaviz, model_folder):
     model = ("--model", str(model_folder("gptj")))
     result = mhaviz("heatmap", TEXT, *model)
     assert result.status == 0
-    assert "a gptj does not show what its attention computes with: it runs eagerly" in result.err
+    assert "a gptj computes its weights by hand: they are recorded as it runs" in result.err
     for command in (("heatmap", TEXT, "--verify"), ("explain", TEXT, "--token", "#0"), ("trace-shapes", TEXT)):
         refused = mhaviz(*command, *model)
         assert (refused.status, refused.out) == (1, "")

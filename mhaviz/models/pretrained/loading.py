@@ -56,10 +56,12 @@ class Loaded:
         tokenizer: its own.
         device: where it runs.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
-            seen; if not, it runs eagerly and gives its weights itself.
+            seen; if not, whatever functions of PyTorch it calls are recorded.
         attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
         remarks: what the user should know of how its folder was read.
         unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
+        by_hand: the numbers of the attentions that are written by hand: of these the weights are seen, and no queries
+            and keys.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Loaded:
     attention: str | None = None
     remarks: tuple[str, ...] = ()
     unshown: tuple[Kind, ...] = ()
+    by_hand: frozenset[int] = frozenset()
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -188,9 +191,9 @@ def load_pretrained(
         return _load(folder, fields, name, device, dtype, writes)
 
 
-def run_eagerly(loaded: Loaded) -> Loaded:
-    """The same model, which then gives its weights itself."""
-    return replace(loaded, captured=False, attention="eager")
+def recorded(loaded: Loaded, attention: str | None) -> Loaded:
+    """The same model, which is recorded while it runs on this attention function; None: on what it has."""
+    return replace(loaded, captured=False, attention=attention)
 
 
 def _load(
@@ -205,7 +208,7 @@ def _load(
     kind = _model_class(config, name, writes)
     quantization.require_libraries(config, name)
     captured = bool(kind._can_set_attn_implementation())
-    attention = capture.SDPA if captured and kind._supports_sdpa else capture.EAGER
+    attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
     there = replace(there, is_packed=quantization.method_of(config) is not None)
     sizes.require_model(kind, config, attention, there, name)
     halves = getattr(config, "dtype", None) not in (None, torch.float32)

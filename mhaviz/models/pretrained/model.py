@@ -103,19 +103,25 @@ class PretrainedModel(CorpusModel):
         sides = {kind: tuple(zip(*(t.sides(kind) for t in texts), strict=True)) for kind in self._kinds}
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
+        last = max(site.number for site in chosen)
+        ran_last = False
 
         def hook(ran: AttentionRun) -> None:
+            nonlocal ran_last
+            ran_last = ran_last or ran.number == last
             site = sites.get(ran.number)
             if site is None:
                 return
-            if ran.call is None:
-                raise form_of_its_own(self.loaded)
             queries, keys = sides[site.kind]
+            if ran.call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
+                raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
             seen = SiteCall(site, ran.call, heads_of(site, None), queries, keys, ran.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
 
-        run_hooked(self.loaded, *self._reader.batch(texts), hook, last=max(site.number for site in chosen))
+        run_hooked(self.loaded, *self._reader.batch(texts), hook, last)
+        if not ran_last:
+            raise form_of_its_own(self.loaded, "try a shorter text")
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
@@ -197,10 +203,10 @@ class PretrainedModel(CorpusModel):
     def notices(self) -> list[str]:
         """Of a model that shows its weights alone, and of attention that is not shown."""
         loaded, notices = self.loaded, []
-        if not loaded.captured:
+        if loaded.by_hand:
             notices.append(
-                f"{loaded.type} does not show what its attention computes with: it runs eagerly, and the weights of "
-                f"all its layers are in memory at once"
+                f"{loaded.type} computes its weights by hand: they are recorded as it runs, a layer at a time, without "
+                f"queries and keys"
             )
         if loaded.unshown:
             notices.append(
@@ -211,7 +217,7 @@ class PretrainedModel(CorpusModel):
 
     def require_captured(self) -> None:
         """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
-        if not self.loaded.captured:
+        if self._show_weights_alone:
             raise MhavizError(
                 f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
                 f"keys: only heatmap and heads can draw it"
@@ -219,7 +225,7 @@ class PretrainedModel(CorpusModel):
 
     def require_outputs(self) -> torch.dtype:
         """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
-        if not self.loaded.captured:
+        if self._show_weights_alone:
             raise MhavizError(
                 f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
             )
@@ -228,6 +234,11 @@ class PretrainedModel(CorpusModel):
     def writing(self, n_tokens: int) -> "PretrainedModel":
         """The same model with ``generate``. Raises ArgumentError as the class does."""
         return replace(self, generate=n_tokens)
+
+    @property
+    def _show_weights_alone(self) -> bool:
+        """Whether that is so of an attention that is looked at."""
+        return any(site.number in self.loaded.by_hand for site in self.sites())
 
     @cached_property
     def _kinds(self) -> tuple[Kind, ...]:
@@ -241,8 +252,8 @@ class PretrainedModel(CorpusModel):
         longest, config = inputs.longest, self.loaded.config
         width = field_of(config, "hidden_size") or 1024
         needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
-        if not self.loaded.captured:
-            needed += 3 * 4 * longest**2 * sum(site.n_heads for site in self.all_sites)
+        if self.loaded.by_hand:
+            needed += 5 * 4 * longest**2 * self.n_heads  # scores, bias, weights and a copy, those of the layer before
         elif field_of(config, "relative_attention_num_buckets") is not None:
             needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
         elif not self.loaded.model._supports_sdpa or any(field_of(config, name) for name in _OF_WINDOWS):

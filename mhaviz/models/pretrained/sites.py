@@ -11,14 +11,18 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
+from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.config_fields import wrong_field
 from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, field_of, form_of_its_own, run_hooked
-from mhaviz.models.pretrained.loading import Loaded, run_eagerly
+from mhaviz.models.pretrained.loading import Loaded, recorded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.records import Kind, Site
 
-SOURCE_LENGTH, TARGET_LENGTH = 4, 3
-"""Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are."""
+LENGTHS = ((4, 3), (7, 5))
+"""Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are.
+
+What is recorded is of the tokens if it has as many queries and keys as there are tokens, each time.
+"""
 
 _SAME = 1e-2
 """Weights that differ by more than this were made by another rule; half precision differs by less."""
@@ -39,33 +43,51 @@ class RunningLayer:
 
 @dataclass(frozen=True)
 class _Found:
-    """An attention that has run, in which layer, and of which kind; ``kind``: None if the model does not tell."""
+    """An attention that has run, in which layer, and of which kind.
+
+    Attributes:
+        ran: the attention.
+        is_shown: whether its queries and keys are the tokens that were read.
+        kind: None: not known.
+        running: the outermost layer that ran; None: it is in none.
+    """
 
     ran: AttentionRun
+    is_shown: bool
     kind: Kind | None
     running: RunningLayer | None
 
     @property
     def layer(self) -> int | None:
         """Its number; None: not known."""
-        return self.ran.layer if self.running is None else self.running.number
+        return None if self.running is None else self.running.number
+
+
+@dataclass(frozen=True)
+class _Probed:
+    """The attentions that can be shown, the kinds of those that cannot be, and the numbers of those by hand."""
+
+    sites: tuple[Site, ...] = ()
+    unshown: tuple[Kind, ...] = ()
+    by_hand: frozenset[int] = frozenset()
 
 
 def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
-    """The attentions of a model; the model may have to run eagerly to show them.
+    """The attentions of a model, in the way that shows most of them: through transformers' interface, or recorded.
 
     Raises:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
-    sites, unshown = _probe(loaded)
-    if loaded.captured and sites and not loaded.model._supports_sdpa and not _follows_eager(loaded, sites):
-        sites = []
-    if loaded.captured and (unshown or not sites):
-        eager = run_eagerly(loaded)
-        given, not_given = _probe(eager)
-        if len(given) > len(sites):
-            loaded, sites, unshown = eager, given, not_given
-    if not sites:
+    way, best = loaded, _probe(loaded)
+    if loaded.captured and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded, best.sites):
+        best = _Probed()
+    if loaded.captured and (best.unshown or not best.sites):
+        for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
+            other = recorded(loaded, attention)
+            probed = _probe(other)
+            if len(probed.sites) > len(best.sites):
+                way, best = other, probed
+    if not best.sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded)
         config = loaded.config.get_text_config()
@@ -73,29 +95,62 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
             field = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
             raise wrong_field(loaded.name, field, "at least 1", 0)
         raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
-    return replace(loaded, unshown=tuple(unshown)), tuple(sites)
+    return replace(way, unshown=best.unshown, by_hand=best.by_hand), best.sites
 
 
-def _probe(loaded: Loaded) -> tuple[list[Site], list[Kind]]:
-    """The attentions that run for a few tokens, and the kinds of those that cannot be shown."""
-    found: list[_Found] = []
-
-    def hook(ran: AttentionRun) -> None:
-        call = ran.call
-        if call is not None and not set(call.shape[2:]) <= {SOURCE_LENGTH, TARGET_LENGTH}:
-            ran, call = replace(ran, call=None), None
-        kind = ran.kind or (None if call is None else _kind(call))
-        found.append(_Found(ran, kind, running[0] if running else None))
-
-    with running_layers(loaded.model) as running:
-        run_hooked(loaded, *_few_tokens(loaded), hook)
-    unshown = {one.kind for one in found if one.ran.call is None}
+def _probe(loaded: Loaded) -> _Probed:
+    """What runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
+    found, *others = (_found(loaded, *lengths) for lengths in LENGTHS[: 1 if loaded.captured else None])
+    for other in others:
+        if len(other) != len(found):
+            return _Probed()
+        found = [one if again.is_shown else again for one, again in zip(found, other, strict=True)]
+    found = _main_ones(found)
+    unshown = {one.kind for one in found if not one.is_shown}
     if None in unshown or _has_parts(found):
-        return [], []
+        return _Probed()
     shown = [one for one in found if one.kind not in unshown]
     kinds: tuple[Kind, ...] = ("self", "masked", "cross") if loaded.has_encoder else ()
     there = {one.kind for one in shown}
-    return _numbered(shown), [kind for kind in kinds if kind not in there]
+    by_hand = (one.ran.number for one in shown if isinstance(one.ran.call, AttentionWeights))
+    return _Probed(_numbered(shown), tuple(kind for kind in kinds if kind not in there), frozenset(by_hand))
+
+
+def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Found]:
+    """Every attention that runs for so many tokens."""
+    lengths = {source_length, target_length} if loaded.has_encoder else {source_length}
+    encoder = set(loaded.model.get_encoder().modules()) if loaded.has_encoder else set()
+    found: list[_Found] = []
+
+    def hook(ran: AttentionRun) -> None:
+        batch_size, _, q_length, k_length = ran.call.shape
+        is_shown = batch_size == 1 and {q_length, k_length} <= lengths
+        kind: Kind | None = _kind(ran.call) if is_shown else None
+        if loaded.has_encoder and not is_shown:
+            kind = "self" if ran.module in encoder else "cross" if k_length == source_length else "masked"
+        found.append(_Found(ran, is_shown, kind, running[0] if running else None))
+
+    with running_layers(loaded.model) as running:
+        run_hooked(loaded, *_few_tokens(loaded, source_length, target_length), hook)
+    return found
+
+
+def _main_ones(found: Sequence[_Found]) -> list[_Found]:
+    """Without the other streams of an attention (ProphetNet's n-grams), and the same weights by hand once more.
+
+    DiffLlama multiplies them by two halves of the values.
+    """
+    kept: list[_Found] = []
+    for one in found:
+        before = [other for other in kept if other.running == one.running and other.ran.module is one.ran.module]
+        call = one.ran.call
+        is_again = isinstance(call, AttentionWeights) and any(
+            isinstance(other.ran.call, AttentionWeights) and torch.equal(other.ran.call.given, call.given)
+            for other in before
+        )
+        if not is_again and (one.is_shown or not any(other.is_shown for other in before)):
+            kept.append(one)
+    return kept
 
 
 @contextmanager
@@ -133,7 +188,7 @@ def _has_parts(found: Sequence[_Found]) -> bool:
     return len(set(runs)) < len(runs)
 
 
-def _numbered(found: Sequence[_Found]) -> list[Site]:
+def _numbered(found: Sequence[_Found]) -> tuple[Site, ...]:
     """With the numbers of their layers: in some models not every layer has an attention.
 
     Counted where a number is not known, or stands for several: of a layer that runs again and again, as ALBERT's, or of
@@ -145,12 +200,11 @@ def _numbered(found: Sequence[_Found]) -> list[Site]:
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
         layer = one.layer if is_own else sum(site.kind == one.kind for site in sites)
         call = one.ran.call
-        assert call is not None
         assert one.kind is not None
         assert layer is not None
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
         sites.append(Site(one.kind, layer, call.shape[1], d_key, one.ran.number))
-    return sites
+    return tuple(sites)
 
 
 def _kind(call: AttentionCall | AttentionWeights) -> Kind:
@@ -162,18 +216,18 @@ def _kind(call: AttentionCall | AttentionWeights) -> Kind:
     return "masked" if visible is not None and not bool((visible & later).any()) else "self"
 
 
-def _few_tokens(loaded: Loaded) -> tuple[Tensor, None, Tensor | None]:
+def _few_tokens(loaded: Loaded, source_length: int, target_length: int) -> tuple[Tensor, None, Tensor | None]:
     usual = usual_ids(loaded.tokenizer, 1000)
-    ids = torch.tensor([[usual[i % len(usual)] for i in range(SOURCE_LENGTH)]], device=loaded.device)
-    return ids, None, ids[:, :TARGET_LENGTH] if loaded.has_encoder else None
+    ids = torch.tensor([[usual[i % len(usual)] for i in range(source_length)]], device=loaded.device)
+    return ids, None, ids[:, :target_length] if loaded.has_encoder else None
 
 
 def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
     """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
     seen = _weights(loaded, sites)
-    eager = run_eagerly(loaded)
-    given, _ = _probe(eager)
-    expected = _weights(eager, given)
+    eager = recorded(loaded, EAGER)
+    shown = [one for one in _main_ones(_found(eager, *LENGTHS[0])) if one.is_shown]
+    expected = _weights(eager, _numbered(shown))
     return set(seen) <= set(expected) and all(
         not bool(((weights - expected[attention]).abs() >= _SAME).any()) for attention, weights in seen.items()
     )
@@ -182,10 +236,8 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
     runs: dict[int, AttentionRun] = {}
-    run_hooked(loaded, *_few_tokens(loaded), lambda one: runs.update({one.number: one}))
+    run_hooked(loaded, *_few_tokens(loaded, *LENGTHS[0]), lambda one: runs.update({one.number: one}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
-        call = runs[site.number].call
-        assert call is not None
-        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = call.weights()
+        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = runs[site.number].call.weights()
     return placed

@@ -62,7 +62,6 @@ def trace_attention(
     def hook(ran: AttentionRun) -> None:
         if ran.number == number and isinstance(ran.call, AttentionCall):
             assert ran.output is not None
-            assert ran.module is not None
             found.append((ran.call, ran.output, ran.module))
 
     run_hooked(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], hook)

@@ -87,7 +87,7 @@ def test_a_padded_batch_writes_its_targets(pretrained, name):
             assert len(batch.queries[j]) == q_length
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*FAMILIES, "falcon"])
 def test_the_outputs_of_the_model_itself(pretrained, name):
     target = TARGET if name in WITH_ENCODER else None
     deviations = verify(*encoded(pretrained(name), TEXTS[:1], target))
