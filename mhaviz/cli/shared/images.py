@@ -82,7 +82,7 @@ class ImageOptions:
             raise MhavizError(f"--image: {error}") from error
 
     def deliver(self, attention: "Attention", delivery: "Delivery", style: "Style") -> None:
-        """Save maps and show them, or show them over the image: pictures and JSON are then of this, other files of maps.
+        """Save maps and show them, or show them over the image: pictures and JSON are then of this.
 
         Files of maps are saved first, so that they are there whatever is wrong with the image.
 
