@@ -103,6 +103,14 @@ class Marks:
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
 
+    def may_hold(self, args: Sequence[Any]) -> bool:
+        """Whether one of these may be a marked tensor, or hold one: of most functions none is, which is known soon."""
+        marks = self._marks
+        for x in args:  # noqa: SIM110 - any() takes twice as long
+            if id(x) in marks or type(x) is list or type(x) is tuple:
+                return True
+        return False
+
     def set(self, x: Tensor, mark: _Mark) -> None:
         """Mark it."""
         key, marks = id(x), self._marks
@@ -155,10 +163,10 @@ class ByHand:
 
     def _unless_unmarked(self, follow: Follow) -> Look:
         """What runs functions of marked tensors, which are looked at, and of others, which are most."""
-        marked, look = self._marked, guarded(follow, self._on_error)
+        marked, may_be_marked, look = self._marked, self._marks.may_hold, guarded(follow, self._on_error)
 
         def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            found = marked(args, kwargs)
+            found = marked(args, kwargs) if kwargs or may_be_marked(args) else None
             if found is None:
                 return func(*args, **kwargs)
             source, mark = found
