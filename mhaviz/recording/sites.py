@@ -21,8 +21,8 @@ MOST_SITES = 4096
 """So many attentions are told apart."""
 
 MOST_REPEATS, MOST_AT_A_LINE = 256, 64
-"""So many runs of one attention within a forward pass, and at one line of a program without modules, count as others: what
-is a forward pass, nothing tells there."""
+"""So many runs of one attention within a forward pass, and at one line of a program without modules, count as others:
+what a forward pass is, nothing tells there."""
 
 _CROSS = re.compile(r"cross|encoder_attn|encdec|enc_dec|encoder_decoder|multihead_attn", re.IGNORECASE)
 """In the names of modules whose keys are of other tokens than their queries."""
@@ -198,9 +198,9 @@ def _sees_no_later(call: AttentionCall | AttentionWeights) -> bool:
     """Whether no query sees a later key, queries and keys being lined up at their ends."""
     _, _, q_length, k_length = call.shape
     if isinstance(call, AttentionCall) and call.mask is None:
-        return call.causal or k_length == 1
+        return call.causal
     visible: Tensor | None = call.visible()
-    if visible is None:
-        return k_length == 1
+    if visible is None or q_length == k_length == 1:  # of a decoder that begins to write, the next step will tell
+        return False
     seen = visible[:1].flatten(0, 1).any(dim=0).expand(q_length, k_length)
     return not bool(seen.triu(k_length - q_length + 1).any())
