@@ -59,9 +59,8 @@ def record(
         recording.attention.save("page.html")
 
     Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
-    and product → softmax → product written by hand. What the program computes stays the same bit for bit, with two
-    exceptions: the fast path of ``nn.TransformerEncoder`` and what ``torch.compile`` would compile run as they are
-    written, so that they may differ in the last digits.
+    and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
+    what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits.
 
     Args:
         model: the attention of this module alone, and names begin at it; None: whatever runs.

@@ -72,7 +72,7 @@ def row(entry: "Entry", found: "Found") -> str:
     if found.notices:
         notes.append(found.notices[0].partition(": ")[2] or found.notices[0])
     difference = "" if not found.n_caught else f"{found.largest:.1e}" if found.largest else "0"
-    output = "the same" if found.same_bits else "last digits"
+    output = "the same" if found.same_bits else "another"
     cells = entry.name, entry.kind, len(found.own), found.n_caught, difference, output, first, "; ".join(notes)
     return f"| {' | '.join(str(cell).replace('|', '∣') for cell in cells)} |"
 
@@ -117,7 +117,7 @@ def main() -> None:
     else:
         print(text)
     wrong = [entry.name for entry, one in found if len(one.own) - one.n_caught != entry.missed or one.others]
-    differs = [entry.name for entry, one in found if entry.same_bits and not one.same_bits]
+    differs = [entry.name for entry, one in found if not one.same_bits]
     models = sum(one.is_whole for entry, one in with_attention if entry.kind not in ("torch.nn", "by hand"))
     if wrong or differs or (not options.names and models < LEAST_CAUGHT):
         raise SystemExit(f"caught: {models} models, target at least {LEAST_CAUGHT}; not as known: {wrong}; {differs}")

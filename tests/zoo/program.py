@@ -38,7 +38,6 @@ class Entry:
         tolerance: the most that a weight may differ by from the model's own.
         missed: so many of the model's attentions are not caught, and that is known.
         why: the reason, for the table.
-        same_bits: whether the program computes the same bits with and without a recording.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Entry:
     tolerance: float = 5e-5
     missed: int = 0
     why: str = ""
-    same_bits: bool = True
 
 
 def spread(model: nn.Module, gain: float = 1.5) -> nn.Module:
