@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from mhaviz.pages.words import unnamed_text
-
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
@@ -110,6 +108,8 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
         head = title.short + head[-2:]
+    from mhaviz.pages.words import unnamed_text  # with which numpy comes, and help reads this file
+
     unnamed = [unnamed_text(tokens) for _, tokens in title.texts]
     if ascii_only:
         unnamed = list(map(mathematics_in_ascii, unnamed))

@@ -456,7 +456,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -m mhaviz show w.npy | head -n 1"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == "self-attention: 0 1\n"
+    assert result.stdout == "self-attention: 2 tokens\n"
 
 
 def test_a_reader_that_has_seen_enough_of_the_help():

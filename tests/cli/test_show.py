@@ -158,7 +158,7 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
     result = mhaviz("show", "a\x1b[31m$x$.npz", "--name", "second", "--kind", "cross", "-o", "x.png")
     assert result.status == 0
     assert "a\\x1b[31m$x$.npz, second" in result.out
-    assert "source-target attention; queries: 0 1 2, keys: 0 1 2" in result.out
+    assert "source-target attention; queries: 3 tokens, keys: 3 tokens" in result.out
     assert "\x1b" not in result.out + result.err
 
 
