@@ -278,6 +278,13 @@ def additive(m):
     return A @ m.v, A
 
 
+@style("heads before the batch, and a module that says how many")
+def heads_first(m):
+    q, k, v = (x.transpose(0, 1) for x in (m.q, m.k, m.v))
+    A = (q @ k.mT / math.sqrt(SIZE)).softmax(-1)
+    return (A @ v).transpose(0, 1), A.transpose(0, 1)
+
+
 @style("a loop over heads")
 def loop(m):
     A = [(m.q[:, i] @ m.k[:, i].mT / math.sqrt(SIZE)).softmax(-1) for i in range(HEADS)]
@@ -327,6 +334,8 @@ def fused_grouped(m):
 def program(chosen: Callable[[Made], tuple[Tensor, Tensor]]) -> Program:
     torch.manual_seed(0)
     layer = spread(Layer(chosen), 2.0)
+    if chosen is heads_first:
+        layer.num_heads = HEADS
     x = torch.randn(BATCH, LENGTH, WIDTH, generator=torch.Generator().manual_seed(1))
 
     def run() -> Tensor:
