@@ -84,7 +84,7 @@ class Sites:
         self._miss = miss
         self._forward = -1
         self._repeats: dict[tuple[int, str], int] = {}
-        self._joined: tuple[int, int] | None = None
+        self._joined: tuple[int, int, int] | None = None  # forward pass, queries and length of the last step
 
     @property
     def all(self) -> tuple[SeenSite, ...]:
@@ -117,19 +117,25 @@ class Sites:
     def run(self, place: Place, caught: Caught) -> Run | None:
         """Which attention this is; None: there are too many."""
         self._begin(place)
-        first = self._sites.get((place.root, place.name, 0))
-        if first is not None and (step := self._step(first, place, caught)) is not None:
-            return step
         name = place.root, place.name
+        for repeat in range(MOST_REPEATS):  # one module may be the attention of all layers: each has a site
+            site = self._sites.get((*name, repeat))
+            if site is None:
+                break
+            if (step := self._step(site, place, caught)) is not None:
+                return step
         repeat = self._repeats.get(name, 0)
         self._repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         caught = _without_unfilled(caught, caught.call.shape[2])
         if site is None:
             most = MOST_REPEATS if place.is_module else MOST_AT_A_LINE
-            if len(self._sites) >= MOST_SITES or repeat >= most:
+            if repeat >= most:
                 where = "in a forward pass" if place.is_module else "with no module around it"
                 self._miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
+                return None
+            if len(self._sites) >= MOST_SITES:
+                self._miss(f"{MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(place.name, caught)
             order = sum(other.kind == kind for other in self._sites.values())
@@ -141,24 +147,36 @@ class Sites:
 
     def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
         """The run as a step of the pass that goes on, if it is one."""
-        _, _, q_length, _ = caught.call.shape
+        _, _, q_length, k_length = caught.call.shape
         if site.forward == place.forward and q_length > 1:  # a module with two attentions, as ProphetNet's
             return None
         expected = site.length + q_length
+        if not site.length:
+            return None
         if site.kind == "cross":
-            goes_on = self._joined == (place.forward, q_length) and caught.call.shape[3] == site.k_length
+            goes_on = self._joined == (place.forward, q_length, expected) and k_length == site.k_length
         else:
             caught = _without_unfilled(caught, expected)
-            k_length = caught.call.shape[3]
-            is_windowed = q_length == 1 and site.k_length <= k_length < expected and site.length > 1
-            goes_on = k_length == expected or (is_windowed and k_length > 1)
-        if not goes_on or not site.length:
+            is_cut, k_length = caught.call.shape[3] < k_length, caught.call.shape[3]
+            if k_length == expected:  # several queries are shown without the keys that are later than they are
+                goes_on = (q_length == 1 or _sees_no_later(caught.call)) and (not is_cut or _sees_last(caught.call))
+            else:
+                goes_on = q_length == 1 < k_length and self._is_windowed(site, place, k_length)
+        if not goes_on:
             return None
         run = Run(site, site.passes - 1, site.length, caught)
         if site.kind != "cross":
-            site.kind, self._joined = "masked", (place.forward, q_length)
+            site.kind, self._joined = "masked", (place.forward, q_length, expected)
         site.length, site.k_length, site.forward = expected, caught.call.shape[3], place.forward
         return run
+
+    def _is_windowed(self, site: SeenSite, place: Place, k_length: int) -> bool:
+        """Whether one query goes on with the pass of a site whose cache has lost its first keys.
+
+        The number of keys does not tell layers apart that share a module: then each takes one step in a forward pass.
+        """
+        is_next = site.forward != place.forward or (site.root, site.name, 1) not in self._sites
+        return is_next and site.length > 1 and site.k_length <= k_length <= site.length
 
 
 def _without_unfilled(caught: Caught, expected: int) -> Caught:
@@ -194,13 +212,19 @@ def _kind(name: str, caught: Caught) -> Kind:
     return "masked" if _sees_no_later(call) else "self"
 
 
+def _sees_last(call: AttentionCall | AttentionWeights) -> bool:
+    """Whether the last query sees the last key, as that of its own token."""
+    visible = call.visible()
+    return visible is None or bool(visible[:1, :, -1:, -1].any())
+
+
 def _sees_no_later(call: AttentionCall | AttentionWeights) -> bool:
     """Whether no query sees a later key, queries and keys being lined up at their ends."""
     _, _, q_length, k_length = call.shape
     if isinstance(call, AttentionCall) and call.mask is None:
         return call.causal
     visible: Tensor | None = call.visible()
-    if visible is None or q_length == k_length == 1:  # of a decoder that begins to write, the next step will tell
+    if visible is None or q_length == 1:  # of a decoder that begins to write, the next step will tell
         return False
     seen = visible[:1].flatten(0, 1).any(dim=0).expand(q_length, k_length)
     return not bool(seen.triu(k_length - q_length + 1).any())
