@@ -1,6 +1,10 @@
 """The words over, beside and under attention that is laid over an image, the same in every medium."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from mhaviz.pages.blocks import Quote
+from mhaviz.pages.map_words import one_text
 from mhaviz.pages.words import counted
 from mhaviz.records import ImageAttention, ImageMap
 
@@ -17,32 +21,70 @@ def image_title(over: ImageAttention, quote: Quote) -> str:
         query = f"patch {query}"
     who = f"{what} of {query}" if over.query else f"mean {what} of all queries"
     image = quote(over.image_name, _TITLE_NAME) if over.image_name else "the image"
-    only = f", {map_title(over.maps[0], quote)}" if len(over.maps) == 1 else ""
-    return f"{who} to {image}{only}"
+    first, common = over.maps[0], ""
+    if len(over.maps) == 1:
+        common = map_title(first, quote)
+    elif is_of_one_layer(over):
+        common = map_title(replace(first, pass_number=None, sentence=None), quote)
+    return ", ".join(filter(None, [f"{who} to {image}", common]))
 
 
 def map_title(m: ImageMap, quote: Quote) -> str:
-    """ "layer 3, blocks.3.attn"."""
-    return layer_title(m) + (f", {quote(m.module, _TITLE_NAME)}" if m.module else "")
+    """ "layer 3, blocks.3.attn", or "layer 3, pass 100, example 2, blocks.3.attn"."""
+    module = quote(m.module, _TITLE_NAME) if m.module else ""
+    return ", ".join(filter(None, [f"layer {m.layer}", input_text(m), module]))
 
 
-def layer_title(m: ImageMap) -> str:
-    """ "layer 3", or "sentence 2, pass 100, layer 3"."""
-    sentence = "" if m.sentence is None else f"sentence {m.sentence}, "
-    passed = "" if m.pass_number is None else f"pass {m.pass_number:,}, "
-    return f"{sentence}{passed}layer {m.layer}"
+def input_text(m: ImageMap) -> str:
+    """ "pass 100, example 2": which of several inputs it is of; nothing where there is one."""
+    of_pass = "" if m.pass_number is None else f"pass {m.pass_number:,}"
+    of_batch = "" if m.sentence is None else f"{one_text(m)} {m.sentence}"
+    return ", ".join(filter(None, [of_pass, of_batch]))
 
 
-def is_flat(over: ImageAttention) -> bool:
-    """Whether every map has one head: pictures of layers then stand side by side, and not a row each."""
-    return len(over.maps) > 1 and all(len(m.heads) == 1 for m in over.maps)
+def is_of_one_layer(over: ImageAttention) -> bool:
+    """Whether the maps differ in their input alone."""
+    return len({(m.layer, m.module) for m in over.maps}) == 1
+
+
+def picture_rows(over: ImageAttention) -> list[tuple[ImageMap, ...]]:
+    """The maps whose pictures stand side by side.
+
+    Each alone, or if all have one head, the layers of one input; of one layer, all inputs.
+    """
+    if any(len(m.heads) > 1 for m in over.maps):
+        return [(m,) for m in over.maps]
+    if is_of_one_layer(over):
+        return [over.maps]
+    rows: dict[str, list[ImageMap]] = {}
+    for m in over.maps:
+        rows.setdefault(input_text(m), []).append(m)
+    return list(map(tuple, rows.values()))
+
+
+def row_heading(row: Sequence[ImageMap]) -> list[str]:
+    """What stands beside such a row, if there are several: "layer 3", "pass 100, example 2"; the module is quoted by
+    who draws it."""
+    layer = [f"layer {row[0].layer}"] if len(row) == 1 else []
+    return [*layer, *filter(None, [input_text(row[0])])]
+
+
+def row_titles(over: ImageAttention, row: Sequence[ImageMap]) -> list[tuple[str, ...]]:
+    """Of each map of such a row the titles of its pictures: "head 5", or "layer 3, head 5", or "pass 100, head 5"; of a
+    rollout, "layer 3"."""
+    several = len({m.layer for m in row}) > 1
+    which = ["" if len(row) == 1 else f"layer {m.layer}" if several else input_text(m) for m in row]
+    if over.quantity.through_layers and len(row) > 1:
+        return [(one,) for one in which]
+    return [
+        tuple(", ".join(filter(None, [one, head])) for head in head_titles(over, m))
+        for one, m in zip(which, row, strict=True)
+    ]
 
 
 def head_titles(over: ImageAttention, m: ImageMap) -> tuple[str, ...]:
-    """ "head 5" of each head, or "layer 3, head 5" where layers stand side by side; a rollout has no heads."""
-    layer = layer_title(m) if is_flat(over) or over.quantity.through_layers else ""
-    heads = ("",) if over.quantity.through_layers else tuple(f"head {head}" for head in m.heads)
-    return tuple(", ".join(filter(None, [layer, head])) for head in heads)
+    """ "head 5" of each head; a rollout has none of its own."""
+    return ("all heads",) if over.quantity.through_layers else tuple(f"head {head}" for head in m.heads)
 
 
 def special_text(over: ImageAttention, quote: Quote) -> str:

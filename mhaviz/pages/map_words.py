@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted
-from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells
+from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells, ImageMap
 
 _LONGEST_NAME = 40  # characters
 _SIDES = "rows are queries, columns keys"
@@ -150,7 +150,7 @@ def passes_text(passes: Sequence[int | None]) -> str:
     return f"{len(numbers):,} passes from {min(numbers):,} to {max(numbers):,}"
 
 
-def one_text(m: AttentionMap) -> str:
+def one_text(m: AttentionMap | ImageMap) -> str:
     """What one of several texts that are seen at once is called; of a program it is an example of a batch."""
     return "example" if m.is_recorded else "sentence"
 

@@ -62,8 +62,14 @@ class ImageMap(Brief):
     def flat(self) -> AttentionMap:
         """The same as a map of one query."""
         n_heads, rows, columns = self.weights.shape
-        keys = Axis.of([""] * (rows * columns))
-        return AttentionMap(self.weights.reshape(n_heads, 1, -1), Axis.of([""]), keys, sentence=self.sentence)
+        keys, queries = Axis.of([""] * (rows * columns)), Axis.of([""])
+        of = {"sentence": self.sentence, "module": self.module, "pass_number": self.pass_number}
+        return AttentionMap(self.weights.reshape(n_heads, 1, -1), queries, keys, **of)  # type: ignore[arg-type]
+
+    @property
+    def is_recorded(self) -> bool:
+        """See ``AttentionMap``."""
+        return self.flat.is_recorded
 
     def strongest(self, head: int, most: int) -> list[tuple[int, int, float]]:
         """Row, column and weight of the patches that get most, the strongest first; ``head``: its place."""

@@ -191,6 +191,39 @@ def test_one_head_of_each_layer_is_a_mosaic():
     assert {"layer 0, head 0", "layer 2, head 0"} <= set(texts(sheet))
 
 
+def of_a_program(heads, layers=2, passes=2, examples=2):
+    one = over(heads=heads, layers=layers, module="attn")
+    inputs = [(pass_number, example) for pass_number in range(passes) for example in range(examples)]
+    maps = tuple(
+        replace(m, pass_number=10 + pass_number, sentence=example, module=f"blocks.{m.layer}.attn")
+        for pass_number, example in inputs
+        for m in one.maps
+    )
+    return replace(one, maps=maps)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_pictures_of_a_program_say_of_which_pass_and_example_they_are(show, heads):
+    record = of_a_program(heads)
+    sheet = figure_of(record)
+    inside(sheet)
+    expected = {f"pass {10 + n}, example {example}" for n in range(2) for example in range(2)}
+    assert expected <= set(texts(sheet))
+    shown = plain(show(view_of(record), 80))
+    assert all(f"layer 1, {one}, blocks.1.attn" in shown for one in expected)
+    assert "sentence" not in shown
+    assert not any("…" in text or "sentence" in text for text in texts(sheet))
+
+
+def test_a_film_of_one_head_names_every_frame_and_is_no_tower():
+    sheet = figure_of(of_a_program(1, layers=1, passes=20))
+    inside(sheet)
+    assert {"pass 10, example 0, head 0", "pass 29, example 1, head 0"} <= set(texts(sheet))
+    assert "attention of [cls] to the image, layer 0, blocks.0.attn" in texts(sheet)
+    width, height = sheet.get_size_inches()
+    assert height < 2 * width
+
+
 def test_style_of_papers():
     record = over(heads=4)
     sheet = figure_of(record, Style(width=3.3, font_size=6, title="Mine", footnote=False, cmap="bone", columns=2))

@@ -10,11 +10,11 @@ from PIL import Image, ImageFilter
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Quote
 from mhaviz.pages.image import (
-    head_titles,
     image_title,
-    is_flat,
-    layer_title,
     left_out_text,
+    picture_rows,
+    row_heading,
+    row_titles,
     special_text,
     stretched_text,
 )
@@ -60,7 +60,8 @@ _SLIDE = 11.6, 5.6  # inches for all pictures
 _LARGEST, _LEAST = 4.4, 0.9  # inches of a picture
 _MOST_ACROSS = 16  # heads of one of several layers, which stand in a row
 _GAP, _BESIDE, _TILE_TITLE = 0.12, 0.3, 0.22  # inches
-_HEADING, _MOST_HEADING = 0.12, 1.3  # inches: from the name of a layer to its pictures, and the most for the name
+_HEADING, _MOST_HEADING = 0.12, 1.3  # inches: from the name of a row to its pictures, and the most for a module's
+_HEADING_LINE = 0.16  # inches
 _SCALE, _BAR = 0.85, 0.24  # inches: the scale with its numbers, and without
 _LEAST_BAR, _MOST_BAR = 1.0, 2.5
 _TITLE = 0.36
@@ -158,8 +159,8 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     gauge = special_text(over, quote)
     for tile in tiles:
         _draw_tile(sheet, over, tile, scale, textures, gauge)
-    for y, m in headings:
-        names.draw(sheet, left, y, m)
+    for y, row in headings:
+        names.draw(sheet, left, y, row)
     panels = [Panel("", weights, scale) for m in over.maps for weights in m.weights]
     _draw_scale(sheet, right + _BESIDE / 2, first, bottom - first, scale, over, values_beyond(panels, scale, scale.log))
     sheet.foot(footnote, remark)
@@ -178,42 +179,50 @@ def _remark(over: ImageAttention, quote: Quote) -> str:
 
 @dataclass(frozen=True)
 class _Names:
-    """Of layers, and of their modules below, beside the first picture of each; ``room``: inches, with the gap."""
+    """Of layers and inputs, and of modules below, beside each row of pictures; ``room``: inches, with the gap."""
 
     fonts: Fonts
     room: float
 
     @classmethod
     def of(cls, over: ImageAttention, fonts: Fonts) -> "_Names":
-        if len(over.maps) == 1 or is_flat(over):
+        rows = picture_rows(over)
+        if len(rows) == 1:
             return cls(fonts, 0.0)
-        names = [text_width(layer_title(m), BODY, bold=True) for m in over.maps]
-        names += [text_width(fonts.shown(m.module), SMALL, fonts.families) for m in over.maps if m.module]
-        return cls(fonts, min(max(names) * DRAWN_WIDER, _MOST_HEADING) + _HEADING)
+        names = [text_width(name, BODY, bold=True) * DRAWN_WIDER for row in rows for name in row_heading(row)]
+        modules = [text_width(fonts.shown(row[0].module), SMALL, fonts.families) for row in rows if len(row) == 1]
+        return cls(fonts, max([*names, min(max(modules, default=0.0) * DRAWN_WIDER, _MOST_HEADING)]) + _HEADING)
 
-    def draw(self, sheet: Sheet, x: float, y: float, m: ImageMap) -> None:
+    def draw(self, sheet: Sheet, x: float, y: float, row: Sequence[ImageMap]) -> None:
         """With the pictures' top left corner at (x, y)."""
         right, room = x - _HEADING, self.room - _HEADING
-        sheet.write(right, y + 0.08, fit_text(layer_title(m), room, BODY, bold=True), BODY, bold=True, align="right")
-        if m.module:
-            module = fit_text(self.fonts.shown(m.module), room, SMALL, self.fonts.families)
-            sheet.write(right, y + 0.24, module, SMALL, colour=QUIET, align="right")
+        y += 0.08
+        for name in row_heading(row):
+            sheet.write(right, y, name, BODY, bold=True, align="right")
+            y += _HEADING_LINE
+        if len(row) == 1 and row[0].module:
+            module = fit_text(self.fonts.shown(row[0].module), room, SMALL, self.fonts.families)
+            sheet.write(right, y, module, SMALL, colour=QUIET, align="right")
 
 
 def _decide(over: ImageAttention, style: Style, has_gauge: bool, names: float) -> _Layout:
-    """As large as a slide has room for; many heads of many layers are rather small than on many lines."""
-    counts = [len(m.heads) for m in over.maps]
-    if is_flat(over):
-        counts = [sum(counts)]
+    """As large as a slide has room for, and as the titles need; many heads of many layers are rather small than on many
+    lines."""
+    rows_of_maps = picture_rows(over)
+    counts = [sum(len(m.heads) for m in row) for row in rows_of_maps]
     n_most = max(counts)
     between = _TILE_TITLE + (_GAUGE + _GAUGE_GAP) * has_gauge + _GAP
     ratio = max(_shape(m.grid)[0] for m in over.maps), max(_shape(m.grid)[1] for m in over.maps)
     width = (
         (_SLIDE[0] + 2 * MARGIN if style.width is None else style.width) - 2 * MARGIN - _SCALE - 1.5 * _BESIDE - names
     )
+    titles = [text_width(title, SMALL, bold=True) for row in rows_of_maps for title in sum(row_titles(over, row), ())]
+    least = max(_LEAST, (max(titles) - _GAP / 2) / ratio[1] + max(max(m.grid) for m in over.maps) / style.dpi)
     choices = [min(style.columns, n_most)] if style.columns else range(1, min(n_most, _MOST_ACROSS) + 1)
     if len(counts) > 1 and not style.columns:
         choices = [min(n_most, _MOST_ACROSS)]
+    elif style.width is None and not style.columns:
+        choices = [1, *(n for n in choices if n > 1 and (n + 1) * least * ratio[1] + (n - 1) * _GAP <= width)]
     layouts = []
     for columns in choices:
         rows = tuple(-(-count // columns) for count in counts)
@@ -222,10 +231,14 @@ def _decide(over: ImageAttention, style: Style, has_gauge: bool, names: float) -
             if style.width is None:
                 room = _SLIDE[1] - sum(rows) * between
                 side = min(side, max(room, 0.0) / max(sum(rows), photo) / ratio[0], _LARGEST)
-                side = max(side, _LEAST)
+                side = max(side, least)
             if photo == 1.0 or sum(rows) > 1:
                 layouts.append(_Layout(side, columns, photo, rows))
-    return max(layouts, key=lambda one: (round(one.side, 1), one.photo, -sum(one.rows) * one.columns))
+
+    def too_high(one: _Layout) -> float:
+        return max(sum(one.rows) * (one.side * ratio[0] + between) - _SLIDE[1], 0.0) if style.width is None else 0.0
+
+    return max(layouts, key=lambda one: (round(one.side, 1), -too_high(one), one.photo, -sum(one.rows) * one.columns))
 
 
 def _shape(grid: tuple[int, int]) -> tuple[float, float]:
@@ -241,21 +254,22 @@ def _sizes(grid: tuple[int, int], side: float, dpi: float) -> tuple[float, float
 
 def _place(
     over: ImageAttention, layout: _Layout, dpi: float, corner: tuple[float, float], has_gauge: bool
-) -> tuple[list[_Tile], list[tuple[float, ImageMap]], float, float]:
-    """The pictures, how far down the names of layers stand, and where all of them end below and on the right."""
+) -> tuple[list[_Tile], list[tuple[float, tuple[ImageMap, ...]]], float, float]:
+    """The pictures, how far down the names of rows stand, and where all of them end below and on the right."""
     left, y = (snap(inches, dpi) for inches in corner)
     sizes = [_sizes(m.grid, layout.side, dpi) for m in over.maps]
     width = max(width for _, width in sizes)
-    groups = [list(_heads(over, over.maps))] if is_flat(over) else [list(_heads(over, [m])) for m in over.maps]
+    rows = picture_rows(over)
     tiles: list[_Tile] = []
-    headings: list[tuple[float, ImageMap]] = []
+    headings: list[tuple[float, tuple[ImageMap, ...]]] = []
     below = (_GAUGE + _GAUGE_GAP) * has_gauge
     used = 0
-    for group in groups:
-        if len(groups) > 1:
-            headings.append((snap(y + _TILE_TITLE, dpi), group[0][0]))
-        for start in range(0, len(group), layout.columns):
-            line = group[start : start + layout.columns]
+    for row in rows:
+        if len(rows) > 1:
+            headings.append((snap(y + _TILE_TITLE, dpi), row))
+        pictures = list(_pictures(over, row))
+        for start in range(0, len(pictures), layout.columns):
+            line = pictures[start : start + layout.columns]
             used = max(used, len(line))
             y = snap(y + _TILE_TITLE, dpi)
             for column, (m, head, title) in enumerate(line):
@@ -265,9 +279,9 @@ def _place(
     return tiles, headings, y - _GAP, left + used * (width + _GAP) - _GAP
 
 
-def _heads(over: ImageAttention, maps: Sequence[ImageMap]) -> Iterator[tuple[ImageMap, int, str]]:
-    for m in maps:
-        for place, title in enumerate(head_titles(over, m)):
+def _pictures(over: ImageAttention, row: Sequence[ImageMap]) -> Iterator[tuple[ImageMap, int, str]]:
+    for m, titles in zip(row, row_titles(over, row), strict=True):
+        for place, title in enumerate(titles):
             yield m, place, title
 
 

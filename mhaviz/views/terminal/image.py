@@ -9,7 +9,6 @@ from rich.text import Text
 from mhaviz.pages.image import (
     head_titles,
     image_title,
-    is_flat,
     left_out_text,
     map_title,
     special_text,
@@ -59,7 +58,7 @@ class ImageView:
             all_panels += grid.drawn(width, abilities)
             used += 2 + grid.height(width, abilities) + shown
             yield Segment.line()
-            if len(over.maps) > 1 and not is_flat(over):
+            if len(over.maps) > 1:
                 yield Text(plain(map_title(m, abilities.quote)), BOLD)
             yield grid
             yield from (Text(plain(line)) for line in _lines(over, m, titles[:shown], abilities))
@@ -90,5 +89,5 @@ def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...], abilities
     for place, title in enumerate(titles):
         parts = [strongest_text(m, place, _STRONGEST) or "nothing to any patch"]
         parts += [f"{m.special[place]:.2g} to {special}"] if special else []
-        lines.append(f"{title or 'all heads'}: {'; '.join(parts)}")
+        lines.append(f"{title}: {'; '.join(parts)}")
     return lines
