@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.pooled_maps import OpenWindow, map_sizes, pooled_maps
+from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
@@ -207,9 +207,7 @@ class LoadedModel:
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
         if queries_and_keys:
             page_size(sizes, pooling, special).require_fit()
-        keep = queries_and_keys
-        if keep is None:
-            keep = sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
+        keep = _takes_little(sizes) if queries_and_keys is None else queries_and_keys
         if pooling is None:
             attention = attention_weights(model, inputs, heads, special, keep)
         else:
@@ -342,8 +340,11 @@ class LoadedModel:
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        queries_and_keys: bool | None = None,
     ) -> Report:
-        """Weights, shapes and scaling of one attention, for one page; arguments as in ``explain``.
+        """Weights, shapes and scaling of one attention, for one page.
+
+        Arguments as in ``explain``, and ``queries_and_keys`` as in ``attend``.
 
         Raises:
             ArgumentError: more tokens than a page shows; and as ``explain``.
@@ -355,7 +356,7 @@ class LoadedModel:
                 f"mhaviz heatmap, or attend in Python"
             )
         comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
-        keep = sum(size.bytes_of_codes for size in map_sizes(model, inputs)) <= _KEPT_BYTES
+        keep = _takes_little(map_sizes(model, inputs)) if queries_and_keys is None else queries_and_keys
         return Report(attention_weights(model, inputs, keep=keep), model.trace(inputs), comparison)
 
     def trace_shapes(
@@ -455,6 +456,11 @@ class LoadedModel:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, generate)
         return model, model.encode(_listed(texts), target)
+
+
+def _takes_little(sizes: Iterable[MapSize]) -> bool:
+    """Whether the queries and keys of these maps are kept without being asked for."""
+    return sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
 
 
 def _listed(texts: str | Sequence[str]) -> Sequence[str]:

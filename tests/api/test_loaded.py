@@ -411,3 +411,9 @@ def test_examples_are_as_many_as_a_page_has_room_for(model_folder, monkeypatch, 
 def test_statistics_of_no_sentence_are_none(model_folder):
     with pytest.raises(ArgumentError, match="head_statistics: expected at least one sentence, got none"):
         mhaviz.head_statistics(model_folder("bert"), [])
+
+
+def test_a_report_keeps_queries_and_keys_for_a_page_alone():
+    model = mhaviz.load("random")
+    assert model.report("one two").attention[0].queries_and_keys is not None
+    assert model.report("one two", queries_and_keys=False).attention[0].queries_and_keys is None

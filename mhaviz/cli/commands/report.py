@@ -43,5 +43,6 @@ def report(
             layer=model.one_layer(loaded),
             kind=model.kind,
             generate=model.generate,
+            queries_and_keys=None if delivery.has_page else False,
         )
     delivery.deliver(page, style)
