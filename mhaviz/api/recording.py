@@ -243,11 +243,7 @@ class Recording(ContextDecorator):
             )
         self._names.finish()
         if not maps:
-            there = sorted(set(layers.values()))
-            raise ArgumentError(
-                f"{parameter('layer')}: expected layers of the program, {there[0]} to {there[-1]}, got "
-                f"{', '.join(map(str, self._options.layers or ()))}"
-            )
+            raise self._no_such_layer(layers)
         return Attention(self._source(), tuple(maps))
 
     @property
@@ -265,7 +261,7 @@ class Recording(ContextDecorator):
         """What each head looks at, averaged over all passes and examples.
 
         Raises:
-            ArgumentError: ``statistics`` was not asked for.
+            ArgumentError: ``statistics`` was not asked for; no such layer.
             MhavizError: nothing was seen.
         """
         if self._study is None:
@@ -274,10 +270,12 @@ class Recording(ContextDecorator):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source()), self._layers()
         of_order = {(site.kind, site.order): layers[site.number] for site in self._sites.all}
-        averages = (
-            replace(one, layers=tuple(of_order[one.kind, order] for order in one.layers)) for one in found.kinds
-        )
-        return replace(found, kinds=tuple(averages))
+        kinds = [replace(one, layers=tuple(of_order[one.kind, order] for order in one.layers)) for one in found.kinds]
+        if self._options.layers is not None:
+            kinds = [chosen for one in kinds if (chosen := one.select(self._options.layers)).layers]
+        if not kinds:
+            raise self._no_such_layer(layers)
+        return replace(found, kinds=tuple(kinds), is_recorded=True)
 
     def _is_wanted(self, place: Place, q_length: int, k_length: int) -> bool:
         """Whether a run may be of a pass that is recorded: of a long training nearly none is."""
@@ -360,6 +358,13 @@ class Recording(ContextDecorator):
             for place, (site, number) in enumerate(zip(sites, numbers, strict=True)):
                 layers[site.number] = number if is_own and number is not None else place
         return layers
+
+    def _no_such_layer(self, layers: dict[int, int]) -> ArgumentError:
+        there = sorted(set(layers.values()))
+        return ArgumentError(
+            f"{parameter('layer')}: expected layers of the program, {there[0]} to {there[-1]}, got "
+            f"{', '.join(map(str, self._options.layers or ()))}"
+        )
 
     def _source(self) -> Source:
         n_heads = [heads for heads, _ in self._d_keys.values()]

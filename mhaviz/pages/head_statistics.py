@@ -102,7 +102,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight")))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
     blocks: tuple[Block, ...] = (
-        *(_panels(kind, scales, order, len(s.kinds), reading_text(s)) for kind in s.kinds),
+        *(_panels(s, kind, scales, order) for kind in s.kinds),
         Text((*counts, notes(measures)), "quiet", "drawn"),
         ranking_table(s, order),
         Text((*counts, *left_out), "quiet", "listed"),
@@ -110,15 +110,16 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))
 
 
-def _panels(kind: HeadAverages, scales: dict[str, Scale], order: Order, n_kinds: int, caption: str) -> Panels:
+def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Scale], order: Order) -> Panels:
     panels = tuple(
         Panel(measure.name, kind.average(measure.name).mean.astype(np.float32), scales[measure.name])
         for measure in COLUMNS
         if kind.average(measure.name).is_known
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.entropy.mean.shape[1])))
-    across = None if n_kinds == 1 else min(_ACROSS, len(panels))
-    return Panels(title(kind), panels, rows, columns, order.column, across, caption, "-o heads.png has {} more".format)
+    across = None if len(statistics.kinds) == 1 else min(_ACROSS, len(panels))
+    name, caption = title(statistics, kind), reading_text(statistics)
+    return Panels(name, panels, rows, columns, order.column, across, caption, "-o heads.png has {} more".format)
 
 
 def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
@@ -189,7 +190,8 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
         for head in ranked(statistics, order)[: order.most]
     ]
     long, short = (
-        f"{notes(measures, of_short)}; ±: standard deviation between sentences" for of_short in (False, True)
+        f"{notes(measures, of_short)}; ±: standard deviation between {one_text(statistics)}s"
+        for of_short in (False, True)
     )
     heading = ranking_heading(statistics, order)
     return Table(columns, tuple(rows), heading, notes=long, short_notes=short, where="listed")
@@ -202,11 +204,16 @@ def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
     return f"{mean:z.{measure.decimals}f}{after}"
 
 
-def title(kind: HeadAverages) -> str:
+def one_text(statistics: HeadStatistics) -> str:
+    """What the means are over is called, one of it."""
+    return "example" if statistics.is_recorded else "sentence"
+
+
+def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
     return (
         f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
-        f"{counted(kind.sentences, 'sentence')}, {counted(kind.queries, 'token')}"
+        f"{counted(kind.sentences, one_text(statistics))}, {counted(kind.queries, 'token')}"
     )
 
 
@@ -218,7 +225,7 @@ def reading_text(statistics: HeadStatistics) -> str:
 
 def counts_text(statistics: HeadStatistics) -> str:
     """Of how many tokens copies and induction are; empty where they have no meaning."""
-    counts = {kind.kind: _count(kind) for kind in statistics.kinds if kind.kind != "cross"}
+    counts = {kind.kind: _count(statistics, kind) for kind in statistics.kinds if kind.kind != "cross"}
     if not counts:
         return ""
     if len(set(counts.values())) == 1:
@@ -227,14 +234,12 @@ def counts_text(statistics: HeadStatistics) -> str:
     return "copies, induction: " + "; ".join(f"{kind}, {text}" for kind, text in counts.items())
 
 
-def _count(kind: HeadAverages) -> str:
-    if not kind.copies.queries:
-        return "no token has an earlier copy"
+def _count(statistics: HeadStatistics, kind: HeadAverages) -> str:
+    if not kind.copies.queries:  # the numbers of a program's tokens are not always known
+        return f"no token {'is known to have' if statistics.is_recorded else 'has'} an earlier copy"
     have = "has" if kind.copies.queries == 1 else "have"
-    return (
-        f"of {counted(kind.copies.queries, 'token')} in {counted(kind.copies.sentences, 'sentence')} that {have} an "
-        f"earlier copy"
-    )
+    where = counted(kind.copies.sentences, one_text(statistics))
+    return f"of {counted(kind.copies.queries, 'token')} in {where} that {have} an earlier copy"
 
 
 def left_out_text(statistics: HeadStatistics) -> str:

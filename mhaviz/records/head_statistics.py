@@ -1,7 +1,8 @@
 """What every head of a model looks at, averaged over many sentences."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,15 @@ class HeadAverages(Brief):
         average: Average = getattr(self, name)
         return average
 
+    def select(self, layers: Collection[int]) -> "HeadAverages":
+        """Those of these layers."""
+        rows = [row for row, layer in enumerate(self.layers) if layer in layers]
+        averages: dict[str, Any] = {
+            name: replace(one, mean=one.mean[rows], spread=one.spread[rows])
+            for name, one in ((name, self.average(name)) for name in STATISTICS)
+        }
+        return replace(self, layers=tuple(self.layers[row] for row in rows), **averages)
+
     def heads(self) -> Iterator[tuple[int, int]]:
         """(row, column) of every head that there is, layer by layer."""
         for row, column in np.argwhere(np.isfinite(self.entropy.mean)):
@@ -106,9 +116,11 @@ class HeadStatistics(Shown):
         kinds: one for each kind of attention that the model has.
         too_long: how many sentences were left out, as the model cannot read so many tokens.
         examples: the weights of all heads on some of the sentences, for a page in which heads can be looked at.
+        is_recorded: whether the sentences are examples of the batches of a program that ran.
     """
 
     source: Source
     kinds: tuple[HeadAverages, ...]
     too_long: int = 0
     examples: Attention | None = None
+    is_recorded: bool = False

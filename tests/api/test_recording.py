@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.pages.head_statistics import counts_text
 
 
 class Attention(nn.Module):
@@ -264,6 +265,7 @@ def test_statistics_are_of_all_passes(gpt):
     with mhaviz.record(statistics=True) as nameless:
         layer(*3 * [torch.randn(2, 5, 16)])
     (of_heads,) = nameless.head_statistics.kinds
+    assert counts_text(nameless.head_statistics) == "copies, induction: no token is known to have an earlier copy"
     assert np.isfinite(of_heads.previous.mean).all()
     assert np.isnan(of_heads.copies.mean).all()
     with pytest.raises(mhaviz.ArgumentError, match="add `statistics`"):

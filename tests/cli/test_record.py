@@ -193,6 +193,19 @@ def test_a_program_may_close_and_replace_its_streams(record, tmp_path):
     assert "head 2" in result.out
 
 
+def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
+    result = record(PROGRAM, "--heads", "--layer", "1")
+    assert result.status == 0
+    words = " ".join(result.out.split())
+    assert "masked self-attention: 3 heads, means over 6 examples, 24 tokens" in words
+    assert "standard deviation between examples" in words
+    assert "of 7 tokens in 4 examples that have an earlier copy" in words
+    assert "sentence" not in words
+    missing = record(PROGRAM, "--heads", "--layer", "5")
+    assert missing.status == 2
+    assert missing.err == "mhaviz: --layer: expected layers of the program, 0 to 1, got 5\n"
+
+
 def test_an_output_that_is_the_programs_is_pointed_out(record):
     result = record(PROGRAM, words=("-o", "run.html"))
     assert "mhaviz: -o run.html comes after the program, and is the program's; ours come before it" in result.err
@@ -203,7 +216,11 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
     [
         (("-o", "run.xyz"), "cannot tell the format of run.xyz"),
         (("--heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
-        (("--heads", "--rollout"), "--heads takes the place of maps"),
+        (
+            ("--heads", "--rollout", "--passes", "0-", "--title", "x"),
+            "--heads averages all passes and examples, and draws no maps; leave out --rollout, --passes, --title",
+        ),
+        (("--rollout", "--pool", "max"), "--rollout goes through single tokens, and --pool makes cells of several"),
         (("--layer", "3-1"), "--layer: expected numbers such as 0,3-5, or all, got '3-1'"),
         (("--examples", "x"), "--examples: expected numbers"),
         (("--passes", "x"), "--passes: expected numbers"),

@@ -3,14 +3,14 @@
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.console import say
+from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
@@ -64,7 +64,7 @@ def record(
     script: Annotated[str, typer.Argument(metavar="SCRIPT|MODULE", help="The program.", show_default=False)],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="All that follows is the program's own.", show_default=False),
+        typer.Argument(metavar="ARGS", help="All that follows is the program's own.", show_default=False),
     ] = None,
     is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")] = False,
     recorded: Recorded,
@@ -94,7 +94,11 @@ def record(
     Output: a {map_files} file.
     """
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
-    delivery.check(inputs, _suffixes(heads, rollout, images))
+    delivery.check(inputs, PAGE_SUFFIXES if heads else MAP_SUFFIXES)
+    if heads:
+        _require_no_maps(recorded, pooled, looks, images, rollout)
+    if rollout and pooled.pool is not None:
+        raise ArgumentError("--rollout goes through single tokens, and --pool makes cells of several; leave out one")
     options, memory, style = recorded.parse(), pooled.parse_memory(), looks.style
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
@@ -111,7 +115,7 @@ def record(
         size=pooled.size,
         memory=memory,
         statistics=heads,
-        queries_and_keys=delivery.has_page,
+        queries_and_keys=delivery.has_page and not (heads or rollout),
         program=f"-m {script}" if is_module else Path(script).name,
     )
     with room_for_a_program(keeps_stdout=delivery.json), recording:
@@ -130,12 +134,22 @@ def record(
     raise ProgramEndedError(ending.status)
 
 
-def _suffixes(heads: bool, rollout: bool, images: ImageOptions) -> tuple[str, ...]:
-    if heads and images.image:
-        raise ArgumentError("--heads takes the place of maps, and --image is for maps; leave out one")
-    if heads and rollout:
-        raise ArgumentError("--heads takes the place of maps, and --rollout is made of them; leave out one")
-    return PAGE_SUFFIXES if heads else MAP_SUFFIXES
+def _require_no_maps(
+    recorded: Recorded, pooled: PoolOptions, looks: MapOptions, images: ImageOptions, rollout: bool
+) -> None:
+    """Raise ArgumentError for what is about maps, where there will be none."""
+    unread = ["rollout"] * rollout
+    for group, read in ((recorded, {"module", "layer"}), (pooled, set()), (images, {"grid"}), (looks, {"dpi", "cmap"})):
+        unread += [
+            option.name
+            for option in fields(group)
+            if option.name not in read and getattr(group, option.name) != option.default
+        ]
+    if unread:
+        raise ArgumentError(
+            f"--heads averages all passes and examples, and draws no maps; leave out "
+            f"{', '.join(map(option_name, unread))}"
+        )
 
 
 def _find(script: str, arguments: list[str], is_module: bool) -> "Program":

@@ -120,13 +120,13 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
             "layers": list(kind.layers),
             "sentences": kind.sentences,
             "queries": kind.queries,
-            "title": averages_title(kind),
+            "title": averages_title(record, kind),
             "means": {name: list(map(_numbers, kind.average(name).mean)) for name in STATISTICS},
             "spreads": {name: list(map(_numbers, kind.average(name).spread)) for name in STATISTICS},
         }
         for kind in record.kinds
     ]
-    title = "; ".join(averages_title(kind) for kind in record.kinds)
+    title = "; ".join(averages_title(record, kind) for kind in record.kinds)
     words = _words(head_statistics_page(record), record.source)
     if record.examples is not None:
         of_maps = _words(attention_page(record.examples), record.source)
