@@ -58,9 +58,12 @@ def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
 
 
 def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
-    """Whether it is another layer of the attention whose layers these are."""
+    """Whether it is another layer of the attention whose layers these are; a rollout goes through all modules."""
     *_, last = group.values()
-    return m.layer != last.layer and common_name([*(one.module for one in group.values()), m.module]) is not None
+    if m.layer == last.layer:
+        return False
+    names = [*(one.module for one in group.values()), m.module]
+    return m.quantity.through_layers or common_name(names) is not None
 
 
 def _tells_layer(attention: Attention) -> bool:

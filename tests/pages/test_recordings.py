@@ -1,5 +1,7 @@
 """Which attention of a program a page is of: its name, its forward pass, its example."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made import made_map
@@ -53,6 +55,11 @@ def test_layers_of_one_name_stand_together_with_it():
         ("self-attention, layers 2 to 3", "dec.*.attn"),
         ("self-attention, layer 4", "model.py:3, f"),
     ]
+
+
+def test_a_rollout_goes_through_all_modules_and_stands_together():
+    maps = [replace(m, quantity=ROLLOUT) for m in maps_of(["encoder.first", "encoder.second", "head.0"], n_heads=1)]
+    assert titles(maps) == [("rollout of self-attention, layers 0 to 2", "")]
 
 
 def test_one_of_several_attentions_names_its_layer():

@@ -162,7 +162,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     """
     size = PageSize.of(_bytes_of_each(maps))
     size.require_fit()
-    writer = _Writer(size, _families([parts[-1][1] for parts in maps]))
+    writer = _Writer(size, _families([m for *_, (_, m) in maps if not m.quantity.through_layers]))
     thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]

@@ -8,7 +8,7 @@ import pytest
 from made import made_map
 
 import mhaviz
-from mhaviz.records import Attention, Source
+from mhaviz.records import ROLLOUT, Attention, Source
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 
@@ -119,3 +119,9 @@ def test_a_difference_of_recordings_has_a_page():
     before = recorded(["b.0"])
     after = replace(before, maps=tuple(replace(m, weights=m.weights[::-1]) for m in before))
     assert "b.0" in mhaviz.diff(before, after).to_html()
+
+
+def test_a_rollout_through_several_modules_is_one_grid():
+    one = recorded(["enc.0.attn", "dec.0.attn"])
+    maps = tuple(replace(m.select((0,)), quantity=ROLLOUT) for m in one.maps)
+    assert {m["family"] for m in document(replace(one, maps=maps))["maps"]} == {""}
