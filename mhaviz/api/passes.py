@@ -40,6 +40,10 @@ class Passes:
         """Whether this pass is recorded."""
         return any(first <= number and (end is None or number < end) for first, end in self.runs)
 
+    def begins_by(self, last: int) -> bool:
+        """Whether one of the passes up to this is recorded."""
+        return any(first <= last for first, _ in self.runs)
+
 
 def _run_in(part: str, whole: object) -> tuple[int, int | None]:
     found = _RUN.fullmatch(part)

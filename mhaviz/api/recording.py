@@ -390,10 +390,22 @@ class Recording(ContextDecorator):
             n_sites = len(self._sites.all)
             names = ", ".join(self.modules[:3]) + ", …" * (n_sites > 3)
             which = f"{n_sites} attention{'s' * (n_sites != 1)} ({names})"
-            why = next(iter(self._watch.missed), "")
+            why = self._what_is_not_there() or next(iter(self._watch.missed), "")
             return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
         missed = next(iter(self._watch.missed), "")
         return f"{seen}no attention; {missed or self._watch.nearest()}"
+
+    def _what_is_not_there(self) -> str:
+        """Which choice fits nothing that has run; "" if none is to blame."""
+        options, sites = self._options, [site for site in self._sites.all if self._options.wants(site)]
+        if not sites:
+            return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
+        last = max(site.passes for site in sites) - 1
+        if not options.passes.begins_by(last):
+            return f"{parameter('passes')}: expected some of 0 to {last:,}"
+        if options.examples and self._left_out and min(options.examples) >= self._left_out:
+            return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
+        return ""
 
 
 def _name_of(site: SeenSite) -> str:

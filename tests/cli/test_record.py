@@ -206,6 +206,20 @@ def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
     assert missing.err == "mhaviz: --layer: expected layers of the program, 0 to 1, got 5\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--module", "encoder.*"), "--module: expected a pattern of these names, got encoder.*"),
+        (("--passes", "7-"), "--passes: expected some of 0 to 2"),
+        (("--examples", "2"), "--examples: expected some of 0 to 1"),
+    ],
+)
+def test_a_choice_that_fits_nothing_is_named(record, options, why):
+    result = record(PROGRAM, *options)
+    assert result.status == 1
+    assert result.err.endswith(f" 2 attentions (blocks.0, blocks.1), and none that was asked for: {why}\n")
+
+
 def test_an_output_that_is_the_programs_is_pointed_out(record):
     result = record(PROGRAM, words=("-o", "run.html"))
     assert "mhaviz: -o run.html comes after the program, and is the program's; ours come before it" in result.err
