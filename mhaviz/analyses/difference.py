@@ -52,6 +52,7 @@ def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Atten
 
 def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
     """Of maps that are in both, the heads that are in both. Raises MhavizError if there are none."""
+    before, after = _of_a_pass_each(before, after)
     heads = {m.name: m.heads for m in before.maps}
     common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in after.maps if m.name in heads}
     for m in after.maps:
@@ -67,17 +68,18 @@ def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, A
 
 
 def compare(before: Attention, after: Attention) -> Difference:
-    """Compare the maps of the same sentence, layer, kind and reduction.
+    """Compare the maps of the same sentence, layer, kind and reduction; of the same pass, if a side has several.
 
     Raises:
         MhavizError: there are none; or the tokens, the heads or the cells of two such maps differ.
     """
+    before, after = _of_a_pass_each(before, after)
     olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
     common = [name for name in news if name in olds]
     if not common:
         raise MhavizError(
             f"no map is in both: the first has {_listed(olds)}, the second {_listed(news)}; compare maps of the same "
-            f"sentence, layer and kind, or name a layer of each by {parameter('layer')}"
+            f"pass, sentence, layer and kind, or name a layer of each by {parameter('layer')}"
         )
     return Difference(
         source=_source(before.source, after.source),
@@ -85,6 +87,20 @@ def compare(before: Attention, after: Attention) -> Difference:
         only_before=tuple(name for name in olds if name not in news),
         only_after=tuple(name for name in news if name not in olds),
     )
+
+
+def _of_a_pass_each(before: Attention, after: Attention) -> tuple[Attention, Attention]:
+    """Recordings of one pass each, whichever these are, as maps to be compared, with the passes in their sources."""
+    sides = before, after
+    passes = [{m.pass_number for m in side.maps} for side in sides]
+    if any(len(numbers) > 1 for numbers in passes) or passes[0] == passes[1]:
+        return sides
+    named = []
+    for side, (number,) in zip(sides, passes, strict=True):
+        footnote = side.source.footnote if number is None else f"{side.source.footnote}, pass {number}"
+        maps = tuple(replace(m, pass_number=None) for m in side.maps)
+        named.append(replace(side, source=replace(side.source, footnote=footnote), maps=maps))
+    return named[0], named[1]
 
 
 def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:

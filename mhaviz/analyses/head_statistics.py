@@ -49,7 +49,7 @@ class HeadStudy:
         counted = self._counted
         if counted is None or not counted.is_of(seen):  # the layers of a forward pass share their sides
             counted = self._counted = _Counted.of(seen)
-        weights = seen.call.weights().float().nan_to_num_(nan=0.0)  # of padding
+        weights = seen.call.weights().float().nan_to_num(nan=0.0)  # of padding; they may be the program's own
         sums = weights.flatten(2) @ counted.factors.mT  # batch_size n_heads n_statistics - 1
         totals = torch.cat([_entropies(weights, counted.visible)[..., None], sums], dim=-1)
         moments = self._moments.setdefault((kind, layer), _Moments.none(weights.shape[1]))

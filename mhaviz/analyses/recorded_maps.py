@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mhaviz.analyses.growing_map import GrowingMap
 from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.analyses.weights import weight_map
+from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import SiteCall
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
@@ -66,6 +67,8 @@ class RecordedMaps:
             maps = pooled_of_call(seen, self._pooling, self._keep)
         for m in maps:
             _require_finite(m.weights)
+        if isinstance(seen.call, AttentionWeights):  # the program's own, which it may write over
+            maps = [replace(m, weights=m.weights.copy()) for m in maps]
         self._kept[key] = _Kept(maps, queries, keys, [])
         self.bytes += sum(m.weights.nbytes for m in maps)
 

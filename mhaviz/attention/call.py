@@ -222,7 +222,7 @@ class AttentionWeights:
         return self.given.device
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Of the queries from ``start`` to ``end``, float32."""
+        """Of the queries from ``start`` to ``end``, float32: the given ones themselves, not to be written over."""
         return self.given[:, :, start:end].float()
 
     def visible(self) -> Tensor:

@@ -43,6 +43,8 @@ class SeenSite:
         passes: how many it has run in.
         length: tokens that its queries have been of, in the pass that goes on.
         k_length: keys of its last run.
+        keys: a number of each of these, (batch_size, k_length), by which they are known again; None: not known.
+        is_reordered: whether the keys of the pass that goes on have changed between its steps.
         forward: the forward pass of its last run; see ``Place``.
     """
 
@@ -56,6 +58,8 @@ class SeenSite:
     passes: int = 0
     length: int = 0
     k_length: int = 0
+    keys: Tensor | None = None
+    is_reordered: bool = False
     forward: int = -1
 
 
@@ -106,7 +110,7 @@ class Sites:
             return False
         self._repeats[name] = site.repeat + 1
         site.passes, site.forward = site.passes + 1, place.forward
-        site.length, site.k_length = lengths
+        site.length, site.k_length, site.keys = *lengths, None
         return True
 
     def _begin(self, place: Place) -> None:
@@ -123,7 +127,7 @@ class Sites:
             if site is None:
                 break
             if (step := self._step(site, place, caught)) is not None:
-                return step
+                return None if site.is_reordered else step
         repeat = self._repeats.get(name, 0)
         self._repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
@@ -143,6 +147,7 @@ class Sites:
             self._sites[*name, repeat] = site
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
+        site.keys, site.is_reordered = _known_by(caught.call), False
         return Run(site, site.passes - 1, 0, caught)
 
     def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
@@ -166,9 +171,25 @@ class Sites:
             return None
         run = Run(site, site.passes - 1, site.length, caught)
         if site.kind != "cross":
+            self._look_for_changes(site, caught.call)
             site.kind, self._joined = "masked", (place.forward, q_length, expected)
         site.length, site.k_length, site.forward = expected, caught.call.shape[3], place.forward
         return run
+
+    def _look_for_changes(self, site: SeenSite, call: AttentionCall | AttentionWeights) -> None:
+        """Say so where the keys of earlier tokens are not what they were: a search with beams goes on with others."""
+        before, site.keys = site.keys, _known_by(call)
+        if site.is_reordered or before is None or site.keys is None or site.k_length > call.shape[3]:
+            return
+        now = site.keys[:, : site.k_length]
+        if now.shape == before.shape and bool((now - before).abs().amax() <= _SAME_KEY * before.abs().amax()):
+            return
+        if call.shape[3] != site.k_length:  # of a window all keys move on
+            site.is_reordered = True
+            self._miss(
+                f"{site.name}: drawn as far as token {site.length}, where the keys of earlier tokens changed, as in a "
+                f"search with beams; record it with one beam"
+            )
 
     def _is_windowed(self, site: SeenSite, place: Place, k_length: int) -> bool:
         """Whether one query goes on with the pass of a site whose cache has lost its first keys.
@@ -177,6 +198,15 @@ class Sites:
         """
         is_next = site.forward != place.forward or (site.root, site.name, 1) not in self._sites
         return is_next and site.length > 1 and site.k_length <= k_length <= site.length
+
+
+_SAME_KEY = 0.1
+"""A cache that is kept in fewer bits gives keys back so much changed, of the largest, and more is another key."""
+
+
+def _known_by(call: AttentionCall | AttentionWeights) -> Tensor | None:
+    """The first feature of the first head's keys, (batch_size, k_length)."""
+    return call.key[:, 0, :, 0].detach().float().clone() if isinstance(call, AttentionCall) else None
 
 
 def _without_unfilled(caught: Caught, expected: int) -> Caught:

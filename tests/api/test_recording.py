@@ -475,3 +475,50 @@ def test_calls_are_known_by_queries_and_keys_where_the_kernel_runs_and_by_weight
         gpt(ids())
         by_hand(ids())
     assert found == [AttentionCall] * 3 + [AttentionWeights] * 3
+
+
+def test_a_search_with_beams_is_drawn_as_far_as_it_is_one_text():
+    model, prompt = _gpt2("sdpa"), torch.tensor([[1, 2, 3, 4]])
+    with mhaviz.record(model) as recording:
+        model.generate(prompt, max_new_tokens=20, do_sample=False, num_beams=4)
+    assert any("as in a search with beams; record it with one beam" in line for line in recording.notices)
+    assert all(len(m.rows) < 23 for m in recording.attention)
+
+
+def test_what_is_recorded_of_weights_by_hand_is_not_the_programs_own_memory(by_hand):
+    kept = []
+
+    def scribble(seen):
+        kept.append(seen.call.given)
+
+    with mhaviz.record(by_hand, on_attention=scribble, statistics=True) as recording:
+        by_hand(ids()).sum().backward()
+    versions = [A._version for A in kept]
+    assert versions == [0, 0, 0]
+    before = [m.weights.copy() for m in recording.attention]
+    for A in kept:
+        A.detach().zero_()
+    for m, weights in zip(recording.attention, before, strict=True):
+        np.testing.assert_array_equal(m.weights, weights)
+
+
+def test_passes_of_two_recordings_are_compared(gpt, tmp_path):
+    with mhaviz.record(gpt, passes=(0, 2)) as recording:
+        for seed in range(3):
+            gpt(ids(seed=seed))
+    film = recording.attention
+    first, last = (
+        mhaviz.diff(film, film).maps[0].change,
+        [m for m in film if m.pass_number == 2],
+    )
+    assert np.abs(first.weights).max() == 0
+    for number in (0, 2):
+        with mhaviz.record(gpt, passes=number) as one:
+            for seed in range(3):
+                gpt(ids(seed=seed))
+        one.attention.save(tmp_path / f"{number}.safetensors")
+    found = mhaviz.diff(tmp_path / "0.safetensors", tmp_path / "2.safetensors")
+    assert len(found.maps) == 3
+    np.testing.assert_allclose(found.maps[0].change.weights, last[0].weights - film[0].weights, atol=1e-6)
+    assert "pass 0" in found.source.footnote
+    assert "pass 2" in found.source.footnote
