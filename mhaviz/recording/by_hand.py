@@ -158,7 +158,7 @@ class ByHand:
             (_QUOTIENTS, self._quotient),
         ):
             looks |= dict.fromkeys(functions, self._unless_unmarked(follow))
-        looks |= dict.fromkeys(_SOFTMAXES, guarded(self._softmax, self._on_error))
+        looks |= dict.fromkeys(SOFTMAXES, guarded(self._softmax, self._on_error))
         return looks | dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
 
     def _unless_unmarked(self, follow: Follow) -> Look:
@@ -384,7 +384,7 @@ _SWAPS = _functions("transpose swapaxes swapdims")
 _PERMUTES = _functions("permute")
 _TRANSPOSES = [Tensor.mT.__get__, Tensor.T.__get__]  # type: ignore[attr-defined]
 _CUTS = _functions("getitem narrow")
-_SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, torch.special.softmax]
+SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, torch.special.softmax]
 _EXPONENTIALS = _functions("exp")
 _SUMS = _functions("sum")
 _LOG_SOFTMAXES = [torch.log_softmax, Tensor.log_softmax, F.log_softmax, torch.special.log_softmax]

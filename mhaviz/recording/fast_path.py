@@ -50,7 +50,7 @@ def _beside(
             with torch._C.DisableTorchFunction():
                 result = forward(module, *args, **kwargs)
             try:
-                with torch.no_grad():
+                with torch.no_grad(), _same_random_numbers(module):
                     forward(module, *args, **kwargs)
             except VisitorError:
                 raise
@@ -74,5 +74,21 @@ def _may_be_fast(module: nn.Module, given: Sequence[Any], is_ours: Callable[[Any
     tensors = [*module.parameters(), *(x for x in given if isinstance(x, Tensor))]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return False
-    # The program's own hooks would run twice.
-    return not any(one._forward_hooks or one._forward_pre_hooks for one in module.modules() if one is not module)
+    # The program's own code would run twice.
+    return not any(_runs_code_of_program(one) for one in module.modules() if one is not module)
+
+
+def _runs_code_of_program(module: nn.Module) -> bool:
+    is_of_pytorch = type(module).forward.__module__.startswith("torch.")
+    return bool(module._forward_hooks or module._forward_pre_hooks) or not is_of_pytorch
+
+
+@contextmanager
+def _same_random_numbers(module: nn.Module) -> Iterator[None]:
+    """Let a program that trains nothing but dropout, for its uncertainty, draw what it would draw."""
+    if not any(one.training for one in module.modules()):
+        yield
+        return
+    devices = {x.get_device() for x in module.parameters() if x.is_cuda}
+    with torch.random.fork_rng(devices):
+        yield

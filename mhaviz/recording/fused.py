@@ -98,7 +98,8 @@ class Fused:
         if not heard:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
-            given.arguments |= {"need_weights": False, "training": False, "dropout_p": 0.0}
+            # PyTorch takes is_causal for a hint that it need not read the mask; where it gives weights, it reads it.
+            given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _hearing(heard):
                 MULTI_HEAD(*given.args, **given.kwargs)
         for called, named, result in heard:

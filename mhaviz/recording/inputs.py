@@ -7,6 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.recording.fused import unseen
+from mhaviz.recording.looks import Follow, Look, guarded
+
 _MOST_EXTRA = 8
 """So many tokens of an image may be no patches: [CLS], a token of distillation, registers."""
 
@@ -15,21 +18,25 @@ _MOST_READ = 16
 
 
 class SeenInputs:
-    """What was read last.
+    """What was read last. ``on_error``: is told what goes wrong here.
 
     Attributes:
-        ids: the numbers of tokens, (batch_size, length), on the CPU, the last read last, each with how many tokens the
-            vocabulary has.
+        ids: the numbers of tokens, (batch_size, length), where the program has them, the last read last, each with how
+            many tokens the vocabulary has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self._on_error = on_error
         self.ids: list[tuple[Tensor, int]] = []
         self._grids: dict[int, tuple[int, int]] = {}
 
-    def looks(self) -> dict[Any, Callable[..., Any]]:
+    def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
-        convolutions = dict.fromkeys((F.conv2d, torch.conv2d), self._conv2d)
-        return {F.embedding: self._embedding, **convolutions}
+        convolutions = dict.fromkeys((F.conv2d, torch.conv2d), self._look(self._conv2d))
+        return {F.embedding: self._look(self._embedding), **convolutions}
+
+    def _look(self, follow: Follow) -> Look:
+        return guarded(follow, self._on_error)
 
     def grid_of(self, length: int) -> tuple[tuple[int, int], int] | None:
         """Of an image that was read as so many tokens: the rows and columns of its patches, and how many are none."""
@@ -39,18 +46,16 @@ class SeenInputs:
                 return (rows, columns), extra
         return None
 
-    def _embedding(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+    def _embedding(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
-        if type(ids) is Tensor and 1 <= ids.ndim <= 2 and ids.numel() and not ids.is_meta:
-            with torch.no_grad():
-                self.ids.append((ids.detach().reshape(-1, ids.shape[-1]), weight.shape[0]))
+        is_plain = type(ids) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # it outlives vmap
+        if is_plain and 1 <= ids.ndim <= 2 and ids.numel() and not ids.is_meta:
+            with unseen():
+                self.ids.append((ids.reshape(-1, ids.shape[-1]), weight.shape[0]))
             del self.ids[:-_MOST_READ]
-        return result
 
-    def _conv2d(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _conv2d(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """A convolution whose steps are as wide as its kernel cuts an image into patches."""
-        result = func(*args, **kwargs)
         weight = args[1] if len(args) > 1 else kwargs.get("weight")
         stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
         steps = tuple(stride) if isinstance(stride, list | tuple) else (stride, stride)
@@ -62,4 +67,3 @@ class SeenInputs:
                 self._grids[rows * columns] = (rows, columns)
                 if len(self._grids) > _MOST_READ:
                     del self._grids[next(iter(self._grids))]
-        return result

@@ -18,12 +18,12 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.recording.by_hand import ByHand
+from mhaviz.recording.by_hand import SOFTMAXES, ByHand
 from mhaviz.recording.caught import Caught, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
-from mhaviz.recording.fused import Fused, unseen
+from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused, unseen
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import Look, guarded, one_line
 from mhaviz.recording.looks import VisitorError as VisitorError
@@ -69,8 +69,8 @@ class Watch:
         self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._failed)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
-        self._operators = Operators(self._caught_operator, self.miss)
-        self.inputs = SeenInputs()
+        self._operators = Operators(self._caught_operator, self.miss, self._failed)
+        self.inputs = SeenInputs(self._failed)
         self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
         self._here = threading.local()
         self._scripts: WeakSet[nn.Module] = WeakSet()
@@ -133,9 +133,18 @@ class Watch:
 
     def look_for(self, func: Any) -> Look | None:
         """What runs a function that has not been seen before; None: nobody looks at it."""
-        look = self._flex if is_flex(func) else self._operators.look_for(func)
+        try:
+            look = self._flex if is_flex(func) else self._operators.look_for(func)
+        except Exception as error:  # whatever a program calls by PyTorch's protocol may come here
+            self._failed(error)
+            look = None
         self.looks[func] = look
         return look
+
+    def miss_traced(self, func: Any) -> None:
+        """Say that nothing is looked at while ``torch.jit.trace`` runs: it would be traced, too."""
+        if func in _TRACED and (place := self._modules.place()) is not None:
+            self.miss(f"{place.name}: is being traced by torch.jit, and is not recorded meanwhile")
 
     def end(self) -> None:
         """Look at nothing any more, in whatever thread."""
@@ -172,7 +181,11 @@ class Watch:
 
     def _failed(self, error: Exception) -> None:
         """Note what went wrong while the program was followed."""
-        place = self._modules.place()
+        try:
+            place = self._modules.place()
+        except Exception:  # that may be what went wrong
+            self.miss(f"{self._modules.line()}: not followed, {one_line(error)}")
+            return
         if place is not None:
             self.miss(f"{place.name}: not followed, {one_line(error)}")
 
@@ -230,8 +243,6 @@ class Watch:
     def _why_unseen(self, tensors: Sequence[Tensor]) -> str | None:
         if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
             return "runs within a transform of torch.func, such as vmap, and is not recorded there"
-        if torch._C._get_tracing_state() is not None:
-            return "is being traced by torch.jit, and is not recorded meanwhile"
         if any(x.is_nested for x in tensors):
             return "computes with nested tensors, and is not recorded"
         if others := [x for x in tensors if type(x) not in (Tensor, nn.Parameter)]:
@@ -244,6 +255,9 @@ class Watch:
 
 
 _MOST_LINES = 1000
+
+_TRACED = {SDPA, MULTI_HEAD, *SOFTMAXES}
+"""What attention cannot do without, of which it is said where it is traced."""
 
 _watches: WeakSet[Watch] = WeakSet()
 
@@ -297,5 +311,7 @@ class _Mode(TorchFunctionMode):
             except KeyError:
                 look = watch.look_for(func)
             if look is not None:
-                return look(func, args, kwargs or {})
+                if torch._C._get_tracing_state() is None:
+                    return look(func, args, kwargs or {})
+                watch.miss_traced(func)
         return func(*args, **kwargs) if kwargs else func(*args)

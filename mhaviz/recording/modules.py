@@ -135,7 +135,7 @@ class RunningModules:
         if not stack:
             self._local.forward = next(self._forwards)
         shape = None
-        if args and isinstance(args[0], Tensor):
+        if args and isinstance(args[0], Tensor) and torch._C._get_tracing_state() is None:
             with torch._C.DisableTorchFunction():  # no recording need see this
                 if not args[0].is_nested:
                     shape = tuple(args[0].shape)
@@ -211,7 +211,7 @@ class _Names:
 
 
 def _heads_of(module: nn.Module) -> int | None:
-    for owner in (module, getattr(module, "config", None)):
+    for owner in (module, vars(module).get("config")):  # a property of the program's may raise
         for name in _HEADS:
             number = vars(owner).get(name) if hasattr(owner, "__dict__") else None
             if isinstance(number, int) and not isinstance(number, bool) and number > 0:

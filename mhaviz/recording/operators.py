@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
+from mhaviz.recording.looks import Look, guarded
 
 Read = Callable[[str], tuple[AttentionCall, Tensor | None]]
 """Reads what an operator has computed with, (batch_size, n_heads, length, features), and its output unless dropout has
@@ -32,12 +33,15 @@ class Operators:
     Args:
         on_operator: see ``OnOperator``.
         miss: is told what is not seen, in a line.
+        on_error: is told what goes wrong here.
     """
 
-    def __init__(self, on_operator: OnOperator, miss: Callable[[str], None]) -> None:
-        self._on_operator, self._miss = on_operator, miss
+    def __init__(
+        self, on_operator: OnOperator, miss: Callable[[str], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        self._on_operator, self._miss, self._on_error = on_operator, miss, on_error
 
-    def look_for(self, func: Any) -> Callable[..., Any] | None:
+    def look_for(self, func: Any) -> Look | None:
         """What runs this function; None: it is no such operator."""
         name, schema = _name_and_schema(func)
         if not _LOOKS_LIKE.search(name) or _IS_OTHER.search(name):
@@ -50,8 +54,7 @@ class Operators:
             )
             return None
 
-        def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            result = func(*args, **kwargs)
+        def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
             given = _Given(schema, args, kwargs)
             query, key = given(*_QUERY), given(*_KEY)
             output = given("out") if name.endswith("_out") else None
@@ -59,9 +62,8 @@ class Operators:
                 output = result[0] if isinstance(result, tuple | list) else result
             if isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(output, Tensor):
                 self._on_operator((query, key), lambda place: self._read(name, form, given, output, place))
-            return result
 
-        return run
+        return guarded(follow, self._on_error)
 
     def _read(
         self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str
