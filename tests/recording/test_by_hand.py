@@ -392,6 +392,15 @@ def test_nested_tensors_run():
     assert not seen
 
 
+def test_a_mark_is_of_its_tensor_alone():
+    """Python gives the number of a tensor that is gone to another."""
+    marks, x, y = by_hand.Marks(), torch.zeros(1), torch.zeros(1)
+    marks.set(x, by_hand._Scores())
+    marks._marks[id(y)] = marks._marks[id(x)]
+    assert marks.get(x) is not None
+    assert marks.get(y) is None
+
+
 def test_no_mark_outlives_its_tensor():
     q, k, v = qkv()
     seen, results = watch(lambda: [program(q, k, v) for program in STYLES.values()])
