@@ -72,6 +72,12 @@ class RecordedMaps:
         self._kept[key] = _Kept(maps, queries, keys, [])
         self.bytes += sum(m.weights.nbytes for m in maps)
 
+    def forget(self, number: int, pass_number: int, example: int) -> None:
+        """Drop the maps of an attention in a pass, of an example, if there are any."""
+        kept = self._kept.pop((number, pass_number, example), None)
+        if kept is not None:
+            self.bytes -= sum(m.weights.nbytes for m in kept.maps)
+
     def _go_on(self, kept: _Kept, seen: SiteCall) -> None:
         (queries,) = seen.queries
         is_cross = seen.site.kind == "cross"

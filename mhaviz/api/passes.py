@@ -8,36 +8,48 @@ from typing import Any
 from mhaviz.errors import ArgumentError, parameter, quoted
 
 _RUN = re.compile(r"(\d+)(-)?(\d+)?")
+_LAST = "last"
 
 
 @dataclass(frozen=True)
 class Passes:
     """Runs of passes: each from a first number up to an end, None being no end.
 
-    ``is_first``: whether nobody has chosen: the first pass that reaches each attention.
+    Attributes:
+        runs: those that are kept.
+        is_first: whether nobody has chosen: the first pass that reaches each attention.
+        with_last: whether the last one is kept as well, whichever it is.
     """
 
     runs: tuple[tuple[int, int | None], ...] = ((0, 1),)
     is_first: bool = True
+    with_last: bool = False
 
     @classmethod
     def of(cls, given: Any) -> "Passes":
-        """Of a number, several numbers, slices and ranges, or a text: "0,100,200-", "0-9".
+        """Of a number, several numbers, slices and ranges, or a text: "0,100,200-", "0-9", "0,last"; −1 is the last.
 
         Raises ArgumentError if it cannot be read.
         """
         if given is None:
             return cls()
         if isinstance(given, str):
-            return cls(tuple(_run_in(part.strip(), given) for part in given.split(",")), False)
-        parts = given if isinstance(given, Iterable) and not isinstance(given, range) else [given]
-        runs = [run for part in parts for run in _runs_of(part, given)]
-        if not runs:
+            texts = [part.strip() for part in given.split(",")]
+            numbers = [text for text in texts if text.lower() != _LAST]
+            return cls(tuple(_run_in(text, given) for text in numbers), False, len(numbers) < len(texts))
+        parts = list(given) if isinstance(given, Iterable) and not isinstance(given, range) else [given]
+        others = [part for part in parts if type(part) is not int or part != -1]
+        runs = [run for part in others for run in _runs_of(part, given)]
+        if not parts or (others and not runs):
             raise _wrong(given)
-        return cls(tuple(runs), False)
+        return cls(tuple(runs), False, len(others) < len(parts))
 
     def wants(self, number: int) -> bool:
-        """Whether this pass is recorded."""
+        """Whether this pass is recorded, for good or until another one comes."""
+        return self.with_last or self.keeps(number)
+
+    def keeps(self, number: int) -> bool:
+        """Whether it is kept whatever comes after it."""
         return any(first <= number and (end is None or number < end) for first, end in self.runs)
 
     def begins_by(self, last: int) -> bool:
@@ -69,5 +81,5 @@ def _runs_of(part: object, whole: object) -> list[tuple[int, int | None]]:
 
 def _wrong(given: object) -> ArgumentError:
     return ArgumentError(
-        f'{parameter("passes")}: expected numbers from 0 on, such as "0,100,200-", got {quoted(given)}'
+        f'{parameter("passes")}: expected numbers from 0 on, or last, such as "0,100,200-,last", got {quoted(given)}'
     )

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from mhaviz.errors import MhavizError
-from mhaviz.recording.inputs import SeenInputs
-from mhaviz.records import Tokens
+from mhaviz.recording.inputs import ReadIds, SeenInputs
+from mhaviz.records import AttentionMap, Axis, Tokens
 from mhaviz.records.tokens import patch_tokens
 
 if TYPE_CHECKING:
@@ -40,25 +42,38 @@ class TokenNames:
         self._looked = False
         self._given_fits = False
         self._forward = -1
-        self._sides: dict[tuple[tuple[int, int], tuple[int, ...], int], _Sides] = {}
+        self._sides: dict[tuple[Any, ...], _Sides] = {}
 
-    def sides(self, forward: int, lengths: tuple[int, int], examples: Sequence[int], first: int) -> "_Sides":
+    def sides(
+        self, forward: int, lengths: tuple[int, int], examples: Sequence[int], batch_size: int, first: int, is_cross: bool
+    ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
         Args:
             forward: counts the forward passes.
             lengths: how many queries and keys there are.
             examples: their places in the batch.
+            batch_size: how many there are.
             first: where the queries begin, of a step of a decoder that writes.
+            is_cross: whether the keys are of another input.
         """
         if forward != self._forward:
             self._forward = forward
             self._sides.clear()
-        key = lengths, tuple(examples), first
+        read = self._read(lengths[0])
+        read_of_keys, first_key = read, 0
+        if is_cross:
+            read_of_keys = self._read(lengths[1], read if lengths[0] == lengths[1] else None)
+        elif first:  # an older cache may have lost its first keys
+            read_of_keys, first_key = None, first + lengths[0] - lengths[1]
+        elif lengths[0] != lengths[1]:
+            read_of_keys = self._read(lengths[1])
+        reads = read, read_of_keys
+        key = lengths, tuple(examples), batch_size, first, is_cross, *(one and one.number for one in reads)
         if key not in self._sides:
             queries, keys = (
-                tuple(self._of(length, example, start) for example in examples)
-                for length, start in zip(lengths, (first, 0), strict=True)
+                tuple(self._of(length, example, batch_size, start, one) for example in examples)
+                for length, start, one in zip(lengths, (first, first_key), reads, strict=True)
             )
             self._sides[key] = queries, keys
         return self._sides[key]
@@ -78,6 +93,17 @@ class TokenNames:
             self._miss(str(error))
             return tokens
 
+    def without_padding(self, m: AttentionMap) -> AttentionMap:
+        """The map without the padding at its ends, to which nothing goes."""
+        padding = None if self._tokenizer is None else self._tokenizer.pad_token_id
+        if padding is None or not m.is_whole or m.queries_and_keys is not None:
+            return m
+        rows, columns = (_without(axis.tokens, padding) for axis in (m.rows, m.columns))
+        if m.weights[:, :rows, columns:].any() or not (rows and columns):
+            return m
+        parts = (Axis(axis.tokens[:end]) for axis, end in ((m.rows, rows), (m.columns, columns)))
+        return replace(m, weights=m.weights[:, :rows, :columns], rows=next(parts), columns=next(parts))
+
     def finish(self) -> None:
         """Say so if the user's names were of no attention."""
         if self._given is not None and not self._given_fits:
@@ -85,33 +111,55 @@ class TokenNames:
                 f"tokens: got {len(self._given):,} names, and no attention has so many tokens; they are not used"
             )
 
-    def _patches(self, length: int) -> Tokens | None:
+    def _patches(self, length: int, read: ReadIds | None) -> Tokens | None:
+        """The patches of an image, if it was read after the numbers of tokens."""
         if self._grid is not None:
             rows, columns = self._grid
             extra = length - rows * columns
             return patch_tokens(rows, columns, extra) if 0 <= extra < max(rows, 2) else None
         found = self._inputs.grid_of(length)
-        return None if found is None else patch_tokens(*found[0], found[1])
+        return None if found is None or (read and read.number > found[1]) else patch_tokens(*found[0])
 
-    def _of(self, length: int, example: int, first: int) -> Tokens:
-        if not first and (patches := self._patches(length)) is not None:
+    def _of(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
+        if not first and (patches := self._patches(length, read)) is not None:
             return patches
         positions = Tokens(tuple(str(first + place) for place in range(length)))
-        ids = self._ids(length, example)
-        return positions if ids is None else replace(positions, ids=ids, special=self._special(ids))
+        if read is None:
+            return positions
+        if len(read.ids) == 1 or (len(read.ids) != batch_size and not example):  # several beams of each example
+            example = 0
+        elif len(read.ids) != batch_size:
+            return positions
+        ids = tuple(read.ids[example].tolist())
+        return replace(positions, ids=ids, special=self._special(ids))
 
-    def _ids(self, length: int, example: int) -> tuple[int, ...] | None:
-        """The numbers of the tokens that were read last; neither their positions nor their types."""
+    def _read(self, length: int, later: ReadIds | None = None) -> ReadIds | None:
+        """The numbers of so many tokens that were read last; neither their positions nor their types.
+
+        None: there are none, or others were read beside them, before an attention has run: nothing tells which it sees.
+        ``later``: what was read after those that are looked for, and after an attention.
+        """
         if not self._looked and _TOKENIZERS in sys.modules:
             self._tokenizer, self._looked = _find_tokenizer(), True
         least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
-        for ids, vocabulary in reversed(self._inputs.ids):
-            if vocabulary < least or ids.shape[1] != length:
+        found = None
+        for read in reversed(self._inputs.ids):
+            if read.vocabulary < least or read.ids.shape[1] != length:
                 continue
-            read = tuple(ids[min(example, len(ids) - 1)].tolist())
-            if self._tokenizer is not None or (len(set(read)) > 1 and any(b - a != 1 for a, b in pairwise(read))):
-                return read
-        return None
+            if later is not None and read.n_attentions >= later.n_attentions:
+                continue
+            if found is not None and read.n_attentions < found.n_attentions:
+                break
+            if not self._may_be_text(read.ids[0].tolist()):
+                continue
+            if found is not None and not torch.equal(found.ids, read.ids):
+                return None
+            found = found or read
+        return found
+
+    def _may_be_text(self, ids: list[int]) -> bool:
+        is_run = all(b - a == 1 for a, b in pairwise(ids))
+        return len(ids) == 1 if is_run and self._tokenizer is not None else not is_run and len(set(ids)) > 1
 
     def _special(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         if self._tokenizer is None:
@@ -119,6 +167,14 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import special_of
 
         return special_of(self._tokenizer, ids)
+
+
+def _without(tokens: Tokens, padding: int) -> int:
+    """How many there are without the padding at their end."""
+    end = len(tokens)
+    while end and len(tokens.ids) == len(tokens) and tokens.ids[end - 1] == padding:
+        end -= 1
+    return end
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

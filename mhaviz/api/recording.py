@@ -38,6 +38,7 @@ def record(
     on_attention: OnAttention | None = None,
     module: str | Sequence[str] | None = None,
     layer: Numbers = None,
+    head: Numbers = None,
     passes: "int | str | Iterable[int | slice | range] | None" = None,
     examples: int | Sequence[int] | Literal["all"] = 0,
     pool: Literal["mass", "max", "both"] | None = None,
@@ -67,9 +68,9 @@ def record(
         on_attention: is called with each attention of the passes that are recorded, as it runs, with all examples of
             the batch; its tensors are the program's own, and must not be changed or kept.
         module: attentions whose names match this pattern, or one of these: "blocks.*.attn"; None: all.
-        layer: the numbers of those that are wanted; None: all.
-        passes: forward passes, counted from 0 for each attention: a number, several, or a text such as "0,100,200-";
-            None: the first that reaches each attention. The steps of a decoder that writes are one pass.
+        layer, head: the numbers of those that are drawn; None: all.
+        passes: forward passes, counted from 0 for each attention: a number, several, or a text such as "0,100,200-" or
+            "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
         memory: bytes that computing a map may take; None: a quarter of what is free.
@@ -83,7 +84,7 @@ def record(
     Raises:
         ArgumentError: options that make no sense.
     """
-    chosen = _Options(module, layer, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
+    chosen = _Options(module, layer, head, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
     return Recording(model, chosen, on_attention, statistics, program, on_notice)
 
 
@@ -94,6 +95,7 @@ class _Options:
         self,
         module: str | Sequence[str] | None,
         layer: Numbers,
+        head: Numbers,
         passes: Any,
         examples: int | Sequence[int] | Literal["all"],
         pool: Literal["mass", "max", "both"] | None,
@@ -105,6 +107,7 @@ class _Options:
     ) -> None:
         self.patterns = None if module is None else (module,) if isinstance(module, str) else tuple(module)
         self.layers = None if layer is None else (layer,) if isinstance(layer, int) else tuple(layer)
+        self.heads = None if head is None else (head,) if isinstance(head, int) else tuple(head)
         self.passes = Passes.of(passes)
         self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
         if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
@@ -147,7 +150,10 @@ class Recording(ContextDecorator):
         on_notice: Callable[[str], None] | None,
     ) -> None:
         if model is not None and not isinstance(model, torch.nn.Module):
-            raise ArgumentError(f"expected a torch.nn.Module to record, or nothing, got {type(model).__name__}")
+            raise ArgumentError(
+                f"expected a torch.nn.Module to record, or nothing, got {type(model).__name__}; to record all "
+                "that runs in a function, write @mhaviz.record() over it"
+            )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
         self._watch = Watch(self._on_caught, model, self._is_wanted)
@@ -198,6 +204,9 @@ class Recording(ContextDecorator):
             lines.append(
                 f"kept {kept} of up to {self._left_out:,} examples in a batch; {parameter('examples')} chooses others"
             )
+        most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
+        if self._options.passes.is_first and most > 1 and not self.is_empty:
+            lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
 
     @property
@@ -229,6 +238,7 @@ class Recording(ContextDecorator):
             layer, site = layers[number], self._sites.all[number]
             if self._options.layers is not None and layer not in self._options.layers:
                 continue
+            m = self._names.without_padding(m)
             maps.append(
                 replace(
                     m,
@@ -244,7 +254,8 @@ class Recording(ContextDecorator):
         self._names.finish()
         if not maps:
             raise self._no_such_layer(layers)
-        return Attention(self._source(), tuple(maps))
+        attention = Attention(self._source(), tuple(maps))
+        return attention if self._options.heads is None else attention.select(self._options.heads)
 
     @property
     def rollout(self) -> Attention:
@@ -300,7 +311,9 @@ class Recording(ContextDecorator):
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
-            queries, keys = self._names.sides(place.forward, (q_length, k_length), tuple(places), run.first_query)
+            queries, keys = self._names.sides(
+                place.forward, (q_length, k_length), places, batch_size, run.first_query, run.site.kind == "cross"
+            )
             return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output)
 
         try:
@@ -328,6 +341,8 @@ class Recording(ContextDecorator):
             output = None if run.caught.output is None else run.caught.output[place : place + 1]
             one = with_plain_mask(seen_of([place], Caught(example(run.caught.call, place), output)))
             self._maps.add(one, run.pass_number, place, run.first_query)
+            if not self._options.passes.keeps(run.pass_number - 1):  # it was the last one, and is no more
+                self._maps.forget(run.site.number, run.pass_number - 1, place)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None

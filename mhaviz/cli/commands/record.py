@@ -34,9 +34,10 @@ class Recorded:
         typer.Option(metavar="GLOB", help="Attentions of these names, such as 'blocks.*.attn'. Repeatable."),
     ] = None
     layer: Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")] = None
+    head: Annotated[str | None, typer.Option(help="Heads to draw: 0,3-5 or all. \\[default: all]")] = None
     passes: Annotated[
         str | None,
-        typer.Option(metavar="N,N-N,N-", help="Forward passes, such as 0,100,200-. \\[default: the first]"),
+        typer.Option(metavar="N,N-N,N-,last", help="Forward passes, such as 0,100,last. \\[default: the first]"),
     ] = None
     examples: Annotated[str, typer.Option(metavar="N,N|all", help="Which of a batch.")] = "0"
     tokens: Annotated[
@@ -53,6 +54,7 @@ class Recorded:
         return {
             "module": self.module or None,
             "layer": None if self.layer is None else _numbers("layer", self.layer),
+            "head": None if self.head is None else _numbers("head", self.head),
             "passes": self.passes,
             "examples": _numbers("examples", self.examples) or "all",
             "tokens": None if self.tokens is None else read_labels(self.tokens),
@@ -200,7 +202,7 @@ def _is_here(folder: Path) -> bool:
     return False
 
 
-def _numbers(what: Literal["layer", "examples"], text: str) -> list[int] | None:
+def _numbers(what: Literal["layer", "head", "examples"], text: str) -> list[int] | None:
     """ "0,3-5" → [0, 3, 4, 5]; "all" → None. Raises ArgumentError if it cannot be read."""
     if text.strip().lower() == "all":
         return None
