@@ -8,7 +8,7 @@ import pytest
 from made import made_map
 
 import mhaviz
-from mhaviz.records import ROLLOUT, Attention, Source
+from mhaviz.records import ROLLOUT, Attention, AttentionMap, Axis, Source, patch_tokens
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 
@@ -113,6 +113,32 @@ def test_hostile_names_are_text(opened, tmp_path):
         page.tab.keyboard.press("}")
     page.until("document.body.innerText.includes('xxx…')")
     assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+WRITTEN = """
+window.written = [];
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+  window.written.push(text);
+  write.call(this, text, ...more);
+};
+null;
+"""
+
+
+@pytest.mark.browser
+def test_crowded_patches_are_named_whole_and_positions_once(opened, tmp_path):
+    patches = Axis(patch_tokens(9, 9, 1))
+    weights = np.full((2, 82, 82), 1 / 82, np.float32)
+    (named,) = recorded(["b.0"], lengths=(82,))
+    maps = (AttentionMap(weights, patches, patches, module="a.0"), replace(named, layer=1))
+    Attention(Source("recorded: a test"), maps).save(tmp_path / "page.html")
+    for number, label in enumerate(("50 5,4", "50")):
+        page = opened(tmp_path / "page.html", f"#view=map&map={number}").ready()
+        page.tab.evaluate(WRITTEN)
+        page.tab.keyboard.press("]")
+        page.until(f"window.written.includes({label!r})")
+        assert not [text for text in page.ask("window.written") if "…" in text or text == "50 50"]
 
 
 def test_a_difference_of_recordings_has_a_page():

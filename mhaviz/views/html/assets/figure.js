@@ -39,9 +39,12 @@ class MapFigure {
    * @param {string|null} asideName of one more column, if there is one
    */
   arrange(room, { rows, columns }, count, asideName) {
-    this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width));
+    this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height);
     this.bottom = Math.min(
-      Math.max(this.#labelRoom(columns, 110), this.#ruler.measureText(asideName ?? "").width + 12),
+      Math.max(
+        this.#labelRoom(columns, 110, room.width),
+        this.#ruler.measureText(asideName ?? "").width + 12,
+      ),
       110,
     );
     const aside = asideName === null ? 0 : ASIDE_GAP + ASIDE_WIDTH;
@@ -133,14 +136,14 @@ class MapFigure {
       : null;
   }
 
-  #labelRoom(axis, most) {
+  /** Of a side that is at most so long, along which tokens that have no room for all stand after their positions. */
+  #labelRoom(axis, most, length) {
     this.#ruler.font = LABEL_FONT;
     const step = Math.max(Math.floor(axis.length / 200), 1);
     let room = 24;
     for (let index = 0; index < axis.length && room < most; index += step) {
-      const position = step > 1 ? `${axis.first(index)} ` : "";
-      const label = position + shortened(labelOf(axis, index), LABEL_LENGTH);
-      room = Math.max(room, this.#ruler.measureText(label).width + 12);
+      const label = axis.length * LINE > length ? placed(axis, axis.first(index)) : labelOf(axis, index);
+      room = Math.max(room, this.#ruler.measureText(shortened(label, LABEL_LENGTH)).width + 12);
     }
     return Math.min(room, most);
   }
@@ -457,8 +460,7 @@ function labelsOf(axis, [from, to], length) {
   const labels = [];
   for (let position = Math.ceil(from / step) * step; position < to; position += step) {
     const index = axis.indexOf(position);
-    if (index >= 0 && index !== labels.at(-1)?.[0])
-      labels.push([index, `${position} ${axis.side.label(position)}`]);
+    if (index >= 0 && index !== labels.at(-1)?.[0]) labels.push([index, placed(axis, position)]);
   }
   return labels;
 }
@@ -466,7 +468,13 @@ function labelsOf(axis, [from, to], length) {
 /** A piece's token; of a cell its first, after its position. */
 function labelOf(axis, index) {
   const first = axis.first(index);
-  return axis.end(index) - first > 1 ? `${first} ${axis.side.label(first)}` : axis.label(index);
+  return axis.end(index) - first > 1 ? placed(axis, first) : axis.label(index);
+}
+
+/** A token after its position, which says all of those that are called by nothing else. */
+function placed(axis, position) {
+  const label = axis.side.label(position);
+  return label === String(position) ? label : `${position} ${label}`;
 }
 
 /** The least of 1, 2, 5, 10, 20, … that is not below a number. */
