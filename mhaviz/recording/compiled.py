@@ -1,6 +1,7 @@
 """Lets ``torch.compile`` run what it would compile as it is: in compiled code there is nothing to be seen."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from threading import RLock
@@ -9,6 +10,9 @@ from typing import Any
 import torch
 
 STANCE = "force_eager"
+
+_OF_HOOKS = "Using `torch.compile.module.` when there are global hooks"
+"""How PyTorch begins to say that compiled code does not heed them; here none is compiled, and they are ours."""
 
 _lock = RLock()
 _n_recordings = 0
@@ -38,6 +42,8 @@ def run_uncompiled() -> Iterator[None]:
 
 def _begin() -> None:
     global _compile
+    warnings.filterwarnings("ignore", _OF_HOOKS)
+    _until_last.callback(_unfilter, warnings.filters[0])
     if "torch._dynamo" in sys.modules:
         _until_last.enter_context(torch.compiler.set_stance(STANCE))
         return
@@ -52,6 +58,12 @@ def _compile_told(*args: Any, **kwargs: Any) -> Any:
             torch.compile = _compile
             _until_last.enter_context(torch.compiler.set_stance(STANCE))
     return _compile(*args, **kwargs)
+
+
+def _unfilter(ours: object) -> None:
+    """Take our filter back, whatever others the program has set meanwhile."""
+    if ours in warnings.filters:
+        warnings.filters.remove(ours)  # type: ignore[attr-defined]
 
 
 def _put_back() -> None:

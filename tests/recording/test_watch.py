@@ -121,7 +121,7 @@ def test_functions_without_modules_are_named_by_their_line():
 def test_forward_called_directly():
     seen, _ = watch(Attend().forward, X)
     assert seen.names[0].endswith(", forward")
-    assert watch(lambda: Blocks().forward(X))[0].names == ["Attend", "Attend"]
+    assert watch(lambda: Blocks().forward(X))[0].names == ["blocks.0.attn", "blocks.1.attn"]
 
 
 def test_modules_that_raise_have_ended():
