@@ -45,7 +45,13 @@ class TokenNames:
         self._sides: dict[tuple[Any, ...], _Sides] = {}
 
     def sides(
-        self, forward: int, lengths: tuple[int, int], examples: Sequence[int], batch_size: int, first: int, is_cross: bool
+        self,
+        forward: int,
+        lengths: tuple[int, int],
+        examples: Sequence[int],
+        batch_size: int,
+        first: int,
+        is_cross: bool,
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -69,7 +75,8 @@ class TokenNames:
         elif lengths[0] != lengths[1]:
             read_of_keys = self._read(lengths[1])
         reads = read, read_of_keys
-        key = lengths, tuple(examples), batch_size, first, is_cross, *(one and one.number for one in reads)
+        seen = *(one and one.number for one in reads), *map(self._inputs.grid_of, lengths)
+        key = lengths, tuple(examples), batch_size, first, is_cross, *seen
         if key not in self._sides:
             queries, keys = (
                 tuple(self._of(length, example, batch_size, start, one) for example in examples)

@@ -1,6 +1,7 @@
 """Sees what a program's models read: the numbers of tokens, and into how many patches an image is cut."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,18 +18,37 @@ _MOST_READ = 16
 """So many tensors of numbers are kept: a program reads a few at a time."""
 
 
+@dataclass(frozen=True)
+class ReadIds:
+    """Numbers of tokens that a program has looked up.
+
+    Attributes:
+        ids: (batch_size, length), where the program has them.
+        vocabulary: how many tokens it has.
+        number: counts what was read.
+        n_attentions: how many attentions had run before.
+    """
+
+    ids: Tensor
+    vocabulary: int
+    number: int
+    n_attentions: int
+
+
 class SeenInputs:
     """What was read last. ``on_error``: is told what goes wrong here.
 
     Attributes:
-        ids: the numbers of tokens, (batch_size, length), where the program has them, the last read last, each with how
-            many tokens the vocabulary has.
+        ids: the last read last.
+        n_read: how much was read.
+        n_attentions: how many attentions have run.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
-        self.ids: list[tuple[Tensor, int]] = []
-        self._grids: dict[int, tuple[int, int]] = {}
+        self.ids: list[ReadIds] = []
+        self.n_read = self.n_attentions = 0
+        self._grids: dict[int, tuple[int, int, int]] = {}
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -38,12 +58,13 @@ class SeenInputs:
     def _look(self, follow: Follow) -> Look:
         return guarded(follow, self._on_error)
 
-    def grid_of(self, length: int) -> tuple[tuple[int, int], int] | None:
-        """Of an image that was read as so many tokens: the rows and columns of its patches, and how many are none."""
-        for rows, columns in reversed(self._grids.values()):
+    def grid_of(self, length: int) -> tuple[tuple[int, int, int], int] | None:
+        """Of an image that was read as so many tokens: rows and columns of its patches and how many tokens are none;
+        and the number of what was read, see ``ReadIds``."""
+        for rows, columns, number in reversed(self._grids.values()):
             extra = length - rows * columns
             if 0 <= extra <= _MOST_EXTRA:
-                return (rows, columns), extra
+                return (rows, columns, extra), number
         return None
 
     def _embedding(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
@@ -51,7 +72,9 @@ class SeenInputs:
         is_plain = type(ids) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # it outlives vmap
         if is_plain and 1 <= ids.ndim <= 2 and ids.numel() and not ids.is_meta:
             with unseen():
-                self.ids.append((ids.reshape(-1, ids.shape[-1]), weight.shape[0]))
+                rows = ids.reshape(-1, ids.shape[-1])
+            self.n_read += 1
+            self.ids.append(ReadIds(rows, weight.shape[0], self.n_read, self.n_attentions))
             del self.ids[:-_MOST_READ]
 
     def _conv2d(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
@@ -64,6 +87,7 @@ class SeenInputs:
             if kernel == steps and kernel != (1, 1):
                 rows, columns = result.shape[2:]
                 self._grids.pop(rows * columns, None)
-                self._grids[rows * columns] = (rows, columns)
+                self.n_read += 1
+                self._grids[rows * columns] = rows, columns, self.n_read
                 if len(self._grids) > _MOST_READ:
                     del self._grids[next(iter(self._grids))]

@@ -218,6 +218,8 @@ class Watch:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
+        finally:
+            self.inputs.n_attentions += 1
 
     def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
         """Where an attention runs that is wanted and can be looked at; None: it is passed over."""
