@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,11 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     with reading(path):
         if path.is_dir():
             raise ContentError("it is a folder; give an image in it")
+        if path.exists() and not path.is_file():  # to open a pipe waits for who writes it
+            raise ContentError("it is a pipe or a device; give a file")
         with path.open("rb") as stream, _in_silence():
-            if not path.is_file():
-                raise ContentError("it is no file")
             try:
-                image = open_image(_seekable(stream), formats=_FORMATS)
+                image = open_image(stream, formats=_FORMATS)
                 _require_few(image.width, image.height)
                 return _pixels(image)
             except DecompressionBombError:
@@ -85,12 +85,6 @@ def as_pixels(image: object) -> NDArray[np.uint8]:
         except Exception as error:  # its file, which is read now, may be broken
             raise MhavizError(f"{parameter('image')}: it cannot be read ({reason(error)})") from error
     return _of_array(image)
-
-
-def _seekable(stream: BinaryIO) -> BinaryIO:
-    if not stream.seekable():
-        raise ContentError("it is a pipe; give a file")
-    return stream
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Images of every kind become the same pixels; what is none is said in one line."""
 
 import io
+import os
 
 import numpy as np
 import pytest
@@ -152,6 +153,13 @@ def test_files_that_are_not_there(tmp_path):
         read_image(tmp_path)
     with pytest.raises(MhavizError, match="cannot read"):
         read_image(tmp_path / "a\0b")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_pipes_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(MhavizError, match="it is a pipe or a device; give a file"):
+        read_image(tmp_path / "pipe.png")
 
 
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
