@@ -271,6 +271,8 @@ class Recording(ContextDecorator):
     def head_statistics(self) -> HeadStatistics:
         """What each head looks at, averaged over all passes and examples.
 
+        Left out are steps of a decoder that writes, and single tokens that read nothing but themselves.
+
         Raises:
             ArgumentError: ``statistics`` was not asked for; no such layer.
             MhavizError: nothing was seen.
@@ -280,8 +282,7 @@ class Recording(ContextDecorator):
         if not self._study.kinds:
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source()), self._layers()
-        of_order = {(site.kind, site.order): layers[site.number] for site in self._sites.all}
-        kinds = [replace(one, layers=tuple(of_order[one.kind, order] for order in one.layers)) for one in found.kinds]
+        kinds = [replace(one, layers=tuple(layers[number] for number in one.layers)) for one in found.kinds]
         if self._options.layers is not None:
             kinds = [chosen for one in kinds if (chosen := one.select(self._options.layers)).layers]
         if not kinds:
@@ -319,8 +320,11 @@ class Recording(ContextDecorator):
         try:
             if is_wanted and self._on_attention is not None:
                 self._visit(seen_of(range(batch_size), run.caught))
-            if self._study is not None and run.first_query == 0:
+            is_whole = run.first_query == 0 and (run.site.kind == "cross" or q_length == k_length > 1)
+            if self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), run.caught)
+                # The kind may change while the program runs; the number does not.
+                whole = replace(whole, site=replace(site, layer=site.number))
                 show(self._study.add, whole, "statistics", "they do not count it")
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)

@@ -1,5 +1,6 @@
 """An attention that was caught while it ran, in the axes of mhaviz: batch_size, n_heads, q_length, k_length."""
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -74,27 +75,36 @@ def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall
     return replace(call, query=call.query[one], key=call.key[one], value=call.value[one], mask=mask)
 
 
-def _order(before: torch.Size, n_heads: int | None, batch_size: int | None) -> tuple[tuple[int, ...], int | None]:
-    """Which of the axes before the queries are of the batch, and which is of the heads.
+def _order(
+    before: torch.Size, n_heads: int | None, batch_size: int | None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Which of the axes before the queries are of the batch, and which are of the heads.
 
-    None: the one axis there is holds both, as many heads as ``n_heads`` or all that the batch leaves.
+    None: the one axis there is holds both, as many heads as ``n_heads`` or all that the batch leaves. Heads have two
+    axes where they share keys in groups.
     """
-    if len(before) == 2:
-        swapped = before[0] == n_heads != before[1] and (before[1] == batch_size or before[0] != batch_size)
-        return ((1,), 0) if swapped else ((0,), 1)
     if len(before) < 2:
         if before and (not n_heads or before[0] % n_heads):
             n_heads = before[0] // batch_size if batch_size and before[0] % batch_size == 0 else before[0]
         return (n_heads or 1,), None
+    if (
+        n_heads not in before[-2:]
+        and before[-2] * before[-1] == n_heads
+        and (len(before) > 2 or before[0] != batch_size)
+    ):
+        return tuple(range(len(before) - 2)), (len(before) - 2, len(before) - 1)
+    if len(before) == 2:
+        swapped = before[0] == n_heads != before[1] and (before[1] == batch_size or before[0] != batch_size)
+        return ((1,), (0,)) if swapped else ((0,), (1,))
     places = [place for place in range(1, len(before)) if before[place] == n_heads]
     heads = places[0] if places else 1
-    return tuple(place for place in range(len(before)) if place != heads), heads
+    return tuple(place for place in range(len(before)) if place != heads), (heads,)
 
 
-def _arranged(x: Tensor, batch: tuple[int, ...], heads: int | None) -> Tensor:
+def _arranged(x: Tensor, batch: tuple[int, ...], heads: tuple[int, ...] | None) -> Tensor:
     """x (…, rows, columns) → (batch_size, n_heads, rows, columns), for what ``_order`` has found."""
     rows, columns = x.shape[-2:]
     if heads is None:
         return x.reshape(-1, batch[0], rows, columns)
-    n_heads = x.shape[heads]
-    return x.permute(*batch, heads, -2, -1).reshape(-1, n_heads, rows, columns)
+    n_heads = math.prod(x.shape[place] for place in heads)
+    return x.permute(*batch, *heads, -2, -1).reshape(-1, n_heads, rows, columns)

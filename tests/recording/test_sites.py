@@ -119,3 +119,45 @@ def test_one_query_that_begins_a_pass_is_not_called_masked(by_hand):
     with record() as recording:
         Pooling(by_hand)(torch.randn(1, 2, 5, 4))
     assert recording.attention.maps[0].kind == "cross"
+
+
+class Grouped(nn.Module):
+    """Heads share keys in groups, and have two axes; without an axis for the batch, as gpt-oss, or with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = 6
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = x.unflatten(-1, (2, 3, 8)).movedim(-4, -2), x[..., :16].unflatten(-1, (2, 8)).movedim(-3, -2)
+        A = torch.einsum("...kgqd,...kld->...kgql", q, k).softmax(dim=-1)
+        self.weights = A.flatten(-4, -3)
+        return torch.einsum("...kgql,...kld->...kgqd", A, k)
+
+
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_heads_in_groups_are_all_heads_of_one_example(batch):
+    grouped = Grouped()
+    with record(examples="all") as recording:
+        grouped(torch.randn(*batch, 5, 48))
+    weights = np.stack([m.weights for m in recording.attention.maps])
+    np.testing.assert_array_equal(weights, grouped.weights.reshape(-1, 6, 5, 5))
+
+
+class LastReads(nn.Module):
+    """The last tokens read all: if they are all, it is self-attention."""
+
+    def forward(self, x: Tensor, n_queries: int) -> Tensor:
+        return F.scaled_dot_product_attention(x[:, :, -n_queries:], x, x)
+
+
+def test_statistics_of_an_attention_whose_kind_changes_while_it_runs():
+    reader, x = LastReads(), torch.randn(1, 2, 5, 4)
+    with record(reader, statistics=True) as recording:
+        for _ in range(2):
+            reader(x[:, :, :4], 4)
+            reader(x, 1)
+        reader(x, 2)
+    averages = recording.head_statistics.kinds
+    assert [(one.kind, one.layers) for one in averages] == [("self", (0,)), ("masked", (0,))]
+    assert recording.notices == ["drawn is the first of 3 forward passes; `passes` chooses others"]
