@@ -19,8 +19,9 @@ from mhaviz.recording.fused import unseen
 from mhaviz.recording.looks import Follow, Look, guarded
 from mhaviz.recording.products import PRODUCTS, Product
 
-OnWeights = Callable[[Tensor, Tensor], None]
-"""Is called with weights, (…, q_length, k_length), and with what they have made of the values."""
+OnWeights = Callable[[Tensor, Tensor, bool], None]
+"""Is called with weights, (…, q_length, k_length), with what they have made of the values, and with whether they were
+mixed with others before that."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,15 @@ class _Softmax:
         made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
             and after it has met values.
         is_kept: whether ``made`` is a copy.
+        is_mixed: whether what it has made is mixed with something else before it meets values: with that of other
+            heads, or of another softmax.
     """
 
     number: int
     has_met: bool = False
     made: Tensor | None = None
     is_kept: bool = False
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,7 @@ class ByHand:
         axis = product.factors[which].ndim + mark.axis
         if not product.summed_over(axis, which):
             if product.keeps_axes(axis, which):  # a mixture of heads
+                mark.softmax.is_mixed = True
                 self._marks.set(result, mark.of(product.factors[which], result))
             return
         self.met_values = mark.softmax.number
@@ -213,7 +218,7 @@ class ByHand:
         with unseen():
             for view in mark.views:
                 A = view(A)
-            self._on_weights(product.as_weights(A, axis, which), result)
+            self._on_weights(product.as_weights(A, axis, which), result, mark.softmax.is_mixed)
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
@@ -288,6 +293,7 @@ class ByHand:
                 if func is not F.linear or _mixes_heads(source, result):
                     self._marks.set(result, mark)
             elif result.shape == source.shape or (result.ndim == source.ndim and mark.axis != -1):
+                mark.softmax.is_mixed |= func in _MIXING and _has_another(args, source)
                 self._marks.set(result, mark.of(source, result))
         elif result is None and args and args[0] is source:  # x[i] = y
             self._marks.set(source, mark)
@@ -318,6 +324,11 @@ class ByHand:
                 if mark is not None and found is None:
                     found = one, mark
         return found
+
+
+def _has_another(args: Sequence[Any], source: Tensor) -> bool:
+    """Whether there is another tensor with numbers for it to be mixed with."""
+    return any(isinstance(x, Tensor) and x is not source and x.numel() > 1 for x in args)
 
 
 def _is_parameter(x: Tensor) -> bool:
@@ -400,6 +411,9 @@ _ELEMENTWISE = [
         "setitem index_put scatter addcmul relu batch_norm"
     ),
 ]
+_MIXING = {*_functions("add sub linear conv2d lerp addcmul"), *_functions("maximum minimum")}
+"""Those that make of weights something else than the weights that they were, dropped out, masked or cast."""
+
 _VIEWS = [
     *_SWAPS,
     *_PERMUTES,

@@ -192,8 +192,16 @@ class Watch:
     def _caught_flex(self, call: AttentionCall | AttentionWeights, output: Tensor) -> None:
         self._show((output,), lambda place: Caught(call, output))
 
-    def _caught_weights(self, A: Tensor, output: Tensor) -> None:
-        self._show((A,), lambda place: caught_weights(A, place.n_heads, place.batch_size), A.shape[-2:])
+    def _caught_weights(self, A: Tensor, output: Tensor, is_mixed: bool) -> None:
+        def arranged(place: Place) -> Caught:
+            if is_mixed:
+                self.miss(
+                    f"{place.name}: the program mixes its weights with others before they meet values; drawn is what "
+                    f"the softmax made"
+                )
+            return caught_weights(A, place.n_heads, place.batch_size)
+
+        self._show((A,), arranged, A.shape[-2:])
 
     def _show(
         self,

@@ -438,3 +438,22 @@ def test_any_order_of_axes_and_any_mask(mask, equation, data):
         assert torch.equal(caught, expected)
     else:  # nobody says which of two axes the heads are
         assert torch.equal(caught.transpose(0, 1), expected)
+
+
+def test_weights_that_are_mixed_before_they_meet_values_are_said():
+    mix = nn.Linear(2, 2, bias=False)
+
+    def talking(x):
+        A = (x @ x.mT).softmax(dim=-1)
+        return mix(A.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) @ x
+
+    def differential(x):
+        return ((x @ x.mT).softmax(dim=-1) - 0.5 * (x @ x.mT / 2).softmax(dim=-1)) @ x
+
+    def plain(x):
+        return F.dropout((x @ x.mT).softmax(dim=-1) * 1.0, 0.5).float() @ x
+
+    x = torch.randn(1, 2, 5, 4)
+    for program, is_said in ((talking, True), (differential, True), (plain, False)):
+        seen, _ = watch(program, x)
+        assert any("mixes its weights with others" in line for line in seen.missed) is is_said, program
