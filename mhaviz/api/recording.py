@@ -278,7 +278,7 @@ class Recording(ContextDecorator):
             MhavizError: nothing was seen.
         """
         if self._study is None:
-            raise ArgumentError(f"statistics are made while a program runs; add {parameter('statistics')}")
+            raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
         if not self._study.kinds:
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source()), self._layers()

@@ -279,7 +279,7 @@ def test_statistics_are_of_all_passes(gpt):
     assert counts_text(nameless.head_statistics) == "copies, induction: no token is known to have an earlier copy"
     assert np.isfinite(of_heads.previous.mean).all()
     assert np.isnan(of_heads.copies.mean).all()
-    with pytest.raises(mhaviz.ArgumentError, match="add `statistics`"):
+    with pytest.raises(mhaviz.ArgumentError, match="statistics=True"):
         _ = mhaviz.record(gpt).head_statistics
 
 

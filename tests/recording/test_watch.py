@@ -438,7 +438,8 @@ def test_forks():
         X.sum()
         process = multiprocessing.get_context("fork").Process(target=lambda: os._exit(int(watching.is_active)))
         process.start()
-        process.join()
+        process.join(60)
+        process.kill()  # what other tests' threads held when it was forked, it might wait for
         assert process.exitcode == 0, "what is forked is not watched"
         assert watching.nearest() == "there was no softmax; processes that were forked are not followed"
         _by_function(X)
