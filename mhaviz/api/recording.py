@@ -359,6 +359,11 @@ class Recording(ContextDecorator):
         """Say so where the rows and columns of a map are no tokens of one input."""
         batch_size, n_heads, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
+        if run.caught.shares_axis:
+            self._watch.miss(
+                "where a program has its heads and its batch in one axis, it is read as all heads of the first "
+                "example, then all of the next"
+            )
         if run.caught.reads_itself is None and place.batch_size and place.length:
             windows, rest = divmod(batch_size, place.batch_size)
             if windows > 1 and not rest and place.length >= q_length == k_length:

@@ -175,7 +175,10 @@ class ByHand:
                 return func(*args, **kwargs)
             source, mark = found
             if func in _IN_PLACE or kwargs.get("inplace") is True:
-                self._keep(source, mark)
+                try:
+                    self._keep(source, mark)
+                except Exception as error:  # such as a lack of memory, which would not have been the program's
+                    self._on_error(error)
             return look(func, args, kwargs)
 
         return run

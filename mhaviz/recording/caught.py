@@ -18,14 +18,13 @@ class Caught:
         output: what it made of the values, (batch_size, n_heads, q_length, d_value); None: not known, or of weights
             that dropout had changed.
         reads_itself: whether queries and keys are of the same tokens; None: not known.
-        batch_first: whether the program's own tensors begin with the batch; False of those of ``torch.nn`` that begin
-            with the tokens; None: not known.
+        shares_axis: whether the program has its heads and its batch in one axis, which is read batch first.
     """
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     reads_itself: bool | None = None
-    batch_first: bool | None = None
+    shares_axis: bool = False
 
 
 def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Caught:
@@ -37,7 +36,7 @@ def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Ca
     A = _arranged(A, batch, heads)
     sums = A.sum(dim=-1, dtype=torch.float32)
     leaves_some = bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
-    return Caught(AttentionWeights(A, has_sink=leaves_some))
+    return Caught(AttentionWeights(A, has_sink=leaves_some), shares_axis=heads is None and 1 not in A.shape[:2])
 
 
 _ROUNDING = 2**-6
@@ -48,6 +47,7 @@ def caught_call(call: AttentionCall, output: Tensor | None, n_heads: int | None,
     """A call in the program's own axes, (…, length, features), with keys of as many heads as queries where there are
     not four axes. The mask broadcasts to (…, q_length, k_length)."""
     query, key, value, mask = call.query, call.key, call.value, call.mask
+    shares_axis = False
     if query.ndim != 4:
         before = query.shape[:-2]
         batch, heads = _order(before, n_heads, batch_size)
@@ -56,12 +56,13 @@ def caught_call(call: AttentionCall, output: Tensor | None, n_heads: int | None,
             mask = _arranged(mask.expand(*before, *mask.shape[-2:]), batch, heads)
         query, key, value = (_arranged(x, batch, heads) for x in (query, key, value))
         output = None if output is None else _arranged(output, batch, heads)
+        shares_axis = heads is None and 1 not in query.shape[:2]
     elif key.shape[0] != query.shape[0] or query.shape[1] % key.shape[1]:
         key, value = (x.expand(*query.shape[:2], *x.shape[-2:]) for x in (key, value))
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         mask = mask.expand(*mask.shape[:3], key.shape[2])
-    return Caught(replace(call, query=query, key=key, value=value, mask=mask), output)
+    return Caught(replace(call, query=query, key=key, value=value, mask=mask), output, shares_axis=shares_axis)
 
 
 def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall | AttentionWeights:

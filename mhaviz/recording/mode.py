@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
@@ -164,7 +165,7 @@ class Watch:
     def _caught_call(self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None) -> None:
         def arranged(place: Place) -> Caught:
             caught = caught_call(call, output, place.n_heads, place.batch_size)
-            return Caught(caught.call, caught.output, reads_itself)
+            return replace(caught, reads_itself=reads_itself)
 
         self._show((call.query, call.key), arranged, (call.query.shape[-2], call.key.shape[-2]))
 

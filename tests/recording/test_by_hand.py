@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from watched import watch
 
+import mhaviz
 from mhaviz.recording import by_hand
 
 B, H, L, K, D = 2, 3, 5, 7, 4
@@ -457,3 +458,22 @@ def test_weights_that_are_mixed_before_they_meet_values_are_said():
     for program, is_said in ((talking, True), (differential, True), (plain, False)):
         seen, _ = watch(program, x)
         assert any("mixes its weights with others" in line for line in seen.missed) is is_said, program
+
+
+def test_an_axis_of_heads_and_batch_is_pointed_out():
+    def joined(x):
+        q = x.view(2, 5, 2, 4).transpose(1, 2).reshape(4, 5, 4)
+        return torch.bmm(torch.bmm(q, q.mT).softmax(dim=-1), q)
+
+    class Layer(nn.Module):
+        n_heads = 2
+
+        def forward(self, x):
+            return joined(x)
+
+    for batch_size, is_said in ((2, True), (1, False)):
+        with mhaviz.record() as recording:
+            Layer()(torch.randn(2, 5, 8)) if batch_size == 2 else nn.MultiheadAttention(8, 2)(
+                *3 * [torch.randn(5, 1, 8)]
+            )
+        assert any("in one axis" in line for line in recording.notices) is is_said
