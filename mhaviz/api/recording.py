@@ -164,6 +164,7 @@ class Recording(ContextDecorator):
         self._most_bytes = options.pooling.memory or (free_memory(torch.device("cpu")) or 2**32) // 4
         self._d_keys: dict[int, tuple[int, int]] = {}
         self._device = "cpu"
+        self._remarks: dict[str, None] = {}
         self._left_out = 0
         self._told: set[str] = set()
         self._stack: list[ExitStack] = []
@@ -368,8 +369,10 @@ class Recording(ContextDecorator):
             windows, rest = divmod(batch_size, place.batch_size)
             if windows > 1 and not rest and place.length >= q_length == k_length:
                 self._watch.miss(f"{name}: {windows:,} windows of {q_length:,} tokens each stand in its batch axis")
+                self._remarks["of inputs that are cut into windows, a map is of one window"] = None
             if q_length == k_length != place.length and n_heads * q_length == place.width:
                 self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
+                self._remarks["some rows and columns are channels, not tokens"] = None
 
     def _layers(self) -> dict[int, int]:
         """The layer of each attention: the number in its name, if all of a kind have one of their own, else its place
@@ -406,7 +409,7 @@ class Recording(ContextDecorator):
             "n_heads": max(n_heads),
             "device": self._device,
         }
-        return Source(", ".join(parts), details)
+        return Source(", ".join(parts), details, "; ".join(self._remarks))
 
     def _why_empty(self) -> str:
         seen = f"saw {self._watch.operations:,} operation{'s' * (self._watch.operations != 1)} and "

@@ -478,6 +478,7 @@ def test_windows_and_channels_are_said():
     with mhaviz.record(windows) as recording:
         windows(x)
     assert "attn: 3 windows of 4 tokens each stand in its batch axis" in recording.notices
+    assert recording.attention.source.remark == "of inputs that are cut into windows, a map is of one window"
     with mhaviz.record(channels) as recording:
         channels(x)
     assert "Channels: weighs 8 channels of a head, not tokens" in recording.notices

@@ -46,7 +46,11 @@ def test_files_of_maps_are_maps_all_the_same(mhaviz, folder):
         "show", "maps.json", "--image", "photo.png", "-o", "a.safetensors", "-o", "over.json", "-o", "a.csv"
     )
     assert result.status == 0
-    assert re.findall("saved (.*)", result.err) == ["a.safetensors", "a.csv", "over.json"]
+    assert re.findall("saved (.*)", result.err) == [
+        "a.safetensors, the maps without the image",
+        "a.csv, the maps without the image",
+        "over.json",
+    ]
     assert (folder / "a.safetensors").read_bytes() == (folder / "maps.safetensors").read_bytes()
     assert "image" in json.loads((folder / "over.json").read_text())
     wrong = mhaviz("show", "bare.npy", "--image", "photo.png", "-o", "b.npz", "-o", "b.png", "-q")
