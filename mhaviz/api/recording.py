@@ -4,24 +4,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.pooled_maps import Pooling
 from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.choosing import Numbers
-from mhaviz.api.passes import Passes
 from mhaviz.api.recorded_tokens import TokenNames
+from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import OnAttention, SiteCall, show, with_plain_mask
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.limits import MOST_CELLS
 from mhaviz.recording.caught import Caught, example
 from mhaviz.recording.mode import VisitorError, Watch
 from mhaviz.recording.modules import Place
@@ -84,54 +81,8 @@ def record(
     Raises:
         ArgumentError: options that make no sense.
     """
-    chosen = _Options(module, layer, head, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
+    chosen = RecordingOptions(module, layer, head, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
     return Recording(model, chosen, on_attention, statistics, program, on_notice)
-
-
-class _Options:
-    """What is recorded; the arguments of ``record``, checked."""
-
-    def __init__(
-        self,
-        module: str | Sequence[str] | None,
-        layer: Numbers,
-        head: Numbers,
-        passes: Any,
-        examples: int | Sequence[int] | Literal["all"],
-        pool: Literal["mass", "max", "both"] | None,
-        size: int | None,
-        memory: int | None,
-        tokens: Sequence[str] | None,
-        grid: tuple[int, int] | None,
-        queries_and_keys: bool,
-    ) -> None:
-        self.patterns = None if module is None else (module,) if isinstance(module, str) else tuple(module)
-        self.layers = None if layer is None else (layer,) if isinstance(layer, int) else tuple(layer)
-        self.heads = None if head is None else (head,) if isinstance(head, int) else tuple(head)
-        self.passes = Passes.of(passes)
-        self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
-        if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
-            raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        if pool not in (None, "mass", "max", "both"):
-            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {pool!r:.60}")
-        for name, number, unit in (("size", size, "cell"), ("memory", memory, "byte")):
-            if number is not None and number < 1:
-                raise ArgumentError(f"{parameter(name)}: expected at least 1 {unit}, got {number}")
-        if grid is not None and (len(grid) != 2 or min(grid) < 1):
-            raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
-        self.pooling = Pooling(size or MOST_CELLS, pool or "mass", None, memory, summary=False)
-        self.always_pooled = pool is not None
-        self.tokens = None if tokens is None else tuple(map(str, tokens))
-        self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
-        self.queries_and_keys = queries_and_keys
-
-    def wants(self, site: SeenSite) -> bool:
-        """Whether an attention is recorded, as far as its name tells."""
-        return self.patterns is None or any(fnmatchcase(site.name, pattern) for pattern in self.patterns)
-
-
-def _is_position(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
 class Recording(ContextDecorator):
@@ -143,7 +94,7 @@ class Recording(ContextDecorator):
     def __init__(
         self,
         model: "nn.Module | None",
-        options: _Options,
+        options: RecordingOptions,
         on_attention: OnAttention | None,
         statistics: bool,
         program: str,
