@@ -49,7 +49,6 @@ class _Softmax:
     """One softmax.
 
     Attributes:
-        number: of those that were seen.
         has_met: whether what it has made has met values.
         made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
             and after it has met values.
@@ -58,7 +57,6 @@ class _Softmax:
             heads, or of another softmax.
     """
 
-    number: int
     has_met: bool = False
     made: Tensor | None = None
     is_kept: bool = False
@@ -132,21 +130,19 @@ class ByHand:
 
     Args:
         on_weights: is called with each attention.
-        on_softmax: is called with a softmax's input and axis, of what could become weights, and its number; and whether
-            it is of a product.
+        on_softmax: is called with a softmax's input and axis, of what could become weights, and with whether it is of a
+            product.
         on_error: is told what goes wrong here.
     """
 
     def __init__(
         self,
         on_weights: OnWeights,
-        on_softmax: Callable[[int, Tensor, int, bool], None],
+        on_softmax: Callable[[Tensor, int, bool], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._marks = Marks()
         self._on_weights, self._on_softmax, self._on_error = on_weights, on_softmax, on_error
-        self._n_softmax = 0
-        self.met_values: int | None = None
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -211,7 +207,6 @@ class ByHand:
                 mark.softmax.is_mixed = True
                 self._marks.set(result, mark.of(product.factors[which], result))
             return
-        self.met_values = mark.softmax.number
         if mark.softmax.has_met:
             return
         A = product.factors[which] if mark.is_made else mark.softmax.made
@@ -231,10 +226,9 @@ class ByHand:
             self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product)
 
     def _mark_weights(self, x: Tensor, result: Tensor, axis: int, is_product: bool = True) -> None:
-        self._n_softmax += 1
-        self._on_softmax(self._n_softmax, x, axis, is_product)
+        self._on_softmax(x, axis, is_product)
         if is_product:
-            self._marks.set(result, _Weights(_Softmax(self._n_softmax), axis))
+            self._marks.set(result, _Weights(_Softmax(), axis))
 
     def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._logarithms(args, kwargs, result, sums=False)

@@ -124,7 +124,7 @@ class Watch:
 
     def nearest(self) -> str:
         """What looked most like attention, of a program that had none; nothing if nothing did."""
-        text = self._nearest.text(self._by_hand.met_values)
+        text = self._nearest.text()
         return f"{text}; processes that were forked are not followed" if self.has_forked else text
 
     def miss(self, line: str) -> None:

@@ -9,7 +9,6 @@ from mhaviz.recording.modules import RunningModules
 
 @dataclass(frozen=True)
 class _Softmax:
-    number: int
     shape: tuple[int, ...]
     axis: int
     line: str
@@ -23,12 +22,12 @@ class Nearest:
         self._modules = modules
         self._found: _Softmax | None = None
 
-    def softmax(self, number: int, x: Tensor, axis: int, is_product: bool) -> None:
+    def softmax(self, x: Tensor, axis: int, is_product: bool) -> None:
         """A softmax of x over an axis, counted from the end."""
         if self._found is None or (is_product and not self._found.is_product):
-            self._found = _Softmax(number, tuple(x.shape), axis, self._modules.line(), is_product)
+            self._found = _Softmax(tuple(x.shape), axis, self._modules.line(), is_product)
 
-    def text(self, met_values: int | None) -> str:
+    def text(self) -> str:
         """ "a softmax over the last axis of (2, 8, 10, 10), at train.py:12, attend, was multiplied by no values"."""
         found = self._found
         if found is None:
