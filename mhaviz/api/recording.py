@@ -20,7 +20,8 @@ from mhaviz.attention.model import OnAttention, SiteCall, show, with_plain_mask
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.recording.caught import Caught, example
-from mhaviz.recording.mode import VisitorError, Watch
+from mhaviz.recording.looks import VisitorError
+from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import Run, SeenSite, Sites
 from mhaviz.records import Attention, HeadStatistics, Site, Source, Tokens

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.fused import unseen
-from mhaviz.recording.looks import Follow, Look, guarded
+from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS, Product
 
 OnWeights = Callable[[Tensor, Tensor, bool], None]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
-from mhaviz.recording.fused import unseen
+from mhaviz.recording.looks import unseen
 
 OnFlex = Callable[[AttentionCall | AttentionWeights, Tensor], None]
 """Is called with what an attention computes with, and with its output."""

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.recording.looks import Look, guarded
+from mhaviz.recording.looks import Look, guarded, unseen
+from mhaviz.recording.replacing import replaced
 
 SDPA = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
@@ -112,41 +113,27 @@ _Heard = tuple[Sequence[Any], dict[str, Any], Tensor]
 """What SDPA was called with, and its result."""
 
 _here = threading.local()
-_lock = threading.Lock()
-_n_hearing = 0
-_replaced: Any = SDPA
 
 
-def _stand_in(*args: Any, **kwargs: Any) -> Any:
+def _heard_of(sdpa: Callable[..., Any]) -> Callable[..., Any]:
     """SDPA, of which those hear that do so in this thread."""
-    result = _replaced(*args, **kwargs)
-    for heard in getattr(_here, "hearing", ()):
-        heard.append((args, kwargs, result))
-    return result
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = sdpa(*args, **kwargs)
+        for heard in getattr(_here, "hearing", ()):
+            heard.append((args, kwargs, result))
+        return result
+
+    return run
 
 
 @contextmanager
 def _hearing(heard: list[_Heard]) -> Iterator[None]:
     """Hear of SDPA in this thread, beside those that already do; PyTorch's own layers find it by its name."""
-    global _n_hearing, _replaced
-    with _lock:
-        _n_hearing += 1
-        if _n_hearing == 1:
-            _replaced, F.scaled_dot_product_attention = F.scaled_dot_product_attention, _stand_in
     before: tuple[list[_Heard], ...] = getattr(_here, "hearing", ())
-    _here.hearing = (*before, heard)
-    try:
-        yield
-    finally:
-        _here.hearing = before
-        with _lock:
-            _n_hearing -= 1
-            if not _n_hearing and F.scaled_dot_product_attention is _stand_in:
-                F.scaled_dot_product_attention = _replaced
-
-
-@contextmanager
-def unseen() -> Iterator[None]:
-    """Compute what is ours: without gradients, and seen by no recording."""
-    with torch.no_grad(), torch._C.DisableTorchFunction():
-        yield
+    with replaced(F, "scaled_dot_product_attention", _heard_of):
+        _here.hearing = (*before, heard)
+        try:
+            yield
+        finally:
+            _here.hearing = before

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.fused import unseen
-from mhaviz.recording.looks import Follow, Look, guarded
+from mhaviz.recording.looks import Follow, Look, guarded, unseen
 
 _MOST_EXTRA = 8
 """So many tokens of an image may be no patches: [CLS], a token of distillation, registers."""

@@ -3,8 +3,11 @@
 Whatever goes wrong in what follows is ours, and no concern of the program's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Runs a function with its arguments, and returns its result."""
@@ -35,6 +38,13 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Look:
         return result
 
     return run
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Compute what is ours: without gradients, and seen by no recording."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        yield
 
 
 def one_line(error: Exception) -> str:

@@ -24,10 +24,9 @@ from mhaviz.recording.caught import Caught, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
-from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused, unseen
+from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused
 from mhaviz.recording.inputs import SeenInputs
-from mhaviz.recording.looks import Look, guarded, one_line
-from mhaviz.recording.looks import VisitorError as VisitorError
+from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, unseen
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read

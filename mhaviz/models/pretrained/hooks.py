@@ -14,7 +14,8 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.recording.caught import Caught
-from mhaviz.recording.mode import VisitorError, Watch
+from mhaviz.recording.looks import VisitorError
+from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
 
 
