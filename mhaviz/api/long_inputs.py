@@ -59,6 +59,10 @@ class LongInputs:
         """The names of those that differ from what they are by default."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
+    def allowed_bytes(self, device: torch.device) -> int:
+        """What may be used: ``memory``, or a quarter of what is free where maps are computed."""
+        return self.memory or (free_memory(device) or 2**32) // 4
+
     def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device) -> Pooling | None:
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
 
@@ -72,7 +76,7 @@ class LongInputs:
             MhavizError: the cells that were asked for do not fit into memory.
         """
         size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
-        allowed = self.memory or (free_memory(device) or 2**32) // 4
+        allowed = self.allowed_bytes(device)
         a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
         cells = min(size, longest)
         if a_cell * cells**2 > allowed:

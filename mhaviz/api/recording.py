@@ -17,7 +17,6 @@ from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import OnAttention, SiteCall, show, with_plain_mask
-from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.recording.caught import Caught, example
 from mhaviz.recording.looks import VisitorError
@@ -113,7 +112,7 @@ class Recording(ContextDecorator):
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
-        self._most_bytes = options.pooling.memory or (free_memory(torch.device("cpu")) or 2**32) // 4
+        self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
         self._d_keys: dict[int, tuple[int, int]] = {}
         self._device = "cpu"
         self._remarks: dict[str, None] = {}

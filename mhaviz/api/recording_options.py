@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from mhaviz.analyses.pooled_maps import Pooling
 from mhaviz.api.choosing import Numbers
+from mhaviz.api.long_inputs import LongInputs
 from mhaviz.api.passes import Passes
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
@@ -17,6 +18,7 @@ class RecordingOptions:
 
     Attributes:
         patterns, layers, heads, passes, examples: those that are wanted; None: all.
+        long: the options for long inputs.
         pooling: how inputs are pooled that are longer than its size; always_pooled: whether shorter ones are as well.
         tokens: names; grid: rows and columns of patches; None: as the program tells.
         queries_and_keys: whether they are kept.
@@ -46,11 +48,7 @@ class RecordingOptions:
         self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
         if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        if pool not in (None, "mass", "max", "both"):
-            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {pool!r:.60}")
-        for name, number, unit in (("size", size, "cell"), ("memory", memory, "byte")):
-            if number is not None and number < 1:
-                raise ArgumentError(f"{parameter(name)}: expected at least 1 {unit}, got {number}")
+        self.long = LongInputs(pool, size, memory=memory)
         if grid is not None and (len(grid) != 2 or min(grid) < 1):
             raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
         self.pooling = Pooling(size or MOST_CELLS, pool or "mass", None, memory, summary=False)
