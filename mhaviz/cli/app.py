@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -64,8 +64,12 @@ def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
             for one in options.get(name, {name: parameter}).values()
         ]
 
+    if any(get_args(one.annotation)[1].hidden for one in parameters):
+        parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_All))
+
     @functools.wraps(command)
     def run(**values: Any) -> None:
+        values.pop("help_all", None)
         _require_small(values)
         made = {name: group(**{one: values.pop(one) for one in options[name]}) for name, group in groups.items()}
         command(**made, **values)
@@ -74,6 +78,27 @@ def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    hidden: list[Any] = [option for option in context.command.params if getattr(option, "hidden", False)]
+    for option in hidden:
+        option.hidden = False
+    try:
+        typer.echo(context.get_help())
+    finally:
+        for option in hidden:
+            option.hidden = True
+    raise typer.Exit
+
+
+_All = Annotated[
+    bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show every option and exit.")
+]
+"""Of a command with options that are made with ``hidden=True``: those that few people need, for which --help has no
+room."""
 
 
 def _require_small(values: Mapping[str, Any]) -> None:

@@ -42,7 +42,7 @@ Seed = Annotated[int | None, weights_option(help="Seed of random weights and emb
 Device = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
 NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
-Revision = Annotated[str | None, model_option(help="A branch, tag or commit of a hub id.")]
+Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, bfloat16 or float16.")]
 
 
@@ -91,7 +91,9 @@ class ModelOptions:
             "source-target attention.",
         ),
     ] = None
-    input_name: Annotated[str | None, weights_option(help="Which tensor of --input, if it holds several.")] = None
+    input_name: Annotated[
+        str | None, weights_option(hidden=True, help="Which tensor of --input, if it holds several.")
+    ] = None
 
     @property
     def files(self) -> list[Path]:
@@ -190,7 +192,7 @@ class LongOptions(PoolOptions):
         bool | None,
         long_option("--summary/--no-summary", help="Each head in numbers. \\[default: of pooled maps]"),
     ] = None
-    max_tokens: Annotated[int, long_option(metavar="N", help="Refuse longer inputs.")] = MAX_TOKENS
+    max_tokens: Annotated[int, long_option(metavar="N", hidden=True, help="Refuse longer inputs.")] = MAX_TOKENS
 
     def parse_window(self) -> tuple[int | None, int | None, int | None, int | None] | None:
         """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""
