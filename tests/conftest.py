@@ -171,3 +171,11 @@ def model_folder(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("models")
     return lambda name: save(name, root)
+
+
+@pytest.fixture(scope="session")
+def induction_model():
+    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``induction_model.py``."""
+    from induction_model import train, word_tokenizer
+
+    return train(), word_tokenizer()
