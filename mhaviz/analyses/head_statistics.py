@@ -4,8 +4,11 @@ All numbers but the entropy are sums of weights on certain keys, such as the one
 does not depend on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,6 +17,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
+from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.study import Study
 from mhaviz.attention.call import entropy
 from mhaviz.attention.model import SiteCall, is_token
 from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source, Tokens
@@ -24,45 +29,71 @@ _OF_ALL_QUERIES = ("entropy", "distance")
 """What every query has; the others need a key of their own, such as a previous token."""
 
 
-class HeadStudy:
+class HeadStudy(Study):
     """Running averages of the statistics of all heads, to which batches of weights are added.
+
+    In float64 if the model computes in float64, else in float32; sums over sentences are of float64.
 
     ``kind``: count the attentions of this kind alone; None: all.
     """
 
     def __init__(self, kind: Kind | None = None) -> None:
         self._kind = kind
-        self._moments: dict[tuple[Kind, int], _Moments] = {}
+        self._sums: dict[tuple[Kind, int], _Sums] = {}
         self._counted: _Counted | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Those that there was something of, in the order of a model."""
-        there = {kind for kind, _ in self._moments}
+        there = {kind for kind, _ in self._sums}
         return tuple(kind for kind in _KINDS if kind in there)
 
-    def add(self, seen: SiteCall) -> None:
-        """Count the sentences of an attention's call, on the device where it is computed."""
+    def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
+        """Count the sentences of an attention's call, on the device where it is computed; see ``Study.add``."""
         kind, layer = seen.site.kind, seen.site.layer
         if self._kind not in (None, kind):
             return
         counted = self._counted
         if counted is None or not counted.is_of(seen):  # the layers of a forward pass share their sides
             counted = self._counted = _Counted.of(seen)
-        weights = seen.call.weights().float().nan_to_num(nan=0.0)  # of padding; they may be the program's own
-        sums = weights.flatten(2) @ counted.factors.mT  # batch_size n_heads n_statistics - 1
+        weights = seen.call.weights().nan_to_num(nan=0.0)  # of padding; they may be the program's own
+        sums = weights.flatten(2) @ counted.factors.to(weights.dtype).mT  # batch_size n_heads n_statistics - 1
         totals = torch.cat([_entropies(weights, counted.visible)[..., None], sums], dim=-1)
-        moments = self._moments.setdefault((kind, layer), _Moments.none(weights.shape[1]))
-        moments.add(totals.cpu().double().numpy(), counted.queries)
+        layer_sums = self._sums.setdefault((kind, layer), _Sums.none(weights.shape[1]))
+        layer_sums.add(totals.cpu().double().numpy(), counted.queries)
+
+    def join(self, other: Self) -> None:
+        """See ``Study.join``."""
+        for (kind, layer), sums in other._sums.items():
+            n_heads = len(sums.moments.mean)
+            self._sums.setdefault((kind, layer), _Sums.none(n_heads)).join(sums)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """See ``Study.arrays``: "self.0.mean", "self.0.queries", …"""
+        named = (sums.arrays(f"{kind}.{layer}.") for (kind, layer), sums in self._sums.items())
+        return {name: array for arrays in named for name, array in arrays.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """See ``Study.of_arrays``."""
+        study = cls()
+        for name in arrays:
+            kind, _, rest = name.partition(".")
+            layer, _, _ = rest.partition(".")
+            if kind not in _KINDS or not re.fullmatch(r"[0-9]{1,6}", layer):
+                raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
+            if (kind, int(layer)) not in study._sums:
+                study._sums[kind, int(layer)] = _Sums.of_arrays(arrays, f"{kind}.{layer}.")
+        return study
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
         return HeadStatistics(source, tuple(map(self._averages, self.kinds)), too_long)
 
     def _averages(self, kind: Kind) -> HeadAverages:
-        layers = tuple(sorted(layer for other, layer in self._moments if other == kind))
-        moments = [self._moments[kind, layer] for layer in layers]
-        averages = {name: _average(moments, place) for place, name in enumerate(STATISTICS)}
+        layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
+        sums = [self._sums[kind, layer] for layer in layers]
+        averages = {name: _average(sums, place) for place, name in enumerate(STATISTICS)}
         whole = averages["entropy"]
         return HeadAverages(kind, layers, whole.sentences, whole.queries, **averages)
 
@@ -149,55 +180,60 @@ def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
 
 
 @dataclass
-class _Moments:
-    """Count, mean and sum of squared deviations over the sentences, for each head of one layer.
+class _Sums:
+    """What is added up of the heads of one layer.
 
     Attributes:
-        sentences, queries: (n_statistics,).
-        mean, deviations: (n_heads, n_statistics).
+        moments: mean (n_heads, n_statistics), count (1, n_statistics).
+        queries: int64, (n_statistics,): how many queries count, in all sentences.
     """
 
-    sentences: NDArray[np.int64]
+    moments: Moments
     queries: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    deviations: NDArray[np.float64]
 
     @classmethod
-    def none(cls, n_heads: int) -> "_Moments":
+    def none(cls, n_heads: int) -> "_Sums":
         """Those of no sentence."""
-        zeros, counts = np.zeros((n_heads, len(STATISTICS))), np.zeros(len(STATISTICS), np.int64)
-        return cls(counts, counts.copy(), zeros, zeros.copy())
+        moments = Moments.none((n_heads, len(STATISTICS)), (1, len(STATISTICS)))
+        return cls(moments, np.zeros(len(STATISTICS), np.int64))
 
     def add(self, totals: NDArray[np.float64], queries: NDArray[np.int64]) -> None:
-        """Join with a batch, by equation 1.5 of Chan, Golub and LeVeque 1983, "Algorithms for computing the sample
-        variance", which loses no digits however many sentences there are.
+        """Join with a batch.
 
         Args:
             totals: (batch_size, n_heads, n_statistics), sums over the queries.
             queries: (batch_size, n_statistics), how many those are.
         """
-        values = totals / np.maximum(queries, 1)[:, None]
-        has = (queries > 0)[:, None]  # batch_size 1 n_statistics
-        sentences = has.sum(axis=(0, 1))
-        mean = (values * has).sum(axis=0) / np.maximum(sentences, 1)
-        deviations = ((values - mean) ** 2 * has).sum(axis=0)
-
-        together = np.maximum(self.sentences + sentences, 1)
-        apart = mean - self.mean
-        self.mean += apart * sentences / together
-        self.deviations += deviations + apart**2 * self.sentences * sentences / together
-        self.sentences += sentences
+        self.moments.add(totals / np.maximum(queries, 1)[:, None], (queries > 0)[:, None])
         self.queries += queries.sum(axis=0)
 
+    def join(self, other: "_Sums") -> None:
+        """Join with those of other sentences. Raises ValueError of another number of heads."""
+        self.moments.join(other.moments)
+        self.queries += other.queries
 
-def _average(layers: list[_Moments], place: int) -> Average:
+    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """By name."""
+        return {**self.moments.arrays(prefix), f"{prefix}queries": self.queries}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> "_Sums":
+        """The reverse. Raises ValueError for arrays that cannot be those."""
+        moments, queries = Moments.of_arrays(arrays, prefix), arrays.get(f"{prefix}queries")
+        n = len(STATISTICS)
+        if moments.mean.ndim != 2 or moments.mean.shape[1] != n or moments.count.shape != (1, n):
+            raise ValueError(f"{prefix}mean: expected (n_heads, {n}) numbers, got shape {moments.mean.shape}")
+        if queries is None or queries.shape != (n,) or queries.dtype != np.int64 or (queries < 0).any():
+            raise ValueError(f"{prefix}queries: expected {n} whole numbers from 0 on")
+        return cls(moments, queries.copy())
+
+
+def _average(layers: list[_Sums], place: int) -> Average:
     """One number of all layers."""
-    n_heads = max(len(moments.mean) for moments in layers)
+    n_heads = max(len(sums.moments.mean) for sums in layers)
     mean, spread = (np.full((len(layers), n_heads), nan) for _ in range(2))
-    for row, moments in enumerate(layers):
-        there, sentences = len(moments.mean), moments.sentences[place]
-        if sentences:
-            mean[row, :there] = moments.mean[:, place]
-        if sentences > 1:
-            spread[row, :there] = np.sqrt(moments.deviations[:, place] / (sentences - 1))
-    return Average(mean, spread, int(layers[0].sentences[place]), int(layers[0].queries[place]))
+    for row, sums in enumerate(layers):
+        there = len(sums.moments.mean)
+        mean[row, :there] = sums.moments.known_mean[:, place]
+        spread[row, :there] = sums.moments.spread[:, place]
+    return Average(mean, spread, int(layers[0].moments.count[0, place]), int(layers[0].queries[place]))

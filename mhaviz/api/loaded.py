@@ -12,11 +12,12 @@ from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
+from mhaviz.api.corpora import count_batch
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS, require_length
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.models.corpus_batches import Behind, CorpusBatches, Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
@@ -421,16 +422,17 @@ class LoadedModel:
 
         study, batches = HeadStudy(), CorpusBatches(sentences(), model.lengths, model.max_length)
         for batch in batches:
-            model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
-            on_progress(batch.done, batches.taken)
-        left_out = list(_left_out(batches, model.max_length))
-        if not batches.taken and not left_out:
+            count_batch(model, study, batch)
+            on_progress(batch.done, batches.behind.taken)
+        behind = batches.behind
+        left_out = list(_left_out(behind, model.max_length))
+        if not behind.taken and not left_out:
             raise ArgumentError("head_statistics: expected at least one sentence, got none")
-        if not batches.taken:
+        if not behind.taken:
             raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
         for notice in left_out:
             on_notice(notice)
-        found = study.result(model.describe(), batches.too_long)
+        found = study.result(model.describe(), behind.too_long)
         wanted = len(shown)
         while shown and not page_size(map_sizes(model, model.encode(shown)), None).fits:
             shown.pop()
@@ -492,13 +494,13 @@ def _verified(
     return replace(attention, source=replace(attention.source, details=details))
 
 
-def _left_out(batches: CorpusBatches, most: int | None) -> Iterable[str]:
+def _left_out(behind: Behind, most: int | None) -> Iterable[str]:
     """What is said of sentences that are in no batch."""
-    if batches.too_long:
-        reason = f"expected at most {most:,} tokens, got up to {batches.longest:,}"
-        yield f"{_sentences_were(batches.too_long)} left out: {reason}"
-    if batches.empty:
-        yield f"{_sentences_were(batches.empty)} left out: the model's tokenizer finds no token"
+    if behind.too_long:
+        reason = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
+        yield f"{_sentences_were(behind.too_long)} left out: {reason}"
+    if behind.empty:
+        yield f"{_sentences_were(behind.empty)} left out: the model's tokenizer finds no token"
 
 
 def _sentences_were(number: int) -> str:

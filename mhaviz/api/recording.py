@@ -1,6 +1,7 @@
 """``mhaviz.record``: the attention of whatever PyTorch program runs inside."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
@@ -112,6 +113,7 @@ class Recording(ContextDecorator):
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
+        self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
         self._d_keys: dict[int, tuple[int, int]] = {}
         self._device = "cpu"
@@ -278,11 +280,18 @@ class Recording(ContextDecorator):
                 whole = seen_of(range(batch_size), run.caught)
                 # The kind may change while the program runs; the number does not.
                 whole = replace(whole, site=replace(site, layer=site.number))
-                show(self._study.add, whole, "statistics", "they do not count it")
+                self._count(self._study, whole)
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)
         except MhavizError as error:
             self._watch.miss(f"{name}: {error}")
+
+    def _count(self, study: HeadStudy, whole: SiteCall) -> None:
+        """Average over the examples, which are numbered for each attention as they come, over all passes."""
+        start = self._counted[whole.site.number]
+        numbers = range(start, start + len(whole.queries))
+        show(lambda seen: study.add(seen, numbers), whole, "statistics", "they do not count it")
+        self._counted[whole.site.number] = numbers.stop
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
         wanted = range(batch_size) if self._options.examples is None else self._options.examples

@@ -222,8 +222,11 @@ class AttentionWeights:
         return self.given.device
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Of the queries from ``start`` to ``end``, float32: the given ones themselves, not to be written over."""
-        return self.given[:, :, start:end].float()
+        """Of the queries from ``start`` to ``end``, in float64 if they are, else float32: not to be written over, as
+        they may be the given ones themselves.
+        """
+        given = self.given[:, :, start:end]
+        return given if given.dtype == torch.float64 else given.float()
 
     def visible(self) -> Tensor:
         """bool, in the shape of the weights: where there is some weight, and it is a number."""

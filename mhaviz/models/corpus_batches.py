@@ -1,10 +1,20 @@
-"""A corpus of any size as batches of sentences that are about equally long, so that little of a batch is padding."""
+"""A corpus of any size as batches of sentences that are about equally long, so that little of a batch is padding.
 
+The corpus is cut into blocks of consecutive sentences, and no batch crosses a block. A shard has every nth block. So
+the batches, and every bit of what a model computes for a sentence, are the same however many shards there are.
+"""
+
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import islice
 
-_CHUNK = 4096  # sentences that are sorted at a time
-_CHUNK_CHARACTERS = 2**22
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
+
+BLOCK = 128
+"""Sentences of a block: with fewer, batches are small and padded; with more, parts of small corpora are uneven."""
+
 _MOST_TOKENS = 2048
 
 
@@ -22,26 +32,93 @@ class CorpusBatch:
 
     Attributes:
         texts: the sentences, the longest first.
+        numbers: of these sentences in the corpus, from 0.
         done: the share of the corpus that is behind with them, from 0 to 1.
+        ends_block: whether nothing of its block is left.
     """
 
     texts: tuple[str, ...]
+    numbers: tuple[int, ...]
     done: float
+    ends_block: bool
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which part of a corpus: the blocks ``number`` − 1, ``number`` − 1 + ``count``, …; ``number`` is 1 to ``count``.
+
+    Raises:
+        ArgumentError: there is no such shard.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise ArgumentError(
+                f"{parameter('shard')}: expected a shard from 1 to the number of shards, such as 1/4 to 4/4, got "
+                f"{counted(self.number)}/{counted(self.count)}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole corpus."""
+        return self.count == 1
+
+    def has(self, block: int) -> bool:
+        """Whether the block of this number, from 0, belongs to it."""
+        return block % self.count == self.number - 1
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What has been read of a corpus, by one shard.
+
+    Attributes:
+        read: sentences of the corpus, also those of other shards.
+        digest: SHA-256 of all of them, in hexadecimal digits.
+        taken, too_long, empty: of this shard, how many are in batches, were too long, or had no token at all.
+        longest: the tokens of the longest that was too long.
+        is_all: whether the corpus ends here.
+    """
+
+    read: int = 0
+    digest: str = sha256().hexdigest()
+    taken: int = 0
+    too_long: int = 0
+    empty: int = 0
+    longest: int = 0
+    is_all: bool = False
+
+    def joined(self, other: "Behind") -> "Behind":
+        """With that of another shard of the same text."""
+        return replace(
+            self,
+            taken=self.taken + other.taken,
+            too_long=self.too_long + other.too_long,
+            empty=self.empty + other.empty,
+            longest=max(self.longest, other.longest),
+        )
 
 
 class CorpusBatches:
-    """Reads some thousand sentences at a time, sorts them by length, and cuts them into batches.
+    """Reads a block of sentences at a time, sorts them by length, and cuts them into batches.
 
     Args:
         sentences: those of the corpus, one after the other.
         length_of: the tokens of each of several texts.
         max_length: the most tokens of a sentence; longer ones are left out. None: any number.
         most_tokens: the most tokens of a batch, padding included, unless it is a single sentence.
-        chunk: sentences that are sorted at a time.
+        shard: which part of the corpus; the other sentences are read, and not more.
+        after: go on from here, the end of a block or of the corpus.
+        block: sentences of a block.
 
-    Attributes:
-        taken, too_long, empty: how many sentences so far are in batches, were too long, or had no token at all.
-        longest: the tokens of the longest that was too long.
+    Raises:
+        MhavizError: while it is read: what is before ``after`` is not the text that was read then.
     """
 
     def __init__(
@@ -50,53 +127,88 @@ class CorpusBatches:
         length_of: Callable[[Sequence[str]], Sequence[int]],
         max_length: int | None = None,
         most_tokens: int = _MOST_TOKENS,
-        chunk: int = _CHUNK,
+        shard: Shard | None = None,
+        after: Behind | None = None,
+        block: int = BLOCK,
     ) -> None:
         self._sentences, self._length_of, self._max_length = sentences, length_of, max_length
-        self._most_tokens, self._chunk = most_tokens, chunk
-        self.taken = self.too_long = self.empty = self.longest = 0
+        self._most_tokens, self._shard, self._block = most_tokens, shard or Shard(), block
+        self._after = after or Behind()
+        self._counts, self._read, self._text = replace(self._after, is_all=False), 0, sha256()
+
+    @property
+    def behind(self) -> Behind:
+        """What has been read so far; after the last batch of a block, what can be gone on from."""
+        return replace(self._counts, read=self._read, digest=self._text.hexdigest())
 
     def __iter__(self) -> Iterator[CorpusBatch]:
-        behind = 0.0
-        for chunk in self._chunks():
-            ahead = chunk[-1].done
-            texts = [sentence.text for sentence in chunk]
-            lengths = self._length_of(texts)
-            fitting = sorted(filter(self._fits, zip(lengths, texts, strict=True)), key=lambda pair: -pair[0])
-            all_tokens, tokens = sum(length for length, _ in fitting), 0
-            for batch in self._cut(fitting):
-                self.taken += len(batch)
-                tokens += sum(length for length, _ in batch)
-                yield CorpusBatch(tuple(text for _, text in batch), behind + (ahead - behind) * tokens / all_tokens)
-            behind = ahead
+        sentences = self._hashed()
+        self._skip(sentences)
+        before = 0.0
+        while block := self._next_block(sentences):
+            if self._shard.has((self._read - 1) // self._block):
+                yield from self._batches(block, before)
+            before = block[-1][1].done
+        self._counts = replace(self._counts, is_all=True)
 
-    def _chunks(self) -> Iterator[list[Sentence]]:
-        """So many sentences that they fit into memory, however long each is."""
-        sentences = iter(self._sentences)
-        for first in sentences:
-            chunk, characters = [first], len(first.text)
-            while len(chunk) < self._chunk and characters < _CHUNK_CHARACTERS:
-                following = next(sentences, None)
-                if following is None:
-                    break
-                chunk.append(following)
-                characters += len(following.text)
-            yield chunk
+    def _hashed(self) -> Iterator[tuple[int, Sentence]]:
+        """The sentences with their numbers; they are counted, and the digest is made of them."""
+        for number, sentence in enumerate(self._sentences):
+            text = sentence.text.encode("utf-8", "surrogatepass")
+            self._text.update(b"%d:" % len(text))  # "a", "bc" is another text than "ab", "c"
+            self._text.update(text)
+            self._read += 1
+            yield number, sentence
 
-    def _fits(self, pair: tuple[int, str]) -> bool:
-        length, _ = pair
-        if length < 1:
-            self.empty += 1
-            return False
-        if self._max_length is not None and length > self._max_length:
-            self.too_long, self.longest = self.too_long + 1, max(self.longest, length)
-            return False
-        return True
+    def _skip(self, sentences: Iterator[tuple[int, Sentence]]) -> None:
+        """Go to where ``after`` is. Raises MhavizError if that is not in this text."""
+        after = self._after
+        for _ in islice(sentences, after.read):
+            pass
+        is_same = self._read == after.read and self._text.hexdigest() == after.digest
+        if not is_same or (after.is_all and next(sentences, None)):
+            got = f"{self._read:,} sentences" if self._read != after.read else "others"
+            all_of_it = "all " if after.is_all else "the first "
+            raise MhavizError(
+                f"{parameter('resume')}: expected {all_of_it}{after.read:,} sentences of the text as they were when "
+                f"it was read before, got {got}; take that text, or begin again without {parameter('resume')}"
+            )
 
-    def _cut(self, pairs: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
-        """Of (tokens, text), the longest first: what does not fit into memory should say so at once."""
-        start = 0
-        while start < len(pairs):
-            end = start + max(self._most_tokens // pairs[start][0], 1)
-            yield pairs[start:end]
+    def _next_block(self, sentences: Iterator[tuple[int, Sentence]]) -> list[tuple[int, Sentence]]:
+        """The sentences of the next block; of another shard's the last alone; none: there is no further block."""
+        rest = islice(sentences, self._block)
+        return list(rest) if self._shard.has(self._read // self._block) else list(deque(rest, maxlen=1))
+
+    def _batches(self, block: Sequence[tuple[int, Sentence]], before: float) -> Iterator[CorpusBatch]:
+        """Of a block, the longest first: what does not fit into memory should say so at once.
+
+        ``before``: the share of the corpus that is behind before it.
+        """
+        lengths = self._length_of([sentence.text for _, sentence in block])
+        self._count(lengths)
+        fitting = [(length, *one) for length, one in zip(lengths, block, strict=True) if self._fits(length)]
+        fitting.sort(key=lambda one: -one[0])
+        all_tokens, tokens, start = sum(length for length, *_ in fitting), 0, 0
+        while start < len(fitting):
+            end = start + max(self._most_tokens // fitting[start][0], 1)
+            part = fitting[start:end]
+            tokens += sum(length for length, *_ in part)
+            share = before + (block[-1][1].done - before) * tokens / all_tokens
+            texts, numbers = tuple(one.text for *_, one in part), tuple(number for _, number, _ in part)
+            self._counts = replace(self._counts, taken=self._counts.taken + len(part))
+            yield CorpusBatch(texts, numbers, share, ends_block=end >= len(fitting))
             start = end
+
+    def _fits(self, length: int) -> bool:
+        return length >= 1 and (self._max_length is None or length <= self._max_length)
+
+    def _count(self, lengths: Sequence[int]) -> None:
+        """Count the sentences that fit into no batch."""
+        long = [length for length in lengths if length >= 1 and not self._fits(length)]
+        counts = self._counts
+        self._counts = replace(
+            counts,
+            empty=counts.empty + sum(length < 1 for length in lengths),
+            too_long=counts.too_long + len(long),
+            longest=max(counts.longest, *long, 0),
+        )

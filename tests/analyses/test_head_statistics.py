@@ -90,7 +90,7 @@ def studied(kind, sentences, cuts):
     edges = sorted({0, len(sentences), *(cut % len(sentences) for cut in cuts)})
     for start, end in itertools.pairwise(edges):
         weights, queries, keys = (list(part) for part in zip(*sentences[start:end], strict=True))
-        study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind, 3))
+        study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind, 3), range(start, end))
     (averages,) = study.result(SOURCE).kinds
     return averages
 
@@ -160,7 +160,7 @@ def test_heads_of_known_behaviour_have_exactly_1():
     weights = [np.stack([to_key(ids, head) for head in HEADS.values()]) for ids, _ in SENTENCES]
     study = HeadStudy()
     for _ in range(3):
-        study.add(batch_of(weights, SENTENCES, SENTENCES))
+        study.add(batch_of(weights, SENTENCES, SENTENCES), range(2))
     (averages,) = study.result(SOURCE).kinds
     for number, name in enumerate(HEADS):
         assert averages.average(name).mean[0, number] == 1.0
@@ -176,8 +176,8 @@ def test_by_hand():
     """a b a, every query looks everywhere alike; then one query that halves its weight."""
     study = HeadStudy()
     plain = ([1, 2, 1], [False] * 3)
-    study.add(batch_of([np.full((1, 3, 3), 1 / 3, np.float32)], *[[plain]] * 2))
-    study.add(batch_of([np.full((1, 2, 2), 1 / 2, np.float32)], *[[([1, 2], [False] * 2)]] * 2))
+    study.add(batch_of([np.full((1, 3, 3), 1 / 3, np.float32)], *[[plain]] * 2), [0])
+    study.add(batch_of([np.full((1, 2, 2), 1 / 2, np.float32)], *[[([1, 2], [False] * 2)]] * 2), [1])
     (averages,) = study.result(SOURCE, too_long=4).kinds
     for name, mean, spread in (
         ("entropy", (math.log(3) + math.log(2)) / 2, math.log(1.5) / math.sqrt(2)),
@@ -197,7 +197,7 @@ def test_by_hand():
 def test_what_has_no_meaning_is_nan(kind):
     a = np.full((1, 8, 8), 1 / 8, np.float32)
     study = HeadStudy()
-    study.add(batch_of([a], SENTENCES[:1], SENTENCES[:1], kind))
+    study.add(batch_of([a], SENTENCES[:1], SENTENCES[:1], kind), [0])
     (averages,) = study.result(SOURCE).kinds
     assert {name for name in STATISTICS if averages.average(name).is_known} == MEANING[kind]
 
@@ -207,8 +207,8 @@ def test_layers_and_kinds_in_order_and_one_kind_alone():
     study, only = HeadStudy(), HeadStudy("masked")
     for kind, layer, heads in (("cross", 0, 2), ("masked", 4, 1), ("masked", 1, 2), ("self", 0, 2)):
         batch = batch_of([a[:heads]], SENTENCES[1:], SENTENCES[1:], kind, layer)
-        study.add(batch)
-        only.add(batch)
+        study.add(batch, [0])
+        only.add(batch, [0])
     self_, masked, cross = study.result(SOURCE).kinds
     assert (self_.kind, masked.kind, cross.kind) == ("self", "masked", "cross") == study.kinds
     assert masked.layers == (1, 4)
@@ -225,9 +225,9 @@ def test_sides_that_layers_share_are_looked_at_once(monkeypatch):
     monkeypatch.setattr(head_statistics, "_factors", lambda *x: calls.append(1) or factors(*x))
     study = HeadStudy()
     for layer in range(4):
-        study.add(replace(batch, site=replace(batch.site, layer=layer)))
-    study.add(replace(batch, site=replace(batch.site, kind="masked")))
-    study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]))
+        study.add(replace(batch, site=replace(batch.site, layer=layer)), [0])
+    study.add(replace(batch, site=replace(batch.site, kind="masked")), [0])
+    study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]), [0])
     assert len(calls) == 3
 
 
@@ -243,7 +243,56 @@ def test_many_sentences_lose_no_digits():
     study = HeadStudy()
     for number in range(400):
         a = np.array([[[1 - (number % 2) / 1024]]], np.float32)
-        study.add(batch_of([a], *[[([1], [False])]] * 2))
+        study.add(batch_of([a], *[[([1], [False])]] * 2), [number])
     (averages,) = study.result(SOURCE).kinds
     assert averages.itself.mean[0, 0] == pytest.approx(1 - 1 / 2048, rel=1e-12)
     assert averages.itself.spread[0, 0] == pytest.approx(math.sqrt(400 / 399) / 2048, rel=1e-9)
+
+
+@given(corpus=corpora(), at=st.integers(0, 5))
+def test_parts_are_joined_and_saved_without_a_bit_of_loss(corpus, at):
+    kind, sentences = corpus
+
+    def part(start, end):
+        study = HeadStudy()
+        for number in range(start, end):
+            weights, queries, keys = ([part] for part in sentences[number])
+            study.add(batch_of(weights, queries, queries if kind != "cross" else keys, kind), [number])
+        return study
+
+    whole, joined = part(0, len(sentences)), HeadStudy()
+    for one in (part(0, at % len(sentences)), part(at % len(sentences), len(sentences))):
+        restored = HeadStudy.of_arrays(one.arrays())
+        for name, array in one.arrays().items():
+            assert restored.arrays()[name].tobytes() == array.tobytes()
+        joined.join(restored)
+    for name, array in whole.arrays().items():
+        np.testing.assert_allclose(joined.arrays()[name], array, rtol=1e-12, atol=1e-13)
+
+
+def test_of_other_heads_and_of_other_arrays():
+    studies = []
+    for n_heads in (1, 2):
+        a = np.full((n_heads, 5, 5), 1 / 5, np.float32)
+        study = HeadStudy()
+        study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]), [0])
+        studies.append(study)
+    with pytest.raises(ValueError, match=r"expected numbers of shape \(1, 9\), got \(2, 9\)"):
+        studies[0].join(studies[1])
+    arrays = studies[0].arrays()
+    for changes, message in (
+        ({"x": arrays["self.0.mean"]}, "expected names such as self.0.mean, got 'x'"),
+        ({"self.0.queries": np.ones(3, np.int64)}, "self.0.queries: expected 9 whole numbers"),
+        ({"self.0.mean": np.ones((2, 3))}, "shapes that go together"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            HeadStudy.of_arrays(arrays | changes)
+
+
+def test_in_float64_if_the_model_is():
+    a = np.random.default_rng(0).dirichlet(np.ones(5), (4, 5))
+    sides, study = side(SENTENCES[1:]), HeadStudy()
+    call = AttentionWeights(torch.tensor(a)[None])
+    study.add(SiteCall(Site("self", 0, 4, 1), call, (0, 1, 2, 3), sides, sides), [0])
+    entropy = study.arrays()["self.0.mean"][:, STATISTICS.index("entropy")]
+    np.testing.assert_allclose(entropy, -(a * np.log(a)).sum(axis=-1).mean(axis=-1), rtol=1e-13)

@@ -24,6 +24,7 @@ from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.weights import attention_weights
+from mhaviz.api.corpora import count_batch
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
 from mhaviz.models.pretrained.loading import load_pretrained
 from mhaviz.models.pretrained.model import PretrainedModel
@@ -106,7 +107,7 @@ def read_by_mhaviz(model: PretrainedModel, sentences: Sequence[str]) -> None:
     study = HeadStudy()
     stream = [Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences)]
     for batch in CorpusBatches(stream, model.lengths, model.max_length):
-        model.run(model.encode_unnamed(batch.texts), study.add, batched=True)
+        count_batch(model, study, batch)
     study.result(model.describe(), 0)
 
 

@@ -1,9 +1,11 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.models import corpus_batches
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.corpus_batches import Behind, CorpusBatches, Sentence, Shard
 
 
 def of_words(texts):
@@ -22,37 +24,102 @@ def corpus(lengths):
     lengths=st.lists(st.integers(0, 12), max_size=60),
     most=st.integers(1, 40),
     max_length=st.none() | st.integers(1, 12),
-    chunk=st.integers(1, 20),
+    block=st.integers(1, 20),
 )
-def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, chunk):
+def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, block):
     sentences = corpus(lengths)
-    batches = CorpusBatches(iter(sentences), of_words, max_length, most, chunk)
+    batches = CorpusBatches(iter(sentences), of_words, max_length, most, block=block)
     all_batches = list(batches)
-    fitting = [s.text for s, n in zip(sentences, lengths, strict=True) if 1 <= n <= (max_length or 12)]
-    assert sorted(text for batch in all_batches for text in batch.texts) == sorted(fitting)
-    too_long = [n for n in lengths if max_length is not None and n > max_length]
-    assert (batches.taken, batches.too_long, batches.empty) == (len(fitting), len(too_long), lengths.count(0))
-    assert batches.longest == max(too_long, default=0)
+    fitting = [i for i, n in enumerate(lengths) if 1 <= n <= (max_length or 12)]
+    assert sorted(number for batch in all_batches for number in batch.numbers) == fitting
     for batch in all_batches:
+        assert batch.texts == tuple(sentences[number].text for number in batch.numbers)
+        assert len({number // block for number in batch.numbers}) == 1, "a batch never crosses a block"
         tokens = of_words(batch.texts)
         assert tokens == sorted(tokens, reverse=True)
         assert len(tokens) == 1 or len(tokens) * tokens[0] <= most
+    too_long = [n for n in lengths if max_length is not None and n > max_length]
+    behind = batches.behind
+    assert (behind.taken, behind.too_long, behind.empty) == (len(fitting), len(too_long), lengths.count(0))
+    assert (behind.longest, behind.read, behind.is_all) == (max(too_long, default=0), len(lengths), True)
     done = [batch.done for batch in all_batches]
     assert done == sorted(done)
     assert all(0 < share <= 1 + 1e-9 for share in done)
 
 
-def test_each_chunk_is_sorted_and_cut():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, chunk=4)
-    assert [of_words(batch.texts) for batch in batches] == [[5, 5], [2, 1], [3, 1]]
+@given(lengths=st.lists(st.integers(0, 6), max_size=60), n=st.integers(1, 7), block=st.integers(1, 5))
+def test_shards_have_the_batches_of_the_whole(lengths, n, block):
+    def read(shard):
+        batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
+        return [(batch.numbers, batch.texts, batch.ends_block) for batch in batches], batches.behind
+
+    whole, behind = read(None)
+    shards = [read(Shard(number, n)) for number in range(1, n + 1)]
+    assert sorted(whole) == sorted(itertools.chain.from_iterable(batches for batches, _ in shards))
+    together = shards[0][1]
+    for _, other in shards[1:]:
+        together = together.joined(other)
+    assert together == behind
+
+
+@given(
+    lengths=st.lists(st.integers(0, 6), max_size=40),
+    n=st.integers(1, 3),
+    block=st.integers(1, 5),
+    stop=st.integers(0, 40),
+)
+def test_who_goes_on_after_a_block_reads_the_rest(lengths, n, block, stop):
+    shard = Shard(n, n)
+    batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
+    read, behind, so_far = [], Behind(), 0
+    for batch in batches:
+        read.append(batch)
+        if batch.ends_block and len(read) <= stop:
+            behind, so_far = batches.behind, len(read)
+    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, block=block)
+    assert [(b.numbers, b.texts) for b in rest] == [(b.numbers, b.texts) for b in read[so_far:]]
+    assert rest.behind == batches.behind
+    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, block=block))
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda texts: texts[:3], "got 3 sentences"),
+        (lambda texts: [texts[0] + "x", *texts[1:]], "got others"),
+        (lambda texts: [texts[0] + texts[1], "", *texts[2:]], "got others"),
+        (lambda texts: [*texts, "more"], "got others|expected all 4 sentences"),
+    ],
+)
+def test_another_text_cannot_be_gone_on_with(change, got):
+    texts = ["a", "b c", "d", "e"]
+    whole = CorpusBatches([Sentence(text, 0.0) for text in texts], of_words)
+    list(whole)
+    changed = CorpusBatches([Sentence(text, 0.0) for text in change(texts)], of_words, after=whole.behind)
+    with pytest.raises(MhavizError, match=got):
+        list(changed)
+
+
+@pytest.mark.parametrize(("number", "count"), [(0, 4), (5, 4), (1, 0), (-1, 2)])
+def test_there_is_no_such_shard(number, count):
+    with pytest.raises(ArgumentError, match="expected a shard from 1 to the number of shards"):
+        Shard(number, count)
+
+
+def test_each_block_is_sorted_and_cut():
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
+    read = list(batches)
+    assert [of_words(batch.texts) for batch in read] == [[5, 5], [2, 1], [3, 1]]
+    assert [batch.numbers for batch in read] == [(1, 3), (2, 0), (5, 4)]
+    assert [batch.ends_block for batch in read] == [False, True, True]
 
 
 def test_done_is_the_share_of_the_corpus_that_is_behind():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, chunk=4)
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
     assert [batch.done for batch in batches] == pytest.approx([4 / 6 * 10 / 13, 4 / 6, 1])
 
 
-def test_no_more_is_read_than_a_chunk():
+def test_no_more_is_read_than_a_block():
     read = []
 
     def sentences():
@@ -60,18 +127,11 @@ def test_no_more_is_read_than_a_chunk():
             read.append(number)
             yield Sentence("a b", 0.0)
 
-    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, chunk=10)))
+    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, block=10)))
     assert batch.texts == ("a b", "a b")
     assert len(read) == 10
 
 
-def test_long_texts_make_short_chunks(monkeypatch):
-    monkeypatch.setattr(corpus_batches, "_CHUNK_CHARACTERS", 10)
-    asked = []
-
-    def lengths(texts):
-        asked.append(len(texts))
-        return of_words(texts)
-
-    list(CorpusBatches([Sentence("x" * 6, 0.0)] * 5, lengths))
-    assert asked == [2, 2, 1]
+def test_half_characters_are_text_too():
+    batches = CorpusBatches([Sentence("a \udce9", 0.0)], of_words)
+    assert [batch.texts for batch in batches] == [("a \udce9",)]
