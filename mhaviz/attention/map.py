@@ -72,10 +72,10 @@ def attention_map(
 
     Returns:
         The map, as exact as the scores are: float64 inputs are computed in float64, others in float32, or, on a GPU, as
-        products of half precision with sums in float32 (see ``gpu_pass``). A query that sees no key at all has weights of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries,
-        top_keys), the largest weight first. A query that sees fewer keys than that has filler in the places that are
-        left: weights of 0, and positions from 0 to k_length − 1 that mean nothing and may repeat; look at those alone
-        whose weight is above 0.
+        products of half precision with sums in float32 (see ``gpu_pass``). A query that sees no key at all has weights
+        of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries, top_keys), the largest weight first. A
+        query that sees fewer keys than that has filler in the places that are left: weights of 0, and positions from 0
+        to k_length − 1 that mean nothing and may repeat; look at those alone whose weight is above 0.
 
     Raises:
         ArgumentError: an axis that does not fit, named; a number of rows, columns or keys that makes no sense; a window
