@@ -8,6 +8,7 @@ What is shown are the weights that the program's own softmax made. Nothing is co
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -18,9 +19,24 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS, Product
 
-OnWeights = Callable[[Tensor, Tensor, bool], None]
-"""Is called with weights, (…, q_length, k_length), with what they have made of the values, and with whether they were
-mixed with others before that."""
+OnWeights = Callable[[Tensor, Tensor, bool, "Meeting"], None]
+"""Is called with weights, (…, q_length, k_length), with what they have made of the values, with whether they were mixed
+with others before that, and with how that came."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How weights have met values.
+
+    Attributes:
+        weights: what was multiplied by the values: the weights in the program's own axes, dropped out or cast.
+        as_weights: views what has these axes as (…, q_length, k_length).
+        multiply_again: computes what came of it once more, in its place; None: it would be added to what there is.
+    """
+
+    weights: Tensor
+    as_weights: Callable[[Tensor], Tensor]
+    multiply_again: Callable[[], None] | None
 
 
 @dataclass(frozen=True)
@@ -194,11 +210,13 @@ class ByHand:
         for which in (0, 1):
             mark = self._marks.get(product.factors[which])
             if isinstance(mark, _Weights):
-                self._meet_values(mark, product, which, result)
+                self._meet_values(mark, product, which, result, partial(func, *args, **kwargs))
                 return
         self._marks.set(result, _Scores())
 
-    def _meet_values(self, mark: _Weights, product: Product, which: int, result: Tensor) -> None:
+    def _meet_values(
+        self, mark: _Weights, product: Product, which: int, result: Tensor, multiply: partial[Tensor]
+    ) -> None:
         """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
         axis = product.factors[which].ndim + mark.axis
         if not product.summed_over(axis, which):
@@ -215,7 +233,13 @@ class ByHand:
         with unseen():
             for view in mark.views:
                 A = view(A)
-            self._on_weights(product.as_weights(A, axis, which), result, mark.softmax.is_mixed)
+            factor, adds = product.factors[which], any(x is result for x in multiply.args)
+
+            def multiply_again() -> None:
+                result.copy_(multiply())
+
+            meeting = Meeting(factor, lambda x: product.as_weights(x, axis, which), None if adds else multiply_again)
+            self._on_weights(product.as_weights(A, axis, which), result, mark.softmax.is_mixed, meeting)
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")

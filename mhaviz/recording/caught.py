@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.recording.zeroing import Arrange, Zero
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,14 @@ class Caught:
             that dropout had changed.
         reads_itself: whether queries and keys are of the same tokens; None: not known.
         shares_axis: whether the program has its heads and its batch in one axis, which is read batch first.
+        zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
     """
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     reads_itself: bool | None = None
     shares_axis: bool = False
+    zero: Zero | None = None
 
 
 def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Caught:
@@ -63,6 +66,12 @@ def caught_call(call: AttentionCall, output: Tensor | None, n_heads: int | None,
         mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         mask = mask.expand(*mask.shape[:3], key.shape[2])
     return Caught(replace(call, query=query, key=key, value=value, mask=mask), output, shares_axis=shares_axis)
+
+
+def arrangement(before: torch.Size, n_heads: int | None, batch_size: int | None) -> Arrange:
+    """What arranges tensors that have these axes before their last two."""
+    batch, heads = _order(before, n_heads, batch_size)
+    return lambda x: _arranged(x, batch, heads)
 
 
 def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall | AttentionWeights:

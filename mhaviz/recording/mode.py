@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.recording.by_hand import SOFTMAXES, ByHand
-from mhaviz.recording.caught import Caught, caught_call, caught_weights
+from mhaviz.recording.by_hand import SOFTMAXES, ByHand, Meeting
+from mhaviz.recording.caught import Caught, arrangement, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
@@ -32,6 +32,7 @@ from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
+from mhaviz.recording.zeroing import zero_in_output, zero_in_weights
 
 OnCaught = Callable[[Place, Caught], None]
 """Is called with each attention, while its tensors are what they were: they are the program's own."""
@@ -164,7 +165,12 @@ class Watch:
     def _caught_call(self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None) -> None:
         def arranged(place: Place) -> Caught:
             caught = caught_call(call, output, place.n_heads, place.batch_size)
-            return replace(caught, reads_itself=reads_itself)
+            if reads_itself is not None or output is None:  # within a layer of PyTorch's, it has been projected by now
+                return replace(caught, reads_itself=reads_itself)
+            if output.ndim == 4:
+                return replace(caught, zero=zero_in_output(output))
+            arrange = arrangement(call.query.shape[:-2], place.n_heads, place.batch_size)
+            return replace(caught, zero=zero_in_output(output, arrange))
 
         self._show((call.query, call.key), arranged, (call.query.shape[-2], call.key.shape[-2]))
 
@@ -190,16 +196,22 @@ class Watch:
             self.miss(f"{place.name}: not followed, {one_line(error)}")
 
     def _caught_flex(self, call: AttentionCall | AttentionWeights, output: Tensor) -> None:
-        self._show((output,), lambda place: Caught(call, output))
+        self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)))
 
-    def _caught_weights(self, A: Tensor, output: Tensor, is_mixed: bool) -> None:
+    def _caught_weights(self, A: Tensor, output: Tensor, is_mixed: bool, meeting: Meeting) -> None:
         def arranged(place: Place) -> Caught:
             if is_mixed:
                 self.miss(
                     f"{place.name}: the program mixes its weights with others before they meet values; drawn is what "
                     f"the softmax made"
                 )
-            return caught_weights(A, place.n_heads, place.batch_size)
+            caught = caught_weights(A, place.n_heads, place.batch_size)
+            if meeting.multiply_again is None:
+                return caught
+            in_order = arrangement(A.shape[:-2], place.n_heads, place.batch_size)
+            as_weights = meeting.as_weights
+            zero = zero_in_weights(meeting.weights, lambda x: in_order(as_weights(x)), meeting.multiply_again)
+            return replace(caught, zero=zero)
 
         self._show((A,), arranged, A.shape[-2:])
 

@@ -1,5 +1,6 @@
 """What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
 
+from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects, Prediction
 from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
@@ -28,6 +29,7 @@ from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, 
 from mhaviz.records.verification import Deviation
 
 __all__ = [
+    "EFFECTS",
     "KIND_NAMES",
     "LARGEST",
     "PRECISE",
@@ -38,6 +40,7 @@ __all__ = [
     "SINUSOIDS",
     "STATISTICS",
     "WEIGHT",
+    "Ablation",
     "Added",
     "AlignmentErrors",
     "Attention",
@@ -52,6 +55,7 @@ __all__ = [
     "CostTerm",
     "Deviation",
     "Difference",
+    "Effect",
     "EmbeddedText",
     "Evaluation",
     "Explanation",
@@ -59,6 +63,7 @@ __all__ = [
     "FollowedElement",
     "HeadAverages",
     "HeadDifference",
+    "HeadEffects",
     "HeadMatrices",
     "HeadStatistics",
     "HeadSummary",
@@ -79,6 +84,7 @@ __all__ = [
     "Matrix",
     "Part",
     "PositionTable",
+    "Prediction",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",

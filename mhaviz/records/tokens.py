@@ -1,7 +1,7 @@
 """The tokens of a text, and which of them are the queries and the keys of an attention."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mhaviz.errors import ArgumentError
@@ -87,6 +87,10 @@ class Tokens:
         """The positions of those that are of the text."""
         special = set(self.special)
         return tuple(i for i in range(len(self)) if i not in special)
+
+    def with_ids(self, ids: Mapping[int, int]) -> "Tokens":
+        """The same with other numbers in the vocabulary at some positions; what they are called stays."""
+        return replace(self, ids=tuple(ids.get(place, number) for place, number in enumerate(self.ids)))
 
     def at(self, positions: tuple[int, ...]) -> "Tokens":
         """Those at these positions, none of which counts as special any more, nor as a patch."""

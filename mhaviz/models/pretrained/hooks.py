@@ -1,7 +1,7 @@
 """Runs a model with a hook on its attentions: what each computes with, or the weights that it makes by hand."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -17,6 +17,7 @@ from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
+from mhaviz.recording.zeroing import Zero, zero_in_output
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,17 @@ class AttentionRun:
         module: the attention.
         call: what it computes with, or the weights that it has made, of any shape.
         output: (batch_size, n_heads, q_length, d_value); None where it is not known.
+        zero: see ``Zero``; None: that cannot be done.
     """
 
     number: int
     module: nn.Module
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
+    zero: Zero | None = None
 
 
-_Listen = Callable[[nn.Module, AttentionCall | AttentionWeights, Tensor | None], None]
+_Listen = Callable[[nn.Module, AttentionCall | AttentionWeights, Tensor | None, Zero | None], None]
 
 
 class _SeenEnoughError(Exception):
@@ -54,28 +57,44 @@ def run_hooked(
     target_ids: Tensor | None,
     hook: Callable[[AttentionRun], None],
     last: int | None = None,
-) -> None:
+    whole: bool = False,
+) -> Any:
     """One forward pass, as of ``run``; ``hook`` is called with each attention, as it runs.
 
-    What comes after the attention with the number ``last`` is not computed.
+    What comes after the attention with the number ``last`` is not computed, and nothing is returned then.
+
+    Raises:
+        MhavizError: the model cannot be run; and whatever ``hook`` raises.
     """
     numbers = count()
 
-    def listen(module: nn.Module, call: AttentionCall | AttentionWeights, output: Tensor | None) -> None:
+    def listen(
+        module: nn.Module, call: AttentionCall | AttentionWeights, output: Tensor | None, zero: Zero | None
+    ) -> None:
         number = next(numbers)
         try:
-            hook(AttentionRun(number, module, call, output))
+            hook(AttentionRun(number, module, call, output, zero))
             if number == last:
                 raise _SeenEnoughError
         except Exception as error:
             raise _OursError(error) from error
 
     try:
-        with listening(listen) if loaded.captured else _recording(loaded, ids.shape[1], listen):
-            run(loaded, ids, mask, target_ids)
+        with _capturing(listen) if loaded.captured else _recording(loaded, ids.shape[1], listen):
+            return run(loaded, ids, mask, target_ids, whole)
     except _OursError as error:
         if not isinstance(error.raised, _SeenEnoughError):
             raise error.raised from None
+    return None
+
+
+def _capturing(listener: _Listen) -> AbstractContextManager[None]:
+    """The same of a model whose attention goes through transformers' interface."""
+
+    def captured(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
+        listener(module, call, output, zero_in_output(output))
+
+    return listening(captured)
 
 
 @contextmanager
@@ -87,22 +106,23 @@ def _recording(loaded: Loaded, length: int, listener: _Listen) -> Iterator[None]
         call = caught.call
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
-        listener(loaded.model.get_submodule(place.name), call, caught.output)
+        listener(loaded.model.get_submodule(place.name), call, caught.output, caught.zero)
 
     with Watch(on_caught, loaded.model).watching():
         yield
 
 
-def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None) -> object:
-    """One forward pass, without what stands on top of the last layer.
+def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None, whole: bool = False) -> object:
+    """One forward pass, and what the model returns.
 
     Args:
         loaded: the model.
         ids: (batch_size, length).
         mask: (batch_size, length); 0 for padding; None: no padding.
         target_ids: (batch_size, target length), for a decoder beside an encoder.
+        whole: with what stands on top of the last layer, such as what predicts tokens.
     """
-    model: nn.Module = loaded.model.base_model
+    model: nn.Module = loaded.model if whole else loaded.model.base_model
     fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
     if target_ids is not None:
         fields["decoder_input_ids"] = target_ids

@@ -1,13 +1,16 @@
 """A checkpoint of transformers as a ``Model``."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import Inputs, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.predicting import PredictingModel
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import require_comparable
@@ -15,24 +18,33 @@ from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.reading import read_without_names
+from mhaviz.models.pretrained.prediction import (
+    logits_of,
+    pooled_of,
+    predicted_by,
+    prediction_of,
+    require_room,
+    vocabulary_of,
+)
+from mhaviz.models.pretrained.reading import id_of, read_without_names
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import EmbeddedText, Kind, ShapeTrace, Site, Source, Text
+from mhaviz.records import EmbeddedText, Kind, Prediction, ShapeTrace, Site, Source, Text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
 
 
 @dataclass(frozen=True)
-class PretrainedModel(CorpusModel):
+class PretrainedModel(PredictingModel):
     """A model of transformers, and the attentions that were found in it.
 
     Attributes:
         loaded, found: the model and its attentions; see ``find_sites``.
         generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
+        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
 
     Raises:
         ArgumentError: it cannot write so many tokens, or none at all.
@@ -41,6 +53,7 @@ class PretrainedModel(CorpusModel):
     loaded: Loaded
     found: tuple[Site, ...]
     generate: int = 0
+    zeroed: frozenset[tuple[int, int]] = frozenset()
 
     can_write = True
 
@@ -90,10 +103,13 @@ class PretrainedModel(CorpusModel):
         Raises:
             MhavizError: NaN or infinity, in an attention that is looked at or in one before it.
         """
-        together = batched and (len(inputs.texts) == 1 or not self._reader.padding_is_seen)
-        batches = [inputs.texts] if together else [(text,) for text in inputs.texts]
-        for number, texts in enumerate(batches):
+        for number, texts in enumerate(self._batches(inputs, batched)):
             self._run_batch(texts, inputs.sentence(number), on_attention, heads)
+
+    def _batches(self, inputs: Inputs, batched: bool) -> list[tuple[Text, ...]]:
+        """What is read at once."""
+        together = batched and (len(inputs.texts) == 1 or not self._reader.padding_is_seen)
+        return [inputs.texts] if together else [(text,) for text in inputs.texts]
 
     def _run_batch(
         self, texts: Sequence[Text], sentence: int | None, on_attention: OnAttention, heads: Sequence[int] | None
@@ -118,10 +134,70 @@ class PretrainedModel(CorpusModel):
             seen = SiteCall(site, ran.call, heads_of(site, None), queries, keys, ran.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
+            self._zero(ran)
 
         run_hooked(self.loaded, *self._reader.batch(texts), hook, last)
         if not ran_last:
             raise form_of_its_own(self.loaded, "try a shorter text")
+
+    @property
+    def prediction(self) -> Prediction:
+        """What it makes at the end; see ``prediction_of``."""
+        return prediction_of(self.loaded, self.all_sites)
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens that it chooses among."""
+        return vocabulary_of(self.loaded)
+
+    def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
+        """See ``PredictingModel.masked``. Raises MhavizError of a model without such a token."""
+        mask = id_of(self.loaded.tokenizer, "mask_token_id")
+        if mask is None:
+            raise MhavizError(f"{self.loaded.name}: its tokenizer has no token that masks others")
+        return Inputs(
+            tuple(
+                replace(text, source=text.source.with_ids(dict.fromkeys(places, mask)))
+                for text, places in zip(inputs.texts, positions, strict=True)
+            )
+        )
+
+    def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
+        """See ``PredictingModel.logits``."""
+        longest = max(len(predicted_by(text)) for text in inputs.texts)
+        require_room(self.loaded, len(inputs.texts), longest, self.vocabulary)
+        rows, begun = [], 0
+        for texts in self._batches(inputs, batched=True):
+            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero, whole=True)
+            rows.append(logits_of(out, positions[begun : begun + len(texts)], self.loaded.name))
+            begun += len(texts)
+        return torch.cat(rows)
+
+    def pooled(self, inputs: Inputs) -> Tensor:
+        """See ``PredictingModel.pooled``."""
+        rows = []
+        for texts in self._batches(inputs, batched=True):
+            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero)
+            rows.append(pooled_of(out, [len(predicted_by(text)) for text in texts], self.loaded.name))
+        return torch.cat(rows)
+
+    def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
+        """See ``PredictingModel.zeroing``."""
+        zeroed = copy(self)  # with what has been found out about how it reads
+        object.__setattr__(zeroed, "zeroed", frozenset((site.number, head) for site, head in heads))
+        return zeroed
+
+    def _zero(self, ran: AttentionRun) -> None:
+        """Zero the heads of an attention that has just run."""
+        heads = sorted(head for number, head in self.zeroed if number == ran.number)
+        if not heads:
+            return
+        if ran.zero is None:
+            raise MhavizError(
+                f"{self.loaded.name}, {self.loaded.type}, projects what a head has made within a function of PyTorch: "
+                f"heads cannot be zeroed"
+            )
+        ran.zero(heads)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
@@ -187,6 +263,12 @@ class PretrainedModel(CorpusModel):
             "device": str(loaded.device),
         }
         remarks = list(loaded.remarks)
+        if self.zeroed:
+            named = [
+                (site, head) for site in sites for head in range(site.n_heads) if (site.number, head) in self.zeroed
+            ]
+            details["zeroed"] = [[site.kind, site.layer, head] for site, head in named]
+            remarks.append(_zeroed_text(named))
         prompts = [text.prompt for text in texts if text.prompt]
         if prompts:
             details["prompt_lengths"] = prompts
@@ -296,6 +378,14 @@ def _unshown_text(kinds: Sequence[Kind]) -> str:
     """ "the encoder's attention is", "masked and source-target attention are"."""
     names = [_NAMES[kind] for kind in kinds]
     return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
+
+
+def _zeroed_text(heads: Sequence[tuple[Site, int]]) -> str:
+    """ "head 3 of layer 0 is zeroed", "12 heads are zeroed"."""
+    if len(heads) > 1:
+        return f"{len(heads):,} heads are zeroed"
+    ((site, head),) = heads
+    return f"head {head} of layer {site.layer} is zeroed"
 
 
 def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:

@@ -1,0 +1,291 @@
+"""What changes when the output of one head of a model is zeroed: one forward pass more for each head and batch."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import log, nan
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.analyses.moments import Moments
+from mhaviz.attention.model import Inputs
+from mhaviz.attention.predicting import PredictingModel
+from mhaviz.records import EFFECTS, Ablation, Effect, HeadEffects, Kind, Site, Source, Text
+
+_HIDDEN = 0.15
+"""The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv
+1810.04805, section 3.1)."""
+
+_BLOCK = 2**22  # probabilities that are in memory at a time, in float64
+_MOST_PROBABILITIES = 2**25  # those of a batch, 128 MiB of float32
+_LEAST_TOKENS = 64  # of a batch, however large the vocabulary is
+
+_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+
+
+class AblationStudy:
+    """Running averages of what changes with each head.
+
+    Args:
+        model: the attentions that are looked at are those whose heads are zeroed.
+        heads: those of each attention that are zeroed; None: all.
+        seed: of the choice of the tokens that are masked, which depends on nothing else but the tokens of the sentence.
+    """
+
+    def __init__(self, model: PredictingModel, heads: Collection[int] | None = None, seed: int = 0) -> None:
+        self._model, self._seed = model, seed
+        self._zeroed = [
+            (site, head) for site in model.sites() for head in range(site.n_heads) if heads is None or head in heads
+        ]
+        self._moments = {
+            site: Moments.none((site.n_heads, len(EFFECTS)), (1, len(EFFECTS))) for site, _ in self._zeroed
+        }
+        self._before = Moments.none((1,))
+        self._predictions = np.zeros(len(EFFECTS), np.int64)
+        self._sentences = 0
+
+    @property
+    def n_passes(self) -> int:
+        """Forward passes of a batch."""
+        return 1 + len(self._zeroed)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """So many of a batch have predictions that fit into memory; None: as many as otherwise."""
+        if self._model.prediction == "embedding":
+            return None
+        return max(_LEAST_TOKENS, _MOST_PROBABILITIES // self._model.vocabulary)
+
+    def add(self, inputs: Inputs, on_pass: Callable[[int], None] = lambda done: None) -> None:
+        """Count these sentences, in one batch. ``on_pass``: is called with how many forward passes are done.
+
+        Raises:
+            MhavizError: as ``PredictingModel.logits``.
+        """
+        made = self._made(inputs)
+        before = made.of(self._model)
+        self._count(made, before)
+        on_pass(1)
+        values = {site: np.full((len(inputs.texts), site.n_heads, len(EFFECTS)), nan) for site in self._moments}
+        for number, (site, head) in enumerate(self._zeroed, 2):
+            after = made.of(self._model.zeroing([(site, head)]))
+            values[site][:, head] = made.compare(before, after)
+            on_pass(number)
+        has = (made.counts > 0)[:, None]  # batch_size 1 n_effects
+        for site, moments in self._moments.items():
+            moments.add(values[site], has)
+
+    def result(self, source: Source, too_long: int = 0) -> Ablation:
+        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        there = {site.kind for site in self._moments}
+        kinds = tuple(self._effects(kind) for kind in _KINDS if kind in there)
+        loss = float(self._before.known_mean[0])
+        return Ablation(source, self._model.prediction, kinds, self._sentences, loss, too_long)
+
+    def _made(self, inputs: Inputs) -> "_Made":
+        if self._model.prediction == "embedding":
+            return _Embeddings(inputs)
+        if self._model.prediction == "next token":
+            return _Predictions.of_next_tokens(inputs)
+        return _Predictions.of_masked_tokens(inputs, self._model, self._seed)
+
+    def _count(self, made: "_Made", before: Tensor) -> None:
+        self._sentences += len(made.inputs.texts)
+        self._predictions += made.counts.sum(axis=0)
+        self._before.add(*made.loss(before))
+
+    def _effects(self, kind: Kind) -> HeadEffects:
+        sites = sorted((site for site in self._moments if site.kind == kind), key=lambda site: site.layer)
+        effects = {name: self._effect(sites, place) for place, name in enumerate(EFFECTS)}
+        return HeadEffects(kind, tuple(site.layer for site in sites), **effects)
+
+    def _effect(self, sites: Sequence[Site], place: int) -> Effect:
+        """One number of all layers."""
+        moments = [self._moments[site] for site in sites]
+        n_heads = max(site.n_heads for site in sites)
+        mean, spread = (np.full((len(sites), n_heads), nan) for _ in range(2))
+        for row, one in enumerate(moments):
+            there = len(one.mean)
+            mean[row, :there], spread[row, :there] = one.known_mean[:, place], one.spread[:, place]
+        return Effect(mean, spread, int(moments[0].count[0, place]), int(self._predictions[place]))
+
+
+class _Made:
+    """What a model makes of a batch, and how that is compared with what it makes without a head.
+
+    Attributes:
+        inputs: the batch.
+        counts: int64, (batch_size, n_effects): how many predictions each number is the mean over.
+    """
+
+    inputs: Inputs
+    counts: NDArray[np.int64]
+
+    def of(self, model: PredictingModel) -> Tensor:
+        """What this model makes."""
+        raise NotImplementedError
+
+    def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
+        """The means over each sentence's predictions, (batch_size, n_effects); anything where there are none."""
+        raise NotImplementedError
+
+    def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The mean loss of each sentence, (batch_size, 1), and whether it has one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Embeddings(_Made):
+    inputs: Inputs
+
+    @property
+    def counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        return np.array([[1, 0]] * len(self.inputs.texts), np.int64)
+
+    def of(self, model: PredictingModel) -> Tensor:
+        return model.pooled(self.inputs)
+
+    def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
+        return np.stack([cosine_distance(before, after), np.zeros(len(before))], axis=1)
+
+    def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        n = len(self.inputs.texts)
+        return np.zeros((n, 1)), np.zeros((n, 1), np.bool_)
+
+
+@dataclass(frozen=True)
+class _Predictions(_Made):
+    """Attributes:
+    positions: of each sentence, where something is predicted.
+    expected: int64, (n_positions,): the token that is there; −1: nobody knows.
+    """
+
+    inputs: Inputs
+    positions: tuple[tuple[int, ...], ...]
+    expected: NDArray[np.int64]
+
+    @classmethod
+    def of_next_tokens(cls, inputs: Inputs) -> "_Predictions":
+        """At every token of a text, or of what a decoder beside an encoder reads."""
+        following = [_following(text) for text in inputs.texts]
+        positions = tuple(tuple(range(len(ids))) for ids in following)
+        return cls(inputs, positions, np.concatenate(following))
+
+    @classmethod
+    def of_masked_tokens(cls, inputs: Inputs, model: PredictingModel, seed: int) -> "_Predictions":
+        """At some tokens of a text, which are masked."""
+        positions = tuple(tuple(_hidden(text, seed)) for text in inputs.texts)
+        there = [
+            [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
+        ]
+        return cls(model.masked(inputs, positions), positions, np.concatenate(there).astype(np.int64))
+
+    @property
+    def sentences(self) -> NDArray[np.int64]:
+        """Of which sentence each prediction is."""
+        return np.repeat(np.arange(len(self.positions)), list(map(len, self.positions)))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        n = len(self.positions)
+        every = np.bincount(self.sentences, minlength=n)
+        return np.stack([every, np.bincount(self.sentences[self.expected >= 0], minlength=n)], axis=1)
+
+    def of(self, model: PredictingModel) -> Tensor:
+        return model.logits(self.inputs, self.positions)
+
+    def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
+        return self._means(np.stack(divergence(before, after, self.expected), axis=1))
+
+    def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        losses = surprise(before, self.expected)
+        return self._means(np.stack([losses, losses], axis=1))[:, 1:], self.counts[:, 1:] > 0
+
+    def _means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n_positions, n_effects) → (batch_size, n_effects)."""
+        sums = np.zeros((len(self.positions), values.shape[1]))
+        np.add.at(sums, self.sentences, values)
+        return sums / np.maximum(self.counts, 1)
+
+
+def divergence(
+    before: Tensor, after: Tensor, expected: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How far two distributions are apart, in bits.
+
+    Args:
+        before, after: logits, (rows, vocabulary), of p and of q.
+        expected: (rows,): the token t that is there; −1: nobody knows.
+
+    Returns:
+        KL(p ‖ q), (rows,), to which tokens without any probability in p add nothing; and log₂ (p(t) / q(t)), (rows,), 0
+        where nobody knows t.
+    """
+    divergences, losses = [], []
+    for x, y, t in zip(_blocks(before), _blocks(after), _tokens(expected, before), strict=True):
+        log_p, log_q = torch.log_softmax(_exact(x), dim=-1), torch.log_softmax(_exact(y), dim=-1)
+        ratio = log_p - log_q
+        divergences.append((log_p.exp() * ratio.masked_fill(log_p == -torch.inf, 0.0)).sum(dim=-1))
+        losses.append(_at(ratio, t))
+    return _bits(divergences), _bits(losses)
+
+
+def surprise(logits: Tensor, expected: NDArray[np.int64]) -> NDArray[np.float64]:
+    """−log₂ p(t), (rows,), of the arguments of ``divergence``."""
+    parts = zip(_blocks(logits), _tokens(expected, logits), strict=True)
+    return _bits([-_at(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
+
+
+def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
+    """1 − cos of each row with the other's: ½ ‖u − v‖² of unit vectors, which is exact also where both are alike."""
+    u, v = (
+        _exact(x) / _exact(x).norm(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny) for x in (before, after)
+    )
+    halves: NDArray[np.float64] = ((u - v) ** 2).sum(dim=-1).div(2).cpu().double().numpy()
+    return halves
+
+
+def _following(text: Text) -> NDArray[np.int64]:
+    """The token that follows each of a text, or that a decoder beside an encoder should make there; −1: none."""
+    if text.produced is not None:
+        return np.array(text.produced.ids, np.int64)
+    return np.array([*text.source.ids[1:], -1], np.int64)
+
+
+def _hidden(text: Text, seed: int) -> Iterator[int]:
+    """The positions of a text that are masked, in order: at least one of those that are of the text."""
+    there = text.source.of_text
+    random = np.random.default_rng([seed, *text.source.ids])
+    chosen = random.permutation(len(there))[: max(1, round(_HIDDEN * len(there)))]
+    return (there[place] for place in sorted(chosen))
+
+
+def _rows(logits: Tensor) -> int:
+    """How many are compared at a time."""
+    return max(1, _BLOCK // logits.shape[1])
+
+
+def _blocks(logits: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(logits, _rows(logits))
+
+
+def _tokens(expected: NDArray[np.int64], logits: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(torch.from_numpy(expected).to(logits.device), _rows(logits))
+
+
+def _at(x: Tensor, tokens: Tensor) -> Tensor:
+    """What each row has for its token; 0 where that is −1."""
+    return x.gather(1, tokens.clamp(min=0)[:, None])[:, 0].masked_fill(tokens < 0, 0.0)
+
+
+def _bits(parts: Sequence[Tensor]) -> NDArray[np.float64]:
+    """Numbers in nats, in bits."""
+    nats: NDArray[np.float64] = torch.cat(list(parts)).cpu().double().numpy()
+    return nats / log(2)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return x if x.device.type == "mps" else x.double()
