@@ -8,14 +8,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import islice
+from itertools import count, islice
+
+import numpy as np
 
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 
-BLOCK = 128
-"""Sentences of a block: with fewer, batches are small and padded; with more, parts of small corpora are uneven."""
-
 _MOST_TOKENS = 2048
+_LEAST, _MOST, _ALIKE = 8, 256, 16  # sentences of the first and of the last blocks; blocks of the same size
+_OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
+
+
+def block_size(number: int) -> int:
+    """Sentences of the block of this number, from 0: few at first, so that parts of a small corpus are even; then more,
+    so that batches are full of sentences that are about equally long.
+    """
+    return min(_LEAST << 2 * min(number // _ALIKE, 9), _MOST)
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,7 @@ class CorpusBatches:
         most_tokens: the most tokens of a batch, padding included, unless it is a single sentence.
         shard: which part of the corpus; the other sentences are read, and not more.
         after: go on from here, the end of a block or of the corpus.
-        block: sentences of a block.
+        size_of: sentences of the block of a number, from 0.
 
     Raises:
         MhavizError: while it is read: what is before ``after`` is not the text that was read then.
@@ -129,10 +137,10 @@ class CorpusBatches:
         most_tokens: int = _MOST_TOKENS,
         shard: Shard | None = None,
         after: Behind | None = None,
-        block: int = BLOCK,
+        size_of: Callable[[int], int] = block_size,
     ) -> None:
         self._sentences, self._length_of, self._max_length = sentences, length_of, max_length
-        self._most_tokens, self._shard, self._block = most_tokens, shard or Shard(), block
+        self._most_tokens, self._shard, self._size_of = most_tokens, shard or Shard(), size_of
         self._after = after or Behind()
         self._counts, self._read, self._text = replace(self._after, is_all=False), 0, sha256()
 
@@ -145,11 +153,22 @@ class CorpusBatches:
         sentences = self._hashed()
         self._skip(sentences)
         before = 0.0
-        while block := self._next_block(sentences):
-            if self._shard.has((self._read - 1) // self._block):
+        for number in self._numbers():
+            block = self._read_block(sentences, number)
+            if not block:
+                break
+            if self._shard.has(number):
                 yield from self._batches(block, before)
             before = block[-1][1].done
         self._counts = replace(self._counts, is_all=True)
+
+    def _numbers(self) -> Iterator[int]:
+        """Of the blocks that have not been read."""
+        end = 0
+        for number in count():
+            if end >= self._after.read:
+                yield number
+            end += self._size_of(number)
 
     def _hashed(self) -> Iterator[tuple[int, Sentence]]:
         """The sentences with their numbers; they are counted, and the digest is made of them."""
@@ -174,10 +193,10 @@ class CorpusBatches:
                 f"it was read before, got {got}; take that text, or begin again without {parameter('resume')}"
             )
 
-    def _next_block(self, sentences: Iterator[tuple[int, Sentence]]) -> list[tuple[int, Sentence]]:
-        """The sentences of the next block; of another shard's the last alone; none: there is no further block."""
-        rest = islice(sentences, self._block)
-        return list(rest) if self._shard.has(self._read // self._block) else list(deque(rest, maxlen=1))
+    def _read_block(self, sentences: Iterator[tuple[int, Sentence]], number: int) -> list[tuple[int, Sentence]]:
+        """The sentences of a block; of another shard's the last alone; none: there is no such block."""
+        block = islice(sentences, self._size_of(number))
+        return list(block) if self._shard.has(number) else list(deque(block, maxlen=1))
 
     def _batches(self, block: Sequence[tuple[int, Sentence]], before: float) -> Iterator[CorpusBatch]:
         """Of a block, the longest first: what does not fit into memory should say so at once.
@@ -188,16 +207,14 @@ class CorpusBatches:
         self._count(lengths)
         fitting = [(length, *one) for length, one in zip(lengths, block, strict=True) if self._fits(length)]
         fitting.sort(key=lambda one: -one[0])
-        all_tokens, tokens, start = sum(length for length, *_ in fitting), 0, 0
-        while start < len(fitting):
-            end = start + max(self._most_tokens // fitting[start][0], 1)
+        all_tokens, tokens = sum(length for length, *_ in fitting), 0
+        for start, end in _cuts([length for length, *_ in fitting], self._most_tokens):
             part = fitting[start:end]
             tokens += sum(length for length, *_ in part)
             share = before + (block[-1][1].done - before) * tokens / all_tokens
             texts, numbers = tuple(one.text for *_, one in part), tuple(number for _, number, _ in part)
             self._counts = replace(self._counts, taken=self._counts.taken + len(part))
-            yield CorpusBatch(texts, numbers, share, ends_block=end >= len(fitting))
-            start = end
+            yield CorpusBatch(texts, numbers, share, ends_block=end == len(fitting))
 
     def _fits(self, length: int) -> bool:
         return length >= 1 and (self._max_length is None or length <= self._max_length)
@@ -212,3 +229,21 @@ class CorpusBatches:
             too_long=counts.too_long + len(long),
             longest=max(counts.longest, *long, 0),
         )
+
+
+def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]:
+    """Where the batches begin and end that take the least time, padding included; found from the last one back.
+
+    ``lengths``: in tokens, the longest first.
+    """
+    n = len(lengths)
+    least, ends = np.zeros(n + 1), np.zeros(n, np.int64)
+    for start in range(n - 1, -1, -1):
+        most = min(max(most_tokens // lengths[start], 1), n - start)
+        times = _OF_A_BATCH + lengths[start] * np.arange(1, most + 1) + least[start + 1 : start + most + 1]
+        best = int(times.argmin())
+        least[start], ends[start] = times[best], start + 1 + best
+    start = 0
+    while start < n:
+        yield start, int(ends[start])
+        start = int(ends[start])

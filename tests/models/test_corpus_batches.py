@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models import corpus_batches
 from mhaviz.models.corpus_batches import Behind, CorpusBatches, Sentence, Shard
 
 
@@ -28,7 +29,7 @@ def corpus(lengths):
 )
 def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, block):
     sentences = corpus(lengths)
-    batches = CorpusBatches(iter(sentences), of_words, max_length, most, block=block)
+    batches = CorpusBatches(iter(sentences), of_words, max_length, most, size_of=lambda number: block)
     all_batches = list(batches)
     fitting = [i for i, n in enumerate(lengths) if 1 <= n <= (max_length or 12)]
     assert sorted(number for batch in all_batches for number in batch.numbers) == fitting
@@ -50,7 +51,7 @@ def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, bloc
 @given(lengths=st.lists(st.integers(0, 6), max_size=60), n=st.integers(1, 7), block=st.integers(1, 5))
 def test_shards_have_the_batches_of_the_whole(lengths, n, block):
     def read(shard):
-        batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
+        batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, size_of=lambda number: block)
         return [(batch.numbers, batch.texts, batch.ends_block) for batch in batches], batches.behind
 
     whole, behind = read(None)
@@ -70,16 +71,16 @@ def test_shards_have_the_batches_of_the_whole(lengths, n, block):
 )
 def test_who_goes_on_after_a_block_reads_the_rest(lengths, n, block, stop):
     shard = Shard(n, n)
-    batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
+    batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, size_of=lambda number: block)
     read, behind, so_far = [], Behind(), 0
     for batch in batches:
         read.append(batch)
         if batch.ends_block and len(read) <= stop:
             behind, so_far = batches.behind, len(read)
-    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, block=block)
+    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, size_of=lambda number: block)
     assert [(b.numbers, b.texts) for b in rest] == [(b.numbers, b.texts) for b in read[so_far:]]
     assert rest.behind == batches.behind
-    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, block=block))
+    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, size_of=lambda number: block))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_there_is_no_such_shard(number, count):
 
 
 def test_each_block_is_sorted_and_cut():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, size_of=lambda number: 4)
     read = list(batches)
     assert [of_words(batch.texts) for batch in read] == [[5, 5], [2, 1], [3, 1]]
     assert [batch.numbers for batch in read] == [(1, 3), (2, 0), (5, 4)]
@@ -115,7 +116,7 @@ def test_each_block_is_sorted_and_cut():
 
 
 def test_done_is_the_share_of_the_corpus_that_is_behind():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, size_of=lambda number: 4)
     assert [batch.done for batch in batches] == pytest.approx([4 / 6 * 10 / 13, 4 / 6, 1])
 
 
@@ -127,7 +128,7 @@ def test_no_more_is_read_than_a_block():
             read.append(number)
             yield Sentence("a b", 0.0)
 
-    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, block=10)))
+    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, size_of=lambda number: 10)))
     assert batch.texts == ("a b", "a b")
     assert len(read) == 10
 
@@ -135,3 +136,32 @@ def test_no_more_is_read_than_a_block():
 def test_half_characters_are_text_too():
     batches = CorpusBatches([Sentence("a \udce9", 0.0)], of_words)
     assert [batch.texts for batch in batches] == [("a \udce9",)]
+
+
+def test_the_cut_that_takes_the_least_time():
+    """Of all cuts, where a batch takes as long as 64 tokens beside its own."""
+
+    def all_cuts(lengths):
+        for ends in itertools.product([False, True], repeat=len(lengths) - 1):
+            edges = [0, *(i for i, is_end in enumerate(ends, start=1) if is_end), len(lengths)]
+            yield list(itertools.pairwise(edges))
+
+    def time(cuts, lengths):
+        return sum(64 + lengths[start] * (end - start) for start, end in cuts)
+
+    for lengths in ([90, 70, 8, 8, 8, 8], [50] * 7, [200, 100, 90, 30, 3], [1]):
+        fitting = [c for c in all_cuts(lengths) if all(b - a == 1 or lengths[a] * (b - a) <= 250 for a, b in c)]
+        found = list(corpus_batches._cuts(lengths, 250))
+        assert found in fitting
+        assert time(found, lengths) == min(time(cuts, lengths) for cuts in fitting)
+    assert list(corpus_batches._cuts([90, 70, 8, 8, 8, 8], 250)) == [(0, 2), (2, 6)]
+
+
+def test_blocks_grow():
+    sizes = [corpus_batches.block_size(number) for number in range(1000)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (8, 256)
+    batches = CorpusBatches(corpus([1] * 300), of_words, shard=Shard(2, 2))
+    numbers = [number for batch in batches for number in batch.numbers]
+    assert numbers[:9] == [*range(8, 16), 24]
+    assert numbers[64:] == [*range(160, 192), *range(224, 256), *range(288, 300)]
