@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mhaviz._version import __version__
 
 if TYPE_CHECKING:
+    from mhaviz.api.corpus_difference import diff_models
     from mhaviz.api.loaded import LoadedModel, load
     from mhaviz.api.recording import Recording, record
     from mhaviz.api.studies import (
@@ -43,6 +44,7 @@ _HOMES = {
     "attention_map": "attention.map",
     "compare_scaling": "api.studies",
     "diff": "api.studies",
+    "diff_models": "api.corpus_difference",
     "display_attention": "views.figure.display",
     "embeddings": "api.studies",
     "explain": "api.studies",
@@ -70,6 +72,7 @@ __all__ = [
     "attention_map",
     "compare_scaling",
     "diff",
+    "diff_models",
     "display_attention",
     "embeddings",
     "explain",

@@ -25,6 +25,10 @@ class NoSuchItemError(ArgumentError, IndexError):
     """A place that a record does not have."""
 
 
+class ChangedError(MhavizError):
+    """Two attentions were compared, and differ by more than is allowed; the message says in which head, by how much."""
+
+
 class StoppedError(MhavizError):
     """The user has stopped the work; the message says what there is of it."""
 

@@ -82,7 +82,7 @@ def compare(before: Attention, after: Attention) -> Difference:
             f"pass, sentence, layer and kind, or name a layer of each by {parameter('layer')}"
         )
     return Difference(
-        source=_source(before.source, after.source),
+        source=joined_source(before.source, after.source),
         maps=tuple(_difference(olds[name], news[name]) for name in common),
         only_before=tuple(name for name in olds if name not in news),
         only_after=tuple(name for name in news if name not in olds),
@@ -255,7 +255,8 @@ def _listed(names: Collection[str]) -> str:
     return "; ".join(list(names)[:4]) + f"; … {len(names) - 4} more" * (len(names) > 4)
 
 
-def _source(before: Source, after: Source) -> Source:
+def joined_source(before: Source, after: Source) -> Source:
+    """Where a difference comes from: A, and B."""
     sides = {"first": before, "second": after}
     details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
     return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

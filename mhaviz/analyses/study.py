@@ -1,4 +1,4 @@
-"""The interface of a study: what is added up over the sentences of a corpus, in parts that can be joined."""
+"""The interface of studies: what is added up over the sentences of a corpus, in parts that can be joined."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -9,21 +9,12 @@ from numpy.typing import NDArray
 from mhaviz.attention.model import SiteCall
 
 
-class Study(ABC):
+class Sums(ABC):
     """Sums over any number of sentences, in constant memory.
 
     A corpus is cut into parts, each part is added up by itself, on any machine, and the sums are joined. Sums are of
     float64 and int64, so that the number of parts does not show in the first nine digits of any result.
     """
-
-    @abstractmethod
-    def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
-        """Count the sentences of an attention's call.
-
-        Args:
-            seen: the call, of one or several sentences.
-            numbers: of each of these sentences in the corpus, from 0.
-        """
 
     @abstractmethod
     def join(self, other: Self) -> None:
@@ -46,4 +37,17 @@ class Study(ABC):
 
         Raises:
             ValueError: they may come from anybody's file, and cannot be those of such a study.
+        """
+
+
+class Study(Sums):
+    """Sums over what the attentions of one model are called with."""
+
+    @abstractmethod
+    def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
+        """Count the sentences of an attention's call.
+
+        Args:
+            seen: the call, of one or several sentences.
+            numbers: of each of these sentences in the corpus, from 0.
         """

@@ -408,9 +408,7 @@ class LoadedModel:
             ArgumentError: the model has no attention of this kind, or cannot read many texts.
             MhavizError: it can read none of them.
         """
-        model = self._chosen(layer, kind)
-        if not isinstance(model, CorpusModel):
-            raise ArgumentError(f"statistics of heads are of a model of transformers; name one by {parameter('model')}")
+        model = self.corpus_model(layer, kind)
         several = [texts] if isinstance(texts, str) else texts
         longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
         shown: list[str] = []
@@ -427,12 +425,12 @@ class LoadedModel:
             count_batch(model, study, batch)
             on_progress(batch.done, batches.behind.taken)
         behind = batches.behind
-        left_out = list(_left_out(behind, model.max_length))
-        if not behind.taken and not left_out:
+        notices = list(left_out(behind, model.max_length))
+        if not behind.taken and not notices:
             raise ArgumentError("head_statistics: expected at least one sentence, got none")
         if not behind.taken:
-            raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out)}")
-        for notice in left_out:
+            raise MhavizError(f"expected a sentence that the model can read: {'; '.join(notices)}")
+        for notice in notices:
             on_notice(notice)
         found = study.result(model.describe(), behind.too_long)
         wanted = len(shown)
@@ -441,6 +439,20 @@ class LoadedModel:
         if len(shown) < wanted:
             on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
         return replace(found, examples=attention_weights(model, model.encode(shown), keep=True)) if shown else found
+
+    def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
+        """The model as one that reads many texts, of which these attentions are looked at; None: all.
+
+        Raises:
+            ArgumentError: it has no such attention, or cannot read many texts.
+        """
+        model = self._chosen(layer, kind)
+        if not isinstance(model, CorpusModel):
+            raise ArgumentError(
+                "expected a model of transformers, as this is averaged over many sentences: a folder, or a hub id; got "
+                f"{type(model).__name__}"
+            )
+        return model
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""
@@ -496,7 +508,7 @@ def _verified(
     return replace(attention, source=replace(attention.source, details=details))
 
 
-def _left_out(behind: Behind, most: int | None) -> Iterable[str]:
+def left_out(behind: Behind, most: int | None) -> Iterable[str]:
     """What is said of sentences that are in no batch."""
     if behind.too_long:
         reason = f"expected at most {most:,} tokens, got up to {behind.longest:,}"

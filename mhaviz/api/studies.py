@@ -1,7 +1,7 @@
 """``mhaviz.explain``, ``compare_scaling`` and others as functions of a model or of its name."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from mhaviz.records import (
     HeadStatistics,
     Kind,
     LayerMatrices,
+    Limits,
     Masking,
     PositionTable,
     ScalingComparison,
@@ -130,6 +131,8 @@ def diff(
     *,
     layer: int | tuple[int, int] | None = None,
     head: Numbers = None,
+    fail_above: float | None = None,
+    fail_above_row: float | None = None,
 ) -> Difference:
     """What has changed between two attentions of the same tokens: after − before, and how unlike their rows are.
 
@@ -137,21 +140,25 @@ def diff(
         before, after: what ``attend`` returns, or a file that ``read`` can read.
         layer: maps of this layer alone; of two, that of ``before`` with that of ``after``; None: all.
         head: these heads alone, where one of the two may have more; None: all.
+        fail_above, fail_above_row: the largest divergence of a head, and of a row, that are allowed, in bits; they
+            become the record's ``limits``, which an .xml file is about.
 
     Raises:
-        ArgumentError: there is no such layer or head.
+        ArgumentError: there is no such layer or head; limits that cannot be.
         MhavizError: they have no map in common, or tokens, heads or cells that differ.
     """
+    limits = Limits(fail_above, fail_above_row)
     first, second = (one if isinstance(one, Attention) else read(one) for one in (before, after))
     layers = layer if isinstance(layer, tuple) else (layer, layer)
     if len(layers) != 2:
         raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
     first, second = difference.of_layers(first, second, layers)
     if head is None:
-        return difference.compare(first, second)
+        return replace(difference.compare(first, second), limits=limits)
     first, second = difference.with_common_heads(first, second)
     there = sorted({number for m in second.maps for number in m.heads})
-    return difference.compare(first, second).select(require_numbers("head", head, there, "what is in both"))
+    whole = replace(difference.compare(first, second), limits=limits)
+    return whole.select(require_numbers("head", head, there, "what is in both"))
 
 
 def _loaded(model: AnyModel) -> LoadedModel:

@@ -332,6 +332,15 @@ class CorpusModel(Model):
     def max_length(self) -> int | None:
         """The most tokens that the model can read; None: there is no such limit."""
 
+    @property
+    def pads_unseen(self) -> bool:
+        """Whether ``run`` reads several sentences at once if it may: padding changes nothing of what they give."""
+        return True
+
+    def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
+        """The tokens of each of many texts, as ``encode_unnamed`` makes them, without what a decoder would write."""
+        return [text.source for text in self.encode_unnamed(texts).texts]
+
 
 def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
     """What the one attention that is looked at is called with, for one sentence, of these heads.

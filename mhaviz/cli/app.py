@@ -30,10 +30,10 @@ from mhaviz.cli.commands.train import train
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.running import ProgramEndedError
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, is_out_of_memory, parameters_named
-from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.errors import ArgumentError, ChangedError, MhavizError, StoppedError, is_out_of_memory, parameters_named
+from mhaviz.views.formats import DIFFERENCE_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
-DONE, COULD_NOT, WRONG_COMMAND_LINE, INTERRUPTED = 0, 1, 2, 130
+DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _help(text: str) -> str:
@@ -41,8 +41,13 @@ def _help(text: str) -> str:
 
     Examples, which begin with a backspace as typer wants it, keep their lines.
     """
-    groups = ("{record_files}", RECORD_SUFFIXES), ("{page_files}", PAGE_SUFFIXES), ("{map_files}", MAP_SUFFIXES)
-    for place, suffixes in groups:
+    groups = {
+        "{record_files}": RECORD_SUFFIXES,
+        "{page_files}": PAGE_SUFFIXES,
+        "{map_files}": MAP_SUFFIXES,
+        "{difference_files}": DIFFERENCE_SUFFIXES,
+    }
+    for place, suffixes in groups.items():
         text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
@@ -172,6 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(interrupt), INTERRUPTED)
     except ArgumentError as error:
         return _fail(str(error), WRONG_COMMAND_LINE)
+    except ChangedError as error:
+        return _fail(str(error), CHANGED)
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error

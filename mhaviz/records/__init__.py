@@ -4,12 +4,14 @@ from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects, Pred
 from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
+from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.limits import Limits
 from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
@@ -52,6 +54,7 @@ __all__ = [
     "Change",
     "Codes",
     "Complexity",
+    "CorpusDifference",
     "CostTerm",
     "Deviation",
     "Difference",
@@ -63,6 +66,7 @@ __all__ = [
     "FollowedElement",
     "HeadAverages",
     "HeadDifference",
+    "HeadDivergence",
     "HeadEffects",
     "HeadMatrices",
     "HeadStatistics",
@@ -73,8 +77,10 @@ __all__ = [
     "ImplementationComparison",
     "InputPart",
     "Kind",
+    "KindDivergence",
     "LayerMatrices",
     "LearningPoint",
+    "Limits",
     "Link",
     "LongestInput",
     "MapDifference",

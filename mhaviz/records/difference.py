@@ -1,12 +1,14 @@
 """What is not the same in two attentions of the same tokens."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.brief import Brief
+from mhaviz.records.limits import Limits
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 
@@ -42,6 +44,18 @@ class Flaw:
 
 
 @dataclass(frozen=True)
+class HeadDifference:
+    """How one head of one map has changed: a row of ``Difference.ranking``."""
+
+    map: AttentionMap
+    head: int
+    divergence: float | None
+    largest: Change | None
+    worst: RowChange | None
+    flaw: Flaw | None
+
+
+@dataclass(frozen=True)
 class MapDifference(Brief):
     """How one map has changed; all but ``change`` is of each head.
 
@@ -65,6 +79,13 @@ class MapDifference(Brief):
     zero_rows: tuple[int, ...]
     sides: tuple[AttentionMap, AttentionMap] | None = None
 
+    @property
+    def each_head(self) -> Iterator[HeadDifference]:
+        """Its heads, in their order."""
+        for i, head in enumerate(self.change.heads):
+            divergence = None if np.isnan(self.divergence[i]) else float(self.divergence[i])
+            yield HeadDifference(self.change, head, divergence, self.largest[i], self.worst[i], self.flaws[i])
+
     def select(self, heads: tuple[int, ...]) -> "MapDifference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""
         change = self.change.select(heads)
@@ -81,18 +102,6 @@ class MapDifference(Brief):
 
 
 @dataclass(frozen=True)
-class HeadDifference:
-    """How one head of one map has changed: a row of ``Difference.ranking``."""
-
-    map: AttentionMap
-    head: int
-    divergence: float | None
-    largest: Change | None
-    worst: RowChange | None
-    flaw: Flaw | None
-
-
-@dataclass(frozen=True)
 class Difference(Shown):
     """How the maps that two attentions have in common have changed.
 
@@ -100,29 +109,19 @@ class Difference(Shown):
         source: where both come from.
         maps: in the order of the second.
         only_before, only_after: the names of the maps that only one of them has.
+        limits: how much may have changed.
     """
 
     source: Source
     maps: tuple[MapDifference, ...]
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def ranking(self) -> tuple[HeadDifference, ...]:
         """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
-        heads = [
-            HeadDifference(
-                m.change,
-                head,
-                None if np.isnan(m.divergence[i]) else float(m.divergence[i]),
-                m.largest[i],
-                m.worst[i],
-                m.flaws[i],
-            )
-            for m in self.maps
-            for i, head in enumerate(m.change.heads)
-        ]
-        return tuple(sorted(heads, key=_unlike, reverse=True))
+        return tuple(sorted((head for m in self.maps for head in m.each_head), key=_unlike, reverse=True))
 
     def select(self, heads: tuple[int, ...]) -> "Difference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""

@@ -20,6 +20,7 @@ from mhaviz.records import (
     STATISTICS,
     Attention,
     Complexity,
+    CorpusDifference,
     Difference,
     EmbeddedText,
     Evaluation,
@@ -194,6 +195,19 @@ def _(record: Difference) -> dict[str, Any]:
     only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
     about = {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking}
     return describe_source(record.source) | about | only
+
+
+@document.register
+def _(record: CorpusDifference) -> dict[str, Any]:
+    kinds = [_fields(kind) | {"layers": list(kind.layers)} for kind in record.kinds]
+    above = {(head.kind, head.layer, head.head) for head in record.above}
+    ranking = [
+        asdict(head) | ({"above": (head.kind, head.layer, head.head) in above} if record.limits.are_given else {})
+        for head in record.ranking
+    ]
+    limits = {"fail_above": record.limits.mean, "fail_above_row": record.limits.row}
+    about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": record.too_long}
+    return describe_source(record.source) | about | {"kinds": kinds, "ranking": ranking}
 
 
 @document.register

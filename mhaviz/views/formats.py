@@ -66,6 +66,7 @@ class Result:
         sheet: its figure, where a picture is asked for.
         style: how it looks in the browser.
         document: its JSON document, where that is more than its own.
+        checked: what limits are about, where that is more than the record.
         details: what its page takes beside it.
     """
 
@@ -73,6 +74,7 @@ class Result:
     sheet: "Sheet | None" = None
     style: "Style | None" = None
     document: dict[str, object] | None = None
+    checked: object = None
     details: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -124,12 +126,21 @@ def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
     write_html(result.record, result.style or Style(), stream, **result.details)
 
 
+def _write_junit(result: Result, _: str, stream: BinaryIO) -> None:
+    from mhaviz.records import CorpusDifference, Difference
+    from mhaviz.views.junit import write_junit
+
+    record = result.checked or result.record
+    assert isinstance(record, CorpusDifference | Difference)
+    write_junit(record, stream)
+
+
 @dataclass(frozen=True)
 class Format:
     """How files of a suffix are written; ``of``: what they can hold."""
 
     write: Callable[[Result, str, BinaryIO], None]
-    of: Literal["pictures", "records", "pages", "maps"]
+    of: Literal["pictures", "records", "pages", "maps", "differences"]
 
 
 FORMATS = {
@@ -141,20 +152,28 @@ FORMATS = {
     ".npz": Format(_write_npz, "maps"),
     ".csv": Format(_write_csv, "maps"),
     ".html": Format(_write_html, "pages"),
+    ".xml": Format(_write_junit, "differences"),
 }
 """Every format that mhaviz writes."""
 
 FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of == "pictures")
 RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records"))
-PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
-MAP_SUFFIXES = tuple(FORMATS)
-_PAGES = ("Difference", "HeadStatistics", "Report")  # records with maps that a browser can show, beside maps alone
+PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records", "pages"))
+DIFFERENCE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
+MAP_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "differences")
+_OF_RECORDS = {
+    "Attention": MAP_SUFFIXES,
+    "CorpusDifference": tuple(suffix for suffix in DIFFERENCE_SUFFIXES if suffix != ".html"),
+    "Difference": DIFFERENCE_SUFFIXES,
+    "HeadStatistics": PAGE_SUFFIXES,
+    "Report": PAGE_SUFFIXES,
+}
+"""Of records that are more than a picture: whose maps a browser can show, and whose limits a machine checks."""
 
 
 def suffixes_of(record: object) -> tuple[str, ...]:
     """Those of the formats that a record can be saved in."""
-    name = type(record).__name__
-    return MAP_SUFFIXES if name == "Attention" else PAGE_SUFFIXES if name in _PAGES else RECORD_SUFFIXES
+    return _OF_RECORDS.get(type(record).__name__, RECORD_SUFFIXES)
 
 
 def save_all(
@@ -164,6 +183,7 @@ def save_all(
     whole: dict[str, object] | None = None,
     style: "Style | None" = None,
     details: Mapping[str, object] | None = None,
+    checked: object = None,
 ) -> list[str]:
     """Write the record in the format of each path's suffix: all files, or none.
 
@@ -173,6 +193,7 @@ def save_all(
         draw: makes the figure; called only if a picture is among the paths.
         whole: the JSON document, if it is more than the record's own.
         style, details: of a page for the browser: how it looks, and what it takes beside the record.
+        checked: what limits are about, if it is more than the record.
 
     Returns:
         Notices that the figure came with.
@@ -182,7 +203,7 @@ def save_all(
     """
     suffixes = [path.suffix.lower() for path in paths]
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
-    result = Result(record, sheet, style, whole, details or {})
+    result = Result(record, sheet, style, whole, checked, details or {})
     write_whole(
         [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )

@@ -31,6 +31,7 @@ _OF_CELLS = ("numbers", "axis_names")
 PAGES = {
     "Attention": "maps:attention_page",
     "Complexity": "complexity:complexity_page",
+    "CorpusDifference": "corpus_difference:corpus_difference_page",
     "Difference": "difference:difference_page",
     "EmbeddedText": "embeddings:embeddings_page",
     "Evaluation": "training:evaluation_page",

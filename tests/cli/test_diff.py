@@ -79,7 +79,7 @@ def test_a_limit_for_machines(mhaviz, seeds):
     above, below = (f"{largest['divergence'] + x:.5f}" for x in (0.001, -0.001))
     assert mhaviz("diff", "a.json", "b.safetensors", "--fail-above", above).status == 0
     result = mhaviz("diff", "a.json", "b.safetensors", "--fail-above", below, "-o", "x.png", "--json")
-    assert result.status == 1
+    assert result.status == 3
     assert json.loads(result.out)["ranking"], "the result is shown all the same"
     assert Path("x.png").exists()
     saved, line = result.err.splitlines()
@@ -185,10 +185,10 @@ def arrays(folder):
 
 def test_heads_that_are_not_drawn_are_checked_too(mhaviz, arrays):
     result = mhaviz("diff", "a.npy", "b.npy", "--head", "0,1", "--fail-above", "0.01", "--json")
-    assert result.status == 1
+    assert result.status == 3
     assert [head["head"] for head in json.loads(result.out)["ranking"]] == [0, 1]
     assert "in head 2 of layer 0, self" in result.err
-    assert mhaviz("diff", "a.npy", "b.npy", "--head", "0", "--fail-above-row", "0.3", "-q").status == 1
+    assert mhaviz("diff", "a.npy", "b.npy", "--head", "0", "--fail-above-row", "0.3", "-q").status == 3
 
 
 def test_heads_that_only_one_file_has(mhaviz, seeds):
@@ -205,7 +205,7 @@ def test_a_limit_for_the_worst_row(mhaviz, arrays):
     assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", f"{bits + 1e-6}").status == 0
     result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", "0.3")
     assert (result.status, result.err) == (
-        1,
+        3,
         f"mhaviz: expected a divergence of at most 0.3 bits in every row, got {bits:.4g} in row 1 of head 2 of "
         "layer 0, self\n",
     )
@@ -273,7 +273,8 @@ def test_identical_maps(mhaviz, arrays):
 
 def test_the_exit_statuses_are_in_the_help(mhaviz, folder):
     text = " ".join(mhaviz("diff", "--help").out.split())
-    assert "Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows" in text
+    assert "3 if more has changed than --fail-above or --fail-above-row allows" in text
+    assert "1 if it could not be compared; 2 for a wrong command line" in text
 
 
 def test_an_input_is_no_output(mhaviz, seeds):
@@ -308,3 +309,72 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, seeds, arguments, st
     (line,) = result.err.splitlines()
     assert message in line
     assert sorted(seeds.iterdir()) == before
+
+
+@pytest.fixture
+def shaken_folder(model_folder, folder):
+    """A model, and a folder with another of the same tokenizer, whose parameters are slightly others."""
+    import torch
+    import transformers as hf
+
+    model = hf.AutoModel.from_pretrained(model_folder("bert"))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    model.save_pretrained("shaken")
+    hf.AutoTokenizer.from_pretrained(model_folder("bert")).save_pretrained("shaken")
+    Path("t.txt").write_text("the cat sat on the mat\n\na dog\nhello world. the dog ran!\n")
+    return str(model_folder("bert"))
+
+
+def test_two_models_over_a_corpus(mhaviz, shaken_folder):
+    command = ("diff", shaken_folder, "shaken", "--file", "t.txt", "--device", "cpu")
+    result = mhaviz(*command, "-o", "d.png", "-o", "d.json", "--dpi", "40")
+    assert result.status == 0, result.err
+    assert result.out.startswith("self-attention: 8 heads, divergence of two models over 3 sentences, ")
+    data = json.loads(Path("d.json").read_text())
+    means = [head["mean"] for head in data["ranking"]]
+    assert (len(means), data["unit"], means) == (8, "bits", sorted(means, reverse=True))
+    assert data["kinds"][0]["mean"][data["ranking"][0]["layer"]][data["ranking"][0]["head"]] == means[0]
+    assert "above" not in data["ranking"][0]
+    assert data["source"]["first"]["model"] != data["source"]["second"]["model"]
+
+    most = means[2]
+    result = mhaviz(*command, "--fail-above", f"{most!r}", "-o", "j.xml", "--json")
+    assert result.status == 3
+    last = result.err.splitlines()[-1]
+    assert last.endswith("; 2 heads of 8 are above")
+    assert f": expected a divergence of at most {most} bits, got " in last
+    assert [head["above"] for head in json.loads(result.out)["ranking"]] == [True, True] + [False] * 6
+    assert Path("j.xml").read_text().count("<failure") == 2
+    assert mhaviz("diff", shaken_folder, shaken_folder, "the cat", "--fail-above-row", "0", "-q").status == 0
+
+
+def test_one_model_in_two_precisions(mhaviz, shaken_folder):
+    result = mhaviz("diff", shaken_folder, shaken_folder, "the cat sat", "--dtype", "float32", "--dtype", "bfloat16")
+    assert result.status == 0
+    words = " ".join(result.out.split())
+    assert "float32, cpu; B: bert" in words
+    assert ", bfloat16, cpu" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("{0}", "shaken"), 2, "is a folder: to compare models, give sentences, or a file of them by --file"),
+        (("{0}", "shaken", "the cat", "--queries", "t.txt"), 2, "--queries: for saved maps, and these are models"),
+        (("{0}", "shaken", "the cat", "--numbers"), 2, "--numbers: for saved maps"),
+        (("{0}", "shaken", "the cat", "-o", "x.html"), 2, ".html: for saved maps"),
+        (("{0}", "shaken", "the cat", "-o", "x.npz"), 2, "expected a name ending in .png, .svg, .pdf, .json, .html"),
+        (("t.txt", "t.txt", "--device", "cpu"), 2, "--device: for models, which read sentences; give some, or --file"),
+        (("{0}", "shaken", "the cat", "--layer", "7"), 2, "--layer: "),
+        (("{0}", "nowhere/at-all", "the cat"), 1, "nowhere/at-all"),
+        (("{0}", "shaken", "the cat", "--fail-above", "1.5"), 2, "--fail-above: expected bits from 0 to 1, got 1.5"),
+        (("{0}", "shaken", "--file", "none.txt"), 1, "none.txt"),
+    ],
+)
+def test_what_two_models_cannot_do(mhaviz, shaken_folder, words, status, message):
+    result = mhaviz("diff", *(word.format(shaken_folder) for word in words))
+    assert (result.status, len(result.err.splitlines())) == (status, 1), result.err
+    assert message in result.err

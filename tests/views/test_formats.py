@@ -7,10 +7,10 @@ import pytest
 from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.views.formats import FORMATS, Format, check_outputs, save_all
+from mhaviz.views.formats import FORMATS, MAP_SUFFIXES, Format, check_outputs, save_all
 from mhaviz.views.showing import figure_of
 
-ALL = tuple(FORMATS)
+ALL = MAP_SUFFIXES
 
 
 @pytest.mark.parametrize("suffix", ALL)

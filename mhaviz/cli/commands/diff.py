@@ -2,27 +2,26 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import FigureOptions, Heads, look_option
-from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
+from mhaviz.cli.shared.groups import FigureOptions, Heads, given, look_option
+from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
+from mhaviz.cli.shared.saved_difference import diff_of_files
+from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.errors import ArgumentError
-from mhaviz.views.formats import PAGE_SUFFIXES
+from mhaviz.views.formats import DIFFERENCE_SUFFIXES
 
-if TYPE_CHECKING:
-    from mhaviz.files.maps import SavedMaps
-    from mhaviz.records import Attention
+_CHANGES = "RdBu_r"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChangeOptions(FigureOptions):
     """How changes look."""
 
-    cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = "RdBu_r"
+    cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = _CHANGES
     vmax: Annotated[
         str | None,
         look_option(
@@ -33,11 +32,15 @@ class ChangeOptions(FigureOptions):
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A .safetensors, .json, .npy, .npz or .pt file.")],
+    before: Annotated[Path, typer.Argument(metavar="A", help="A file with maps; a model's folder or hub id.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     arrays: ArrayOptions,
+    pair: PairOptions,
     delivery: Delivery,
     looks: ChangeOptions,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="What two models read, in quotes; or --file.")
+    ] = None,
     head: Heads = "all",
     layer: Annotated[
         list[int] | None,
@@ -47,71 +50,59 @@ def diff(
         float | None,
         typer.Option(
             metavar="BITS",
-            help="Exit with 1 if the divergence of any head, the mean of its rows, is above this, from 0 to 1.",
+            help="Exit with 3 if the divergence of any head, the mean of its rows, is above this, from 0 to 1.",
         ),
     ] = None,
     fail_above_row: Annotated[
         float | None,
         typer.Option(
             metavar="BITS",
-            help="Exit with 1 if the divergence of any row of any head is above this, from 0 to 1.",
+            help="Exit with 3 if the divergence of any row of any head is above this, from 0 to 1.",
         ),
     ] = None,
 ) -> None:
-    """Show what has changed between two saved attentions of the same tokens: B − A.
+    """Show what differs between two saved attentions of the same tokens, or between two models over a corpus.
 
     \b
     mhaviz diff before.safetensors after.safetensors -o change.png
     mhaviz diff before.safetensors after.safetensors --fail-above 0.05
     mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
+    mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json -o junit.xml
+    mhaviz diff path/to/A path/to/A --file corpus.txt --dtype float32 --dtype bfloat16
 
-    A and B are files that mhaviz show draws. Maps of the same sentence, layer and kind are compared; the heads are
-    ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
-    common. --name, --queries, --keys and --kind are about arrays: where one file brings its own tokens, they are about
-    the other.
+    A and B are files that mhaviz show draws: maps of the same sentence, layer and kind are compared, B − A. With
+    sentences, or --file, they are models of one tokenizer, which read the same tokens. The heads are ranked by the mean
+    Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name,
+    --queries, --keys and --kind are about arrays; --kind, and --layer, also about models.
 
-    Output: a {page_files} file.
+    Output: a {difference_files} file; .xml is JUnit's, a test case a head.
 
-    Exit status: 0; 1 if more has changed than --fail-above or --fail-above-row allows, or if it could not be compared;
-    2 for a wrong command line.
+    Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
+    or --fail-above-row allows.
     """
-    delivery.check([before, after, *arrays.files], PAGE_SUFFIXES)
-    for option, most in (("--fail-above", fail_above), ("--fail-above-row", fail_above_row)):
-        if most is not None and not 0 <= most <= 1:
-            raise ArgumentError(f"{option}: expected bits from 0 to 1, got {most}")
+    corpus = pair.file is not None or bool(sentences)
+    inputs = [before, after, *arrays.files, *([pair.file] if pair.file else [])]
+    delivery.check(inputs, DIFFERENCE_SUFFIXES)
+    style = looks.style
 
-    from mhaviz.analyses.difference import compare, of_layers, with_common_heads
-    from mhaviz.views.terminal.screen import MOST_MAPS
+    from mhaviz.records import Limits
 
-    style, paths = looks.style, (before, after)
-    first_layer, second_layer = of_each("--layer", layer, 2)
-    sides = (before, first_layer), (after, second_layer)
-    files = arrays.read(paths, delivery)
-    first, second = (_named(*one) for one in zip(files, paths, strict=True))
-    first, second = of_layers(first, second, (first_layer, second_layer))
-    find_heads(first, head)  # for its error
-    heads = find_heads(second, head)
-    if heads is not None:
-        first, second = with_common_heads(first, second)
-    n_maps = min(len(first.maps), len(second.maps))
-    delivery.require_drawable(n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
-    whole = compare(first, second)
-    difference = whole if heads is None else whole.select(heads)
-    delivery.tell(
-        f"only in {path}: {'; '.join(names)}"
-        for path, names in ((before, difference.only_before), (after, difference.only_after))
-        if names
-    )
-    delivery.tell(flaw_notices(whole, sides))
-
-    delivery.deliver(difference, style, shown={"most": MOST_MAPS})
-    if fail_above is not None or fail_above_row is not None:
-        require_at_most(fail_above, fail_above_row, whole, sides)
-
-
-def _named(saved: "SavedMaps", path: Path) -> "Attention":
-    """The maps of a file, their footnote with its path: two runs may have the same footnote, or the same name."""
-    source = saved.attention.source
-    array = source.details.get("array")
-    footnote = f"{path} ({source.footnote})" if saved.is_own else f"{path}" if array is None else f"{path}, {array}"
-    return replace(saved.attention, source=replace(source, footnote=footnote))
+    limits = Limits(fail_above, fail_above_row)
+    if not corpus:
+        if loading := given(pair):
+            raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; give some, or --file")
+        diff_of_files((before, after), arrays, delivery, style, layer, head, limits)
+        return
+    of_maps = [
+        *(option for option in given(arrays) if option != "--kind"),
+        *(option for option in given(looks) if option not in ("--cmap", "--dpi")),
+        *(["--head"] if head != "all" else []),
+        *(["--layer twice"] if layer and len(layer) > 1 else []),
+        *([".html"] if delivery.has_page else []),
+    ]
+    if of_maps:
+        raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
+    if looks.cmap == _CHANGES:
+        style = replace(style, cmap="ink")
+    one_layer = layer[0] if layer else None
+    diff_of_models((before, after), sentences, pair, delivery, style, one_layer, arrays.kind, limits)

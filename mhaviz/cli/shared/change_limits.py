@@ -1,11 +1,11 @@
-"""--fail-above of mhaviz diff: an exit code for CI if weights have changed by more than a limit."""
+"""--fail-above of mhaviz diff: an exit status for CI if weights have changed by more than a limit."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.records import Difference, HeadDifference
@@ -33,27 +33,32 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
     return f"{path}: head {head.head} of {m.name} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
 
 
-def require_at_most(mean: float | None, row: float | None, difference: "Difference", sides: Sides) -> None:
-    """Raise MhavizError if a head's divergence, or a row's, is larger, or if something has none that could be."""
+def require_at_most(difference: "Difference", sides: Sides) -> None:
+    """Raise ChangedError if a head is above a limit, MhavizError if something has no divergence that could be."""
+    from mhaviz.pages.verdicts import bits_above
+
+    limits = difference.limits
     known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
-    above = [(divergence, head) for divergence, head in known if mean is not None and divergence > mean]
-    if mean is not None and above:
-        divergence, worst = above[0]
-        others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
-        raise MhavizError(
-            f"expected a divergence of at most {mean} bits, got {_above(divergence, mean)} in head {worst.head} of "
-            f"{worst.map.name}{others}"
-        )
-    rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
-    rows = sorted((one for one in rows if row is not None and one[0] > row), key=lambda one: -one[0])
-    if row is not None and rows:
-        divergence, query, worst = rows[0]
-        others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
-        raise MhavizError(
-            f"expected a divergence of at most {row} bits in every row, got {_above(divergence, row)} in row {query} "
-            f"of head {worst.head} of {worst.map.name}{others}"
-        )
-    if (reason := next(_not_compared(difference, sides), None)) is not None:
+    if (most := limits.mean) is not None:
+        above = [(divergence, head) for divergence, head in known if divergence > most]
+        if above:
+            divergence, worst = above[0]
+            others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
+            raise ChangedError(
+                f"expected a divergence of at most {most} bits, got {bits_above(divergence, most)} in head "
+                f"{worst.head} of {worst.map.name}{others}"
+            )
+    if (most := limits.row) is not None:
+        rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
+        rows = sorted((one for one in rows if one[0] > most), key=lambda one: -one[0])
+        if rows:
+            divergence, query, worst = rows[0]
+            others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
+            raise ChangedError(
+                f"expected a divergence of at most {most} bits in every row, got {bits_above(divergence, most)} in "
+                f"row {query} of head {worst.head} of {worst.map.name}{others}"
+            )
+    if limits.are_given and (reason := next(_not_compared(difference, sides), None)) is not None:
         raise MhavizError(f"cannot tell whether too much has changed: {reason}")
 
 
@@ -71,8 +76,3 @@ def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
         elif head.divergence is None:
             zeros = "as all its rows are zeros in both; expected some weight"
             yield f"head {head.head} of {head.map.name} has no divergence, {zeros}"
-
-
-def _above(number: float, limit: float) -> str:
-    """In as many digits as it takes to be above the limit."""
-    return next(text for digits in range(4, 18) if float(text := f"{number:.{digits}g}") > limit)

@@ -32,7 +32,7 @@ from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import EmbeddedText, Kind, Prediction, ShapeTrace, Site, Source, Text
+from mhaviz.records import EmbeddedText, Kind, Prediction, ShapeTrace, Site, Source, Text, Tokens
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
@@ -109,7 +109,7 @@ class PretrainedModel(PredictingModel):
 
     def _batches(self, inputs: Inputs, batched: bool) -> list[tuple[Text, ...]]:
         """What is read at once."""
-        together = batched and (len(inputs.texts) == 1 or not self._reader.padding_is_seen)
+        together = batched and (len(inputs.texts) == 1 or self.pads_unseen)
         return [inputs.texts] if together else [(text,) for text in inputs.texts]
 
     def _run_batch(
@@ -241,6 +241,15 @@ class PretrainedModel(PredictingModel):
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, special ones included; 0 if there are no others."""
         return [len(tokens) for tokens in read_without_names(self.loaded.tokenizer, texts)]
+
+    def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
+        """See ``CorpusModel.read_unnamed``."""
+        return self._reader.read_unnamed(texts)
+
+    @property
+    def pads_unseen(self) -> bool:
+        """See ``CorpusModel.pads_unseen``."""
+        return not self._reader.padding_is_seen
 
     @property
     def max_length(self) -> int | None:

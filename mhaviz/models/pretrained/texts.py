@@ -74,10 +74,7 @@ class Texts:
 
     def read_without_names(self, sentences: Sequence[str]) -> list[Text]:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
-        readings = read_without_names(self.loaded.tokenizer, sentences)
-        for reading in readings:
-            self._require_embeddings(reading.ids)
-            self._require_positions(len(reading))
+        readings = self.read_unnamed(sentences)
         if not self.loaded.has_encoder:
             return [Text(reading) for reading in readings]
         written = self._written(readings, self._most_written)
@@ -85,6 +82,14 @@ class Texts:
             Text(reading, self._unnamed(ids[:-1]), self._unnamed(ids[1:]))
             for reading, ids in zip(readings, written, strict=True)
         ]
+
+    def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
+        """The tokens of these sentences alone. Raises as ``read``."""
+        readings = read_without_names(self.loaded.tokenizer, sentences)
+        for reading in readings:
+            self._require_embeddings(reading.ids)
+            self._require_positions(len(reading))
+        return readings
 
     def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""

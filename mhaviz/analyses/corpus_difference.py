@@ -1,0 +1,308 @@
+"""How the attention of two models differs over any number of sentences, in constant memory and in parts.
+
+Both models read the same tokens, batch by batch. Of each row of weights the Jensen–Shannon divergence is computed where
+the weights are; what is kept of a sentence is a mean for each head, and where its largest row is.
+"""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.study import Sums
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_token
+from mhaviz.errors import MhavizError, parameter
+from mhaviz.records import CorpusDifference, Kind, KindDivergence, Source
+
+_BLOCK = 2**22
+"""Weights of each model that are compared at a time: the numbers that the comparison makes of them take 64 MiB."""
+
+_KEPT_BYTES = 2**29
+"""Queries and keys of the first model that wait for those of the second, if more than one attention has them."""
+
+_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+
+
+class DifferenceStudy(Sums):
+    """Running averages of how far two models are apart in each head, to which pairs of batches are added.
+
+    In float64 if one of the models computes in float64, else in float32; sums over sentences are of float64.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Kind, int], _HeadSums] = {}
+
+    def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
+        """Count the sentences of an attention that both models have been called with.
+
+        Args:
+            before, after: the calls, of the same tokens.
+            numbers: of each of these sentences in the corpus, from 0.
+        """
+        is_query = is_token(before.queries, torch.device("cpu")).numpy()
+        bits = _of_rows(before, after).double().cpu().numpy()  # batch_size n_heads q_length
+        site = before.site
+        sums = self._sums.setdefault((site.kind, site.layer), _HeadSums.none(bits.shape[1]))
+        sums.add(np.where(is_query[:, None], bits, 0.0), is_query.sum(axis=1), np.asarray(numbers))
+
+    def join(self, other: Self) -> None:
+        """See ``Sums.join``."""
+        for site, sums in other._sums.items():
+            self._sums.setdefault(site, _HeadSums.none(len(sums.largest))).join(sums)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """See ``Sums.arrays``: "self.0.mean", "self.0.largest", …"""
+        named = (sums.arrays(f"{kind}.{layer}.") for (kind, layer), sums in self._sums.items())
+        return {name: array for arrays in named for name, array in arrays.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """See ``Sums.of_arrays``."""
+        study = cls()
+        for name in arrays:
+            kind, layer = [*name.split("."), ""][:2]
+            if kind not in _KINDS or not re.fullmatch(r"[0-9]{1,6}", layer):
+                raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
+            if (kind, int(layer)) not in study._sums:
+                study._sums[kind, int(layer)] = _HeadSums.of_arrays(arrays, f"{kind}.{layer}.")
+        return study
+
+    def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
+        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        there = {kind for kind, _ in self._sums}
+        return CorpusDifference(source, tuple(self._of(kind) for kind in _KINDS if kind in there), too_long)
+
+    def _of(self, kind: Kind) -> KindDivergence:
+        layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
+        sums = [self._sums[kind, layer] for layer in layers]
+        n_heads = max(len(one.largest) for one in sums)
+        mean, spread, largest = (np.full((len(layers), n_heads), math.nan) for _ in range(3))
+        sentence, query = (np.full((len(layers), n_heads), -1, np.int64) for _ in range(2))
+        for row, one in enumerate(sums):
+            there = len(one.largest)
+            mean[row, :there], spread[row, :there] = one.moments.known_mean, one.moments.spread
+            largest[row, :there], sentence[row, :there], query[row, :there] = one.largest, one.sentence, one.query
+        first = sums[0]
+        return KindDivergence(
+            kind, layers, int(first.moments.count[0]), int(first.queries[0]), mean, spread, largest, sentence, query
+        )
+
+
+def add_batch(
+    study: DifferenceStudy, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]
+) -> None:
+    """Let both models read these inputs, and count each attention that is looked at.
+
+    The queries and keys of the first model are kept until the second has its own, of as many layers as fit: with many,
+    or of long texts, both models read the inputs again for the others. Weights are of one layer at a time.
+
+    Args:
+        study: what they are added to.
+        before, after: the models, which have passed ``require_alike``.
+        inputs: what the first model reads for these sentences; the second reads the same.
+        numbers: of the sentences in the corpus.
+    """
+    if not (before.pads_unseen and after.pads_unseen) and len(inputs.texts) > 1:
+        for text, number in zip(inputs.texts, numbers, strict=True):
+            add_batch(study, before, after, Inputs((text,)), [number])
+        return
+    wanted = {(site.kind, site.layer) for site in before.sites(inputs)}
+    while wanted:
+        kept = _Kept(wanted)
+        before.run(inputs, kept.keep, batched=True)
+        found = set(kept.calls)
+        after.run(inputs, partial(kept.compare, study, numbers), batched=True)
+        if not found or kept.calls:
+            raise MhavizError("expected the same attentions of both models, but one shows fewer as it runs")
+        wanted -= found
+
+
+class _Kept:
+    """Calls of the first model, as many as fit, that wait for those of the second.
+
+    ``wanted``: the attentions, by kind and layer, that have not been compared.
+    """
+
+    def __init__(self, wanted: Collection[tuple[Kind, int]]) -> None:
+        self._wanted, self._bytes = wanted, 0
+        self.calls: dict[tuple[Kind, int], SiteCall] = {}
+
+    def keep(self, seen: SiteCall) -> None:
+        """Keep a call of the first model, without its values, if there is room."""
+        site, size = (seen.site.kind, seen.site.layer), _bytes_of(seen)
+        if site in self._wanted and (not self.calls or self._bytes + size <= _KEPT_BYTES):
+            self.calls[site] = _without_values(seen)
+            self._bytes += size
+
+    def compare(self, study: DifferenceStudy, numbers: Sequence[int], seen: SiteCall) -> None:
+        """Count a call of the second model with that of the first, if that was kept."""
+        first = self.calls.pop((seen.site.kind, seen.site.layer), None)
+        if first is not None:
+            study.add_pair(first, seen, numbers)
+
+
+def require_alike(before: CorpusModel, after: CorpusModel) -> None:
+    """Raise MhavizError unless both models have the same attentions, each with as many heads."""
+    first, second = ({(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (before, after))
+    for sites, others, has, lacks in ((first, second, "first", "second"), (second, first, "second", "first")):
+        lone = [f"layer {layer}, {kind}" for kind, layer in sites if (kind, layer) not in others]
+        if lone:
+            more = f" and {len(lone) - 1} more" if len(lone) > 1 else ""
+            raise MhavizError(
+                f"expected the same attentions in both models, but the {has} has {lone[0]}{more}, and the {lacks} has "
+                f"not; compare what both have by {parameter('layer')} or {parameter('kind')}"
+            )
+    for (kind, layer), n_heads in first.items():
+        if second[kind, layer] != n_heads:
+            raise MhavizError(
+                f"expected as many heads in both models, but layer {layer}, {kind}, has {n_heads} in the first and "
+                f"{second[kind, layer]} in the second; no head of one is that of the other"
+            )
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """The Jensen–Shannon divergence of each row of p and that of q, in bits: 0 for equal rows, 1 for disjoint ones.
+
+    With s = p + q and t = |p − q| / s,
+
+        JSD(p, q) = ¼ Σ s [(1 + t) log₂(1 + t) + (1 − t) log₂(1 − t)]
+
+    which is ½ KL(p ‖ s/2) + ½ KL(q ‖ s/2) of Lin 1991, section IV, written by the difference: of rows that are nearly
+    the same, where p log₂(2p / s) and q log₂(2q / s) cancel, as many digits are right as the weights have.
+
+    Args:
+        p, q: rows that sum to 1, or to 0, (…, k_length), of one floating type.
+
+    Returns:
+        (…), from 0 to 1.
+    """
+    s = p + q
+    most = 1 - torch.finfo(p.dtype).eps / 2  # log 0 is infinite: what is wrong by that is the last digit but one
+    t = (p - q).abs_().div_(s.clamp(min=torch.finfo(p.dtype).tiny)).clamp_(max=most)
+    terms = t.log1p().mul_(1 + t).add_((-t).log1p_().mul_(1 - t))
+    return terms.mul_(s).sum(dim=-1).div_(4 * math.log(2)).clamp_(0.0, 1.0)
+
+
+def _of_rows(before: SiteCall, after: SiteCall) -> Tensor:
+    """The divergence of each row, (batch_size, n_heads, q_length), some queries at a time; of padding anything."""
+    batch_size, n_heads, q_length, k_length = before.call.shape
+    step = max(_BLOCK // (batch_size * n_heads * k_length), 1)
+    device = before.call.device
+    is_query, is_key = (is_token(side, device) for side in (before.queries, before.keys))
+    is_padded = not (bool(is_query.all()) and bool(is_key.all()))
+    has_rest = before.call.has_sink or after.call.has_sink
+    blocks = []
+    for start in range(0, q_length, step):
+        rows = [seen.call.weights(start, start + step).to(device) for seen in (before, after)]
+        dtype = torch.float64 if any(A.dtype == torch.float64 for A in rows) else torch.float32
+        p, q = (A.to(dtype) for A in rows)
+        if is_padded:  # where the weights may be anything
+            visible = (is_query[:, start : start + step, None] & is_key[:, None])[:, None]
+            p, q = (A.masked_fill(~visible, 0.0) for A in (p, q))
+        if has_rest:
+            p, q = (torch.cat([A, (1 - A.sum(dim=-1, keepdim=True)).clamp_(min=0.0)], dim=-1) for A in (p, q))
+        blocks.append(jensen_shannon(p, q))
+    return torch.cat(blocks, dim=2)
+
+
+def _bytes_of(seen: SiteCall) -> int:
+    """What is kept of it takes so much memory."""
+    call = seen.call
+    kept = (call.query, call.key) if isinstance(call, AttentionCall) else (call.given,)
+    return sum(tensor.numel() * tensor.element_size() for tensor in kept)
+
+
+def _without_values(seen: SiteCall) -> SiteCall:
+    """The same, of which weights can be computed when the model has gone on."""
+    if isinstance(seen.call, AttentionCall):
+        value = seen.call.value[..., :0].clone()
+        return replace(seen, call=replace(seen.call, value=value), output=None)
+    return replace(seen, call=replace(seen.call, given=seen.call.given.clone()), output=None)
+
+
+@dataclass
+class _HeadSums:
+    """What is added up of the heads of one layer.
+
+    Attributes:
+        moments: of the means of sentences: mean (n_heads,), count (1,).
+        queries: int64, (1,): how many there were, in all sentences.
+        largest: float64, (n_heads,): the largest divergence of a row.
+        sentence, query: int64, (n_heads,): where; −1 where none is above 0.
+    """
+
+    moments: Moments
+    queries: NDArray[np.int64]
+    largest: NDArray[np.float64]
+    sentence: NDArray[np.int64]
+    query: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, n_heads: int) -> "_HeadSums":
+        """Those of no sentence."""
+        nowhere = np.full(n_heads, -1, np.int64)
+        return cls(Moments.none((n_heads,), (1,)), np.zeros(1, np.int64), np.zeros(n_heads), nowhere, nowhere.copy())
+
+    def add(self, bits: NDArray[np.float64], lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Join with a batch.
+
+        Args:
+            bits: (batch_size, n_heads, q_length); 0 for padding.
+            lengths: (batch_size,): queries.
+            numbers: (batch_size,): of the sentences.
+        """
+        self.moments.add(bits.sum(axis=2) / lengths[:, None])
+        self.queries += lengths.sum()
+        order = np.argsort(numbers)  # of equal rows that of the first sentence counts
+        largest, heads = bits.max(axis=2)[order], np.arange(bits.shape[1])
+        place = largest.argmax(axis=0)
+        sentence, query = numbers[order][place], bits[order][place, heads].argmax(axis=1)
+        self._take_larger(largest[place, heads], sentence, query)
+
+    def join(self, other: "_HeadSums") -> None:
+        """Join with those of other sentences. Raises ValueError of another number of heads."""
+        self.moments.join(other.moments)
+        self.queries += other.queries
+        self._take_larger(other.largest, other.sentence, other.query)
+
+    def _take_larger(self, largest: NDArray[np.float64], sentence: NDArray[np.int64], query: NDArray[np.int64]) -> None:
+        is_first = (largest == self.largest) & (sentence < self.sentence)
+        taken = (largest > self.largest) | (is_first & (sentence >= 0))
+        for own, others in ((self.largest, largest), (self.sentence, sentence), (self.query, query)):
+            own[taken] = others[taken]
+
+    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """By name."""
+        own = {f"{prefix}{name}": getattr(self, name) for name in _WHERE}
+        return {**self.moments.arrays(prefix), f"{prefix}queries": self.queries, **own}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> "_HeadSums":
+        """The reverse. Raises ValueError for arrays that cannot be those."""
+        moments = Moments.of_arrays(arrays, prefix)
+        if moments.mean.ndim != 1 or moments.count.shape != (1,):
+            raise ValueError(f"{prefix}mean: expected (n_heads,) numbers, got shape {moments.mean.shape}")
+        queries = arrays.get(f"{prefix}queries")
+        if queries is None or queries.shape != (1,) or queries.dtype != np.int64 or queries[0] < 0:
+            raise ValueError(f"{prefix}queries: expected a whole number from 0 on")
+        found = {}
+        for name, dtype in _WHERE.items():
+            array = arrays.get(f"{prefix}{name}")
+            if array is None or array.shape != moments.mean.shape or array.dtype != dtype:
+                raise ValueError(f"{prefix}{name}: expected {len(moments.mean)} numbers of {np.dtype(dtype)}")
+            if not (np.isfinite(array) & (array >= (0 if name == "largest" else -1))).all():
+                raise ValueError(f"{prefix}{name}: expected none below 0")
+            found[name] = array.copy()
+        return cls(moments, queries.copy(), **found)
+
+
+_WHERE = {"largest": np.float64, "sentence": np.int64, "query": np.int64}

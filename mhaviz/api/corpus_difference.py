@@ -1,0 +1,105 @@
+"""``mhaviz.diff_models``: how the attention of two models differs over many sentences."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
+from mhaviz.analyses.difference import joined_source
+from mhaviz.api.choosing import Numbers
+from mhaviz.api.loaded import LoadedModel, left_out, load
+from mhaviz.attention.model import CorpusModel, Inputs
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
+from mhaviz.models.load import Notice
+from mhaviz.records import CorpusDifference, Kind, Limits, Source
+
+
+def diff_models(
+    before: LoadedModel | str | Path,
+    after: LoadedModel | str | Path,
+    texts: str | Iterable[str | Sentence],
+    *,
+    layer: Numbers = None,
+    kind: Kind | None = None,
+    fail_above: float | None = None,
+    fail_above_row: float | None = None,
+    on_notice: Notice = lambda notice: None,
+    on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+) -> CorpusDifference:
+    """How far two models are apart in each head, over these texts, which may be more than memory holds.
+
+    Both must make the same tokens of every text, and have the same attentions with as many heads. Of an encoder with a
+    decoder, both decoders read what the first model writes.
+
+    Args:
+        before, after: what ``mhaviz.load`` returns, or takes.
+        texts: a sentence, or several, one after the other.
+        layer, kind: the attentions that are compared; None: all.
+        fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
+            become the record's ``limits``, and what is ``above`` them is told.
+        on_notice: is told of texts that were left out.
+        on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+
+    Raises:
+        ArgumentError: a model that has no such attention, or cannot read many texts; no text; limits that cannot be.
+        MhavizError: the models have other attentions, or make other tokens of a text; they can read none of them.
+    """
+    limits = Limits(fail_above, fail_above_row)
+    first, second = (
+        (one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice)).corpus_model(layer, kind)
+        for one in (before, after)
+    )
+    require_alike(first, second)
+    several = [texts] if isinstance(texts, str) else texts
+    sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in several)
+    longest = min((most for most in (first.max_length, second.max_length) if most is not None), default=None)
+    study, batches = DifferenceStudy(), CorpusBatches(sentences, first.lengths, longest)
+    for batch in batches:
+        add_batch(study, first, second, same_inputs(first, second, batch), batch.numbers)
+        on_progress(batch.done, batches.behind.taken)
+    behind = batches.behind
+    notices = list(left_out(behind, longest))
+    if not behind.taken and not notices:
+        raise ArgumentError("diff_models: expected at least one sentence, got none")
+    if not behind.taken:
+        raise MhavizError(f"expected a sentence that the models can read: {'; '.join(notices)}")
+    for notice in notices:
+        on_notice(notice)
+    source = source_of(first.describe(), second.describe())
+    return replace(study.result(source, behind.too_long), limits=limits)
+
+
+def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> Inputs:
+    """What the first model reads for a batch. Raises MhavizError unless the second makes the same tokens of it."""
+    inputs = first.encode_unnamed(batch.texts)
+    others = second.read_unnamed(batch.texts)
+    for text, number, ours, theirs in zip(batch.texts, batch.numbers, inputs.texts, others, strict=True):
+        one, other = ours.source, theirs
+        if (one.ids, one.special) == (other.ids, other.special):
+            continue
+        where = f"sentence {number}, {text!r:.40}"
+        if len(one) != len(other):
+            differing = f"{where} has {len(one):,} tokens in the first and {len(other):,} in the second"
+        else:
+            differing = f"{where}: {_first_difference(one.ids, other.ids)}"
+        raise MhavizError(f"expected the same tokens in both models, but {differing}; compare models of one tokenizer")
+    return inputs
+
+
+def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
+    for place, (one, other) in enumerate(zip(ids, others, strict=True)):
+        if one != other:
+            return f"token {place} has number {one:,} in the first and {other:,} in the second"
+    return "other tokens are special in the second"
+
+
+def source_of(first: Source, second: Source) -> Source:
+    """Where the difference of two models comes from; models of one name are called as they were loaded."""
+    names = [str(source.details.get("model", "")) for source in (first, second)]
+    if first.footnote == second.footnote and names[0] != names[1]:
+        first, second = (
+            replace(source, footnote=f"{name}: {source.footnote.partition(': ')[2] or source.footnote}")
+            for name, source in zip(names, (first, second), strict=True)
+        )
+    return joined_source(first, second)

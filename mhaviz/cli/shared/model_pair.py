@@ -1,0 +1,99 @@
+"""mhaviz diff of two models: what they read, how they are loaded, and whether they differ more than is allowed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import Device, model_option
+from mhaviz.cli.shared.saved_maps import of_each
+from mhaviz.cli.shared.sentences import quotes_notice, stream_sentences
+from mhaviz.errors import ChangedError
+
+if TYPE_CHECKING:
+    from mhaviz.api.loaded import LoadedModel
+    from mhaviz.records import CorpusDifference, Kind, Limits
+    from mhaviz.views.style import Style
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairOptions:
+    """The corpus that two models read, and how they are loaded."""
+
+    file: Annotated[
+        Path | None,
+        model_option(help="Compare two models on the sentences of this UTF-8 file, one a line; - is standard input."),
+    ] = None
+    device: Device = "auto"
+    dtype: Annotated[
+        list[str] | None,
+        model_option(metavar="TYPE", help="As in mhaviz heads, of both; given twice: of A, of B."),
+    ] = None
+    revision: Annotated[
+        list[str] | None,
+        model_option(hidden=True, metavar="REVISION", help="A branch, tag or commit of both; given twice: of A, of B."),
+    ] = None
+
+    def load(self, names: Sequence[Path], delivery: Delivery) -> "list[LoadedModel]":
+        """Both models. Raises as ``mhaviz.load`` does."""
+        from mhaviz.api.loaded import load
+
+        models: list[LoadedModel] = []
+        dtypes, revisions = of_each("--dtype", self.dtype, 2), of_each("--revision", self.revision, 2)
+        for name, dtype, revision in zip(names, dtypes, revisions, strict=True):
+            loaded = load(str(name), device=self.device, on_notice=delivery.notice, dtype=dtype, revision=revision)
+            delivery.tell(notice for notice in loaded.notices if not any(notice in one.notices for one in models))
+            models.append(loaded)
+        return models
+
+
+def diff_of_models(
+    names: tuple[Path, Path],
+    sentences: Sequence[str] | None,
+    pair: PairOptions,
+    delivery: Delivery,
+    style: "Style",
+    layer: int | None,
+    kind: "Kind | None",
+    limits: "Limits",
+) -> None:
+    """Compare two models over a corpus.
+
+    Raises:
+        ChangedError: they differ by more than the limits allow.
+        ArgumentError, MhavizError: as ``mhaviz.diff_models``.
+    """
+    stream = stream_sentences(sentences, pair.file)
+
+    from mhaviz.api.corpus_difference import diff_models
+
+    before, after = pair.load(names, delivery)
+    with progress(delivery.quiet, time_left=True) as on_progress:
+        difference = diff_models(
+            before,
+            after,
+            stream,
+            layer=layer,
+            kind=kind,
+            on_notice=delivery.notice,
+            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+        )
+    difference = replace(difference, limits=limits)
+    delivery.deliver(difference, style, notice=quotes_notice(sentences))
+    require_at_most(difference)
+
+
+def require_at_most(difference: "CorpusDifference") -> None:
+    """Raise ChangedError if a head of two models differs by more than is allowed."""
+    from mhaviz.pages.verdicts import above_text
+
+    above, n_heads = difference.above, len(difference.ranking)
+    if not above:
+        return
+    worst = above[0]
+    where = f"row {worst.query} of sentence {worst.sentence}"
+    reason = next(above_text(difference.limits, worst.mean, worst.largest, where))
+    others = f"; {len(above)} heads of {n_heads} are above" if len(above) > 1 else ""
+    raise ChangedError(f"layer {worst.layer}, {worst.kind}, head {worst.head}: {reason}{others}")

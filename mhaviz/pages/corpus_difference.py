@@ -1,0 +1,154 @@
+"""How far two models are apart over many sentences: a layers × heads panel of each number, and the heads ranked."""
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import NOTHING, Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.words import counted
+from mhaviz.records import KIND_NAMES, Axis, CorpusDifference, HeadDivergence, KindDivergence
+
+_MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table
+_LEAST_BITS = 0.00005  # that four decimals can show
+
+_NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
+"""What each number is called, over its panel and its column."""
+
+
+def corpus_difference_page(d: CorpusDifference) -> Page:
+    """Means and spreads share one scale, from 0 to the largest of them; the largest rows have their own."""
+    scales = _scales(d)
+    bars = Bars((("mean and spread, bits", scales["mean"]), ("largest row, bits", scales["largest"])))
+    left_out = tuple(filter(None, [left_out_text(d)]))
+    blocks: tuple[Block, ...] = (
+        *(_panels(d, kind, scales) for kind in d.kinds),
+        ranking_table(d),
+        Text(left_out, "quiet", "listed"),
+    )
+    return Page("", blocks, d.source.footnote, "; ".join([reading_text(d), *left_out]), (bars,))
+
+
+def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
+    panels = tuple(
+        Panel(_NAMES[name], values.astype(np.float32), scales[name])
+        for name, values in _numbers(kind).items()
+        if not np.isnan(values).all()
+    )
+    rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.mean.shape[1])))
+    across = None if len(d.kinds) == 1 else len(panels)
+    return Panels(title(kind), panels, rows, columns, "mean", across, reading_text(d), "-o diff.png has {} more".format)
+
+
+def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
+    return {"mean": kind.mean, "spread": kind.spread, "largest": kind.largest}
+
+
+def _scales(d: CorpusDifference) -> dict[str, Scale]:
+    """From 0 to the largest number, or to 1 where nothing differs."""
+    tops = {
+        name: max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0)
+        for name in _NAMES
+    }
+    tops["mean"] = tops["spread"] = max(tops["mean"], tops["spread"])
+    return {name: Scale(high=top or 1.0, decimals=_decimals(top)) for name, top in tops.items()}
+
+
+def _decimals(top: float) -> int:
+    """So many that two digits of the largest number are written: 2 of 0.31, 4 of 0.0031, at most 6."""
+    return min(max(1 - math.floor(math.log10(top)), 2), 6) if top else 2
+
+
+def title(kind: KindDivergence) -> str:
+    """ "self-attention: 144 heads, divergence over 1,000 sentences, 21,400 tokens"."""
+    n_heads = int((~np.isnan(kind.mean)).sum())
+    return (
+        f"{KIND_NAMES[kind.kind]}: {counted(n_heads, 'head')}, divergence of two models over "
+        f"{counted(kind.sentences, 'sentence')}, {counted(kind.queries, 'token')}"
+    )
+
+
+def reading_text(d: CorpusDifference) -> str:
+    """How to read the pictures."""
+    lacking = any(bool(np.isnan(kind.mean).any()) for kind in d.kinds)
+    return "rows are layers, columns heads" + ("; blank: no such head" if lacking else "")
+
+
+_MEANING = (
+    "mean: of the Jensen–Shannon divergence of each query's weights in both models, in bits, over its sentence, then "
+    "over the sentences: 0 if no weight differs, 1 if no row has a key in common; spread: the standard deviation "
+    "between the sentences"
+)
+
+
+def left_out_text(d: CorpusDifference) -> str:
+    """What is said of sentences that were not read."""
+    if not d.too_long:
+        return ""
+    were = "was" if d.too_long == 1 else "were"
+    return f"{counted(d.too_long, 'sentence')} {were} left out: longer than the models can read"
+
+
+def limits_text(d: CorpusDifference) -> str:
+    """ "3 heads of 144 above 0.1 bits", nothing without limits."""
+    limits, parts = d.limits, []
+    if limits.mean is not None:
+        parts.append(f"a mean of {limits.mean:g} bits")
+    if limits.row is not None:
+        parts.append(f"{limits.row:g} bits in a row")
+    if not parts:
+        return ""
+    n_heads = len(d.ranking)
+    return f"{len(d.above):,} of {counted(n_heads, 'head')} above {' or '.join(parts)}"
+
+
+def ranking_table(d: CorpusDifference) -> Table:
+    """A row a head, those that differ most first."""
+    several = len(d.kinds) > 1
+    columns = (
+        *([Column("kind", align="left", is_key=True)] if several else []),
+        *(Column(name, is_key=True) for name in ("layer", "head")),
+        Column("mean", partial(_spread, " ± "), stacked=partial(_spread, "\n±")),
+        Column("largest row", _bits),
+        Column("where", partial(_where, ", "), "left", stacked=partial(_where, ",\n")),
+        *([Column("", str, "left", style="bold")] if d.limits.are_given else []),
+    )
+    above = {(head.kind, head.layer, head.head) for head in d.above}
+    rows = [
+        (
+            *([head.kind] if several else []),
+            head.layer,
+            head.head,
+            head,
+            head.largest,
+            head,
+            *(["above" if (head.kind, head.layer, head.head) in above else ""] if d.limits.are_given else []),
+        )
+        for head in d.ranking
+    ]
+    differs = any(head.largest > 0 for head in d.ranking)
+    heading = "; ".join(
+        filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
+    )
+    notes = f"{_MEANING}; sentences and queries are counted from 0"
+    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, _more, notes)
+
+
+def _more(left_out: int) -> str:
+    return f"and {counted(left_out, 'head')} more; .json has all"
+
+
+def _spread(between: str, head: HeadDivergence) -> str:
+    """ "0.1234 ± 0.0123"."""
+    return _bits(head.mean) + ("" if math.isnan(head.spread) else f"{between}{_bits(head.spread)}")
+
+
+def _bits(divergence: float) -> str:
+    return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
+
+
+def _where(between: str, head: HeadDivergence) -> str:
+    """ "sentence 12, query 5"."""
+    return NOTHING if head.sentence < 0 else f"sentence {head.sentence:,}{between}query {head.query:,}"

@@ -1,0 +1,117 @@
+"""The difference of two models over a corpus, beside transformers' eager attention and scipy."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from families import bytes_and_words
+from scipy.spatial.distance import jensenshannon
+
+import mhaviz
+from mhaviz.analyses import corpus_difference
+from mhaviz.errors import ArgumentError, MhavizError
+
+TEXTS = ["the cat sat on the mat", "a dog", "hello world. the dog ran!", "the cat"]
+
+
+def shaken(folder, by=0.05):
+    """The model of a folder as it is, and with other parameters, as transformers runs it by itself; its tokenizer."""
+    auto = hf.AutoModel
+    before, after = (auto.from_pretrained(folder, attn_implementation="eager").eval() for _ in range(2))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=by)
+    return before, after, hf.AutoTokenizer.from_pretrained(folder)
+
+
+def of_models(before, after, tokenizer, texts=TEXTS, **options):
+    return mhaviz.diff_models(*(mhaviz.load(model, tokenizer) for model in (before, after)), texts, **options)
+
+
+def rows_by_hand(model, others, tokenizer, text):
+    """(n_layers, n_heads, q_length) bits, by eager attention and scipy; what rows lack to 1 is a key of its own."""
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        pair = [
+            torch.cat(one(input_ids=ids, output_attentions=True).attentions).double().numpy() for one in (model, others)
+        ]
+    pair = [np.append(A, 1 - A.sum(axis=-1, keepdims=True), axis=-1).clip(0) for A in pair]
+    return jensenshannon(*pair, axis=-1, base=2) ** 2
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt_oss"])
+def test_beside_eager_and_scipy(model_folder, family):
+    models = shaken(model_folder(family))
+    rows = [rows_by_hand(*models, text) for text in TEXTS]
+    record = of_models(*models)
+    (kind,) = record.kinds
+    each = np.array([bits.mean(axis=-1) for bits in rows])
+    np.testing.assert_allclose(kind.mean, each.mean(axis=0), rtol=2e-3, atol=1e-7)
+    np.testing.assert_allclose(kind.spread, each.std(axis=0, ddof=1), rtol=2e-3, atol=1e-7)
+    assert kind.sentences == 4
+    assert kind.queries == sum(bits.shape[-1] for bits in rows)
+    for place in np.ndindex(kind.mean.shape):
+        there = rows[kind.sentence[place]][(*place, kind.query[place])]
+        assert kind.largest[place] == pytest.approx(there, rel=2e-3, abs=1e-7)
+        assert there == pytest.approx(max(bits[place].max() for bits in rows), rel=2e-3, abs=1e-7)
+    assert record.ranking[0].mean == kind.mean.max() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["bart", "convbert"])
+def test_a_model_and_itself(model_folder, family):
+    """An encoder with a decoder, whose targets are written; and one that sees padding."""
+    folder = model_folder(family)
+    record = mhaviz.diff_models(folder, folder, TEXTS)
+    assert {kind.kind for kind in record.kinds} >= {"self"}
+    assert all(kind.sentences == 4 and not kind.largest.any() for kind in record.kinds)
+    assert (record.kinds[0].sentence == -1).all()
+
+
+def test_few_layers_at_a_time_give_the_same(model_folder, monkeypatch):
+    models = shaken(model_folder("bert"))
+    at_once = of_models(*models)
+    monkeypatch.setattr(corpus_difference, "_KEPT_BYTES", 0)
+    (one,), (other,) = at_once.kinds, of_models(*models).kinds
+    np.testing.assert_array_equal(one.mean, other.mean)
+    np.testing.assert_array_equal(one.largest, other.largest)
+
+
+def test_layers_that_are_chosen(model_folder):
+    models = shaken(model_folder("bert"))
+    (whole,), (one,) = of_models(*models).kinds, of_models(*models, layer=1).kinds
+    assert one.layers == (1,)
+    np.testing.assert_array_equal(one.mean, whole.mean[1:])
+
+
+def test_limits(model_folder):
+    models = shaken(model_folder("bert"))
+    free = of_models(*models)
+    means = sorted(head.mean for head in free.heads)
+    strict = of_models(*models, fail_above=means[-3])
+    assert [head.mean for head in strict.above] == [means[-1], means[-2]]
+    assert not free.above
+    row = max(head.largest for head in free.heads)
+    assert len(replace(strict, limits=replace(strict.limits, row=row)).above) == 2
+    with pytest.raises(ArgumentError, match="expected bits from 0 to 1, got 2"):
+        of_models(*models, fail_above_row=2)
+
+
+def test_models_that_cannot_be_compared(model_folder):
+    bert = model_folder("bert")
+    before, _, tokenizer = shaken(bert)
+    torch.manual_seed(0)
+    of_two_heads = hf.BertModel(hf.BertConfig(**before.config.to_dict() | {"num_attention_heads": 2}))
+    other_tokens = mhaviz.load(before, bytes_and_words())
+    with pytest.raises(MhavizError, match="layer 0, self and 1 more, and the second has not"):
+        mhaviz.diff_models(bert, model_folder("gpt2"), TEXTS)
+    with pytest.raises(MhavizError, match="has 4 in the first and 2 in the second"):
+        of_models(before, of_two_heads, tokenizer)
+    with pytest.raises(MhavizError, match=r"sentence \d, '.*' has \d+ tokens in the first and \d+ in the second"):
+        mhaviz.diff_models(mhaviz.load(before, tokenizer), other_tokens, TEXTS)
+    with pytest.raises(ArgumentError, match="expected a model of transformers"):
+        mhaviz.diff_models("random", bert, TEXTS)
+    with pytest.raises(ArgumentError, match="expected at least one sentence, got none"):
+        mhaviz.diff_models(bert, bert, [])
