@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.head_statistics import HeadStudy
@@ -24,6 +24,8 @@ from mhaviz.records import (
     Attention,
     EmbeddedText,
     Explanation,
+    Given,
+    GivenOptions,
     HeadStatistics,
     Kind,
     LayerMatrices,
@@ -69,9 +71,7 @@ def load(
         on_notice: is told, in a line, what has been assumed.
         options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
             ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
-            ``input_name``; of transformers ``revision``, ``dtype`` ("auto", "float32", "bfloat16", "float16"),
-            ``device_map`` ("auto": spread over all devices, the main memory and the disk, by accelerate) and
-            ``max_memory`` ({"cpu": "2GiB", 0: "10GiB"}: at most so many bytes on each).
+            ``input_name``; of transformers ``revision`` and ``dtype`` ("auto", "float32", "bfloat16", "float16").
 
     Raises:
         ArgumentError: options that this kind of model does not take, sizes that cannot be.
@@ -126,7 +126,7 @@ class LoadedModel:
 
     def attend(
         self,
-        texts: str | Sequence[str] = (),
+        texts: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         layer: Numbers = None,
@@ -147,11 +147,12 @@ class LoadedModel:
         check: Callable[[int], None] = lambda n_maps: None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
+        **given: Unpack[GivenOptions],
     ) -> Attention:
         """The attention weights of these texts.
 
         Args:
-            texts: a sentence, or several.
+            texts: a sentence, or several; or a ``Given``, which is all of what the model is to read.
             target: queries from this sentence, keys from the one text: source-target attention. Of a translator, what
                 it should write.
             layer, head: the numbers of those that are wanted, counted from 0; None: all.
@@ -168,6 +169,9 @@ class LoadedModel:
             check: is called with the number of maps before they are made.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
+            given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
+                ``ids``, the numbers of tokens; ``source_language`` and ``target_language``. All are of a model of
+                transformers; see ``Given``.
 
         Raises:
             ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
@@ -198,7 +202,7 @@ class LoadedModel:
                     f"{parameter('rollout')} goes through all heads and all tokens; leave out "
                     f"{', '.join(map(parameter, unheeded))}"
                 )
-        inputs = model.encode(_listed(texts), target)
+        inputs = model.read(Given.of(texts, target, given))
         require_length(inputs.longest, max_tokens)
         if rollout:
             check(len(inputs.texts) * len(rolled_sites(model, inputs)))
@@ -220,7 +224,7 @@ class LoadedModel:
 
     def explain(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Given,
         token: str | int | None,
         target: str | None = None,
         *,
@@ -228,19 +232,20 @@ class LoadedModel:
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        **given: Unpack[GivenOptions],
     ) -> Explanation:
         """Take apart what one query of one head makes of its keys.
 
         Args:
-            text: a sentence.
+            text: a sentence; () where ``chat`` or ``ids`` takes its place.
             token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
-            target, generate: as in ``attend``.
+            target, generate, given: as in ``attend``.
             head, layer, kind: which attention; None: the first layer, the last kind.
 
         Raises:
             ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
         """
-        model, inputs = self._one(text, target, layer, kind, generate)
+        model, inputs = self._one(text, target, layer, kind, generate, given)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -249,7 +254,7 @@ class LoadedModel:
 
     def matrices(
         self,
-        text: str | Sequence[str] = WORKED_EXAMPLE[:1],
+        text: str | Sequence[str] | Given = WORKED_EXAMPLE[:1],
         target: str | None = None,
         *,
         token: str | int | None = None,
@@ -257,6 +262,7 @@ class LoadedModel:
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        **given: Unpack[GivenOptions],
     ) -> LayerMatrices:
         """One layer from X to O as matrices: Q, K and V, then S, A and H of each head, and their concatenation.
 
@@ -264,12 +270,12 @@ class LoadedModel:
             text: a sentence of up to 512 tokens.
             token: the query that is marked as an example, as in ``explain``; None: that of the largest weight.
             head: whose S, A and H are wanted, counted from 0; None: all of up to four, else the first.
-            target, layer, kind, generate: as in ``explain``.
+            target, layer, kind, generate, given: as in ``explain``.
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; too many tokens.
         """
-        model, inputs = self._one(text, target, layer, kind, generate)
+        model, inputs = self._one(text, target, layer, kind, generate, given)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = None if token is None else choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -279,7 +285,7 @@ class LoadedModel:
 
     def masks(
         self,
-        texts: str | Sequence[str] = WORKED_EXAMPLE,
+        texts: str | Sequence[str] | Given = WORKED_EXAMPLE,
         target: str | None = None,
         *,
         dropout: float | None = None,
@@ -288,6 +294,7 @@ class LoadedModel:
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        **given: Unpack[GivenOptions],
     ) -> Masking:
         """Scores before and after the mask, their weights, and what dropout drops of them.
 
@@ -297,46 +304,50 @@ class LoadedModel:
             seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``.
             head: of which heads, counted from 0; None: all.
             kind: of attention; None: the masked one, if there is one.
-            target, layer, generate: as in ``explain``.
+            target, layer, generate, given: as in ``explain``.
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
         """
         if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
             kind = "masked"
-        model, inputs = self._one(texts, target, layer, kind, generate)
+        model, inputs = self._one(texts, target, layer, kind, generate, given)
         return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
-    def embeddings(self, text: str, target: str | None = None) -> EmbeddedText:
+    def embeddings(
+        self, text: str | Sequence[str] | Given = (), target: str | None = None, **given: Unpack[GivenOptions]
+    ) -> EmbeddedText:
         """What the first layer reads of a text: its embeddings, positions, and X, which is made of them.
 
         Args:
             text: a sentence.
             target: of a translator: what its decoder reads of this, instead of what its encoder reads of the text.
+            given: as in ``attend``.
 
         Raises:
             ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
                 embeddings.
         """
-        return self._whole.embed(text, target)
+        return self._whole.embed_given(Given.of(text, target, given))
 
     def compare_scaling(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         head: Numbers = 0,
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        **given: Unpack[GivenOptions],
     ) -> ScalingComparison:
         """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``."""
-        model, inputs = self._one(text, target, layer, kind, generate)
+        model, inputs = self._one(text, target, layer, kind, generate, given)
         return scaling.compare_scaling(model, inputs, _heads_of(model, head))
 
     def report(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         head: int = 0,
@@ -344,6 +355,7 @@ class LoadedModel:
         kind: Kind | None = None,
         generate: int = 0,
         queries_and_keys: bool | None = None,
+        **given: Unpack[GivenOptions],
     ) -> Report:
         """Weights, shapes and scaling of one attention, for one page.
 
@@ -352,7 +364,7 @@ class LoadedModel:
         Raises:
             ArgumentError: more tokens than a page shows; and as ``explain``.
         """
-        model, inputs = self._one(text, target, layer, kind, generate)
+        model, inputs = self._one(text, target, layer, kind, generate, given)
         if inputs.longest > _ON_A_PAGE:
             raise ArgumentError(
                 f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts by "
@@ -364,16 +376,17 @@ class LoadedModel:
 
     def trace_shapes(
         self,
-        texts: str | Sequence[str] = WORKED_EXAMPLE,
+        texts: str | Sequence[str] | Given = WORKED_EXAMPLE,
         target: str | None = None,
         *,
         values: bool = False,
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
+        **given: Unpack[GivenOptions],
     ) -> ShapeTrace:
         """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones."""
-        model, inputs = self._one(texts, target, layer, kind, generate)
+        model, inputs = self._one(texts, target, layer, kind, generate, given)
         return model.trace(inputs, values)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
@@ -465,22 +478,26 @@ class LoadedModel:
         return whole.select(layers, kind)
 
     def _one(
-        self, texts: str | Sequence[str], target: str | None, layer: int | None, kind: Kind | None, generate: int
+        self,
+        texts: str | Sequence[str] | Given,
+        target: str | None,
+        layer: int | None,
+        kind: Kind | None,
+        generate: int,
+        given: GivenOptions,
     ) -> tuple[Model, Inputs]:
         """For a look into one attention: by itself that of the first layer, and of several kinds the last."""
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, generate)
-        return model, model.encode(_listed(texts), target)
+        if isinstance(texts, tuple) and texts == WORKED_EXAMPLE[: len(texts)] and {"chat", "ids"} & given.keys():
+            texts = ()  # nobody has asked for the example
+        return model, model.read(Given.of(texts, target, given))
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:
     """Whether the queries and keys of these maps are kept without being asked for."""
     return sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
-
-
-def _listed(texts: str | Sequence[str]) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts
 
 
 def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:

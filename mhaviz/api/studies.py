@@ -32,12 +32,14 @@ AnyModel = LoadedModel | str | Path
 """What ``mhaviz.load`` returns, or what it takes."""
 
 
-def attend(model: AnyModel, texts: str | Sequence[str], target: str | None = None, **options: Any) -> Attention:
+def attend(model: AnyModel, texts: str | Sequence[str] = (), target: str | None = None, **options: Any) -> Attention:
     """The attention weights of these texts; see ``LoadedModel.attend`` for the options and errors."""
     return _loaded(model).attend(texts, target, **options)
 
 
-def explain(model: AnyModel, text: str, token: str | int, target: str | None = None, **options: Any) -> Explanation:
+def explain(
+    model: AnyModel, text: str | Sequence[str], token: str | int, target: str | None = None, **options: Any
+) -> Explanation:
     """Take apart one query of one head; see ``LoadedModel.explain`` for the options and errors."""
     return _loaded(model).explain(text, token, target, **options)
 
@@ -56,9 +58,11 @@ def masks(
     return _loaded(model).masks(texts, target, **options)
 
 
-def embeddings(model: AnyModel, text: str, target: str | None = None) -> EmbeddedText:
+def embeddings(
+    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
+) -> EmbeddedText:
     """What the first layer of a model reads of a text, and what it is made of; see ``LoadedModel.embeddings``."""
-    return _loaded(model).embeddings(text, target)
+    return _loaded(model).embeddings(text, target, **options)
 
 
 def sinusoids(length: int, d_model: int = 512) -> PositionTable:
@@ -72,7 +76,9 @@ def sinusoids(length: int, d_model: int = 512) -> PositionTable:
     return position_table(length, d_model)
 
 
-def compare_scaling(model: AnyModel, text: str, target: str | None = None, **options: Any) -> ScalingComparison:
+def compare_scaling(
+    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
+) -> ScalingComparison:
     """Scores and weights without the division by √d_key beside those with it; see ``LoadedModel.compare_scaling``."""
     return _loaded(model).compare_scaling(text, target, **options)
 

@@ -22,6 +22,7 @@ from mhaviz.records import (
     AttentionMap,
     Axis,
     EmbeddedText,
+    Given,
     Kind,
     ShapeTrace,
     Site,
@@ -204,6 +205,15 @@ class Model(ABC):
             ArgumentError: sentences that it cannot take.
         """
 
+    def read(self, given: Given) -> Inputs:
+        """What the model reads of what a user gives: as ``encode``, and of a pair, a chat or ids if it takes them.
+
+        Raises:
+            ArgumentError: as ``encode``; what it does not take.
+        """
+        require_texts(given)
+        return self.encode(given.sentences, given.target)
+
     @abstractmethod
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
@@ -275,6 +285,13 @@ class Model(ABC):
             f"expected a model with embeddings, got the parameters of an attention alone; name another by "
             f"{parameter('model')}"
         )
+
+    def embed_given(self, given: Given) -> EmbeddedText:
+        """As ``embed``, of one sentence, or of a pair, a chat or ids if it takes them. Raises as both do."""
+        require_texts(given)
+        if len(given.sentences) != 1:
+            raise ArgumentError(f"this looks into one sentence, got {len(given.sentences)}; give one of them")
+        return self.embed(given.sentences[0], given.target)
 
     def one_site(self, inputs: Inputs) -> Site:
         """The one attention that is looked at. Raises ArgumentError if there are several."""
@@ -364,6 +381,15 @@ def require_heads(site: Site, heads: Sequence[int]) -> None:
     for head in heads:
         if not 0 <= head < site.n_heads:
             raise ArgumentError(f"expected a head from 0 to {site.n_heads - 1}, got {head}")
+
+
+def require_texts(given: Given) -> None:
+    """Raise ArgumentError if more than sentences and a target is given, of a model that reads nothing else."""
+    if given.others:
+        raise ArgumentError(
+            f"{', '.join(map(parameter, given.others))} goes with a model of transformers; name one by "
+            f"{parameter('model')}"
+        )
 
 
 def require_one_target(sentences: Sequence[str], target: str | None) -> None:

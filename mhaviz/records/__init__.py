@@ -8,6 +8,7 @@ from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, K
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
+from mhaviz.records.given import Given, GivenOptions, Message
 from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.records.implementations import Implementation, ImplementationComparison
@@ -25,7 +26,7 @@ from mhaviz.records.source import Source
 from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import KIND_NAMES, Kind, Special, Text, Tokens, patch_tokens
+from mhaviz.records.tokens import KIND_NAMES, Kind, Segment, Special, Text, Tokens, patch_tokens, segments_text
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -64,6 +65,8 @@ __all__ = [
     "Explanation",
     "Flaw",
     "FollowedElement",
+    "Given",
+    "GivenOptions",
     "HeadAverages",
     "HeadDifference",
     "HeadDivergence",
@@ -88,6 +91,7 @@ __all__ = [
     "MaskedSentence",
     "Masking",
     "Matrix",
+    "Message",
     "Part",
     "PositionTable",
     "Prediction",
@@ -103,6 +107,7 @@ __all__ = [
     "ScalingComparison",
     "ScalingSweep",
     "ScoreStatistics",
+    "Segment",
     "ShapeTrace",
     "Shown",
     "Sink",
@@ -118,4 +123,5 @@ __all__ = [
     "Visit",
     "Within",
     "patch_tokens",
+    "segments_text",
 ]

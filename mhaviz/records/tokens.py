@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, shortened
 
 Kind = Literal["self", "masked", "cross"]
 """Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's."""
@@ -13,6 +13,10 @@ Special = Literal["shown", "apart", "left out"]
 """What becomes of special tokens: "shown", as any other; "apart", the keys together in a column of their own, so that
 weights are what they are; "left out", so that weights are renormalised to shares of the other keys."""
 
+PAIR = ("first", "second")
+"""What the two segments of a pair of texts are called."""
+
+_LISTED = 6  # segments that a line names
 _LONGEST_POSITION, _LEAST_RUN = 12, 3  # characters; tokens of a part that are surely not a text of numbers
 
 KIND_NAMES: dict[Kind, str] = {
@@ -119,6 +123,33 @@ def is_run(positions: Sequence[int]) -> bool:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Tokens of a text that belong together, such as those of the second of a pair, or of a message of a chat.
+
+    Attributes:
+        name: "first", "second", or whose message it is: "user".
+        start, end: the first token and the one after the last.
+    """
+
+    name: str
+    start: int
+    end: int
+
+
+def segments_text(segments: Sequence[Segment]) -> str:
+    """For people: "tokens 1 to 3 are of the first text, 5 to 8 of the second", or "tokens 0 to 4 user, …"."""
+    names = [segment.name for segment in segments]
+    runs = [
+        f"{segment.start} to {segment.end - 1}" if segment.end - segment.start > 1 else str(segment.start)
+        for segment in segments[:_LISTED]
+    ]
+    if names == [*PAIR]:
+        return f"tokens {runs[0]} are of the first text, {runs[1]} of the second"
+    more = f", … {len(segments) - _LISTED} more" if len(segments) > _LISTED else ""
+    return f"tokens {', '.join(f'{run} {shortened(name)}' for run, name in zip(runs, names, strict=False))}{more}"
+
+
+@dataclass(frozen=True)
 class Text:
     """What a model reads for one sentence.
 
@@ -128,12 +159,17 @@ class Text:
         produced: what the decoder makes of ``target``: the same, a token later. Rows of cross attention are called
             after it.
         prompt: how many tokens were given, where a decoder has gone on writing; else 0.
+        types: of each token of the source, the number of its type, by which a model tells the second of two texts from
+            the first; none: the model is not told.
+        segments: the parts that the source was put together of, in order; none: it is one text.
     """
 
     source: Tokens
     target: Tokens | None = None
     produced: Tokens | None = None
     prompt: int = 0
+    types: tuple[int, ...] = ()
+    segments: tuple[Segment, ...] = ()
 
     def sides(self, kind: Kind) -> tuple[Tokens, Tokens]:
         """The queries and the keys of an attention of this kind."""

@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions, given
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import OneText, require_some
+from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
 
 
@@ -45,7 +45,7 @@ def compare_scaling(
                 f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"
             )
     elif not model.is_random and model.input is None:
-        require_some(sentences)
+        texts.require_some(sentences)
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
@@ -56,11 +56,12 @@ def compare_scaling(
 
         delivery.deliver(sweep_scaling(tokenize(text), model.seed or 0), style)
         return
+    stands_in = model.input is None and not texts.takes_the_place
+    whole_input = texts.all_of([text] if stands_in else sentences)
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
         comparison = loaded.compare_scaling(
-            [text] if model.input is None else sentences,
-            texts.target,
+            whole_input,
             head=parse_heads(head, loaded.n_heads),
             layer=model.one_layer(loaded),
             kind=model.kind,

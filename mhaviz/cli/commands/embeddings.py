@@ -85,7 +85,7 @@ def embeddings(
     delivery.check([*model.files, *texts.files])
     sentences = texts.read_one("embeddings", model.takes_any_text, required=length is None and not model.is_random)
     style = looks.style
-    if not sentences:
+    if not sentences and not texts.takes_the_place:
         texts.require_source(sentences)
         _require_alone(model)
         from mhaviz.api.studies import sinusoids
@@ -95,8 +95,9 @@ def embeddings(
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
+    given = texts.all_of(sentences)
     loaded = model.load(delivery.notice)
-    delivery.deliver(loaded.embeddings(sentences[0], texts.target), style)
+    delivery.deliver(loaded.embeddings(given), style)
 
 
 def _require_alone(model: ModelOptions) -> None:

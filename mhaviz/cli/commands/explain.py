@@ -46,13 +46,12 @@ def explain(
     if model.is_random and sentences:  # the tokens, and so a mistake, are known before anything heavy is loaded
         choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 
-    style = looks.style
+    style, given = looks.style, texts.all_of(sentences)
     loaded = model.load(delivery.notice)
     one_head = parse_head(head, loaded.n_heads, "explain takes one head")
     explained = loaded.explain(
-        sentences,
+        given,
         token,
-        texts.target,
         head=one_head,
         layer=model.one_layer(loaded),
         kind=model.kind,

@@ -6,7 +6,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short, require_some
+from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -35,6 +35,7 @@ def heatmap(
     mhaviz heatmap "I wonder what will come next!" -o heatmap.png
     mhaviz heatmap --model translation "the small black cat sees my car"
     mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
+    mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
     A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
@@ -48,18 +49,17 @@ def heatmap(
     any_text = model.takes_any_text
     sentences = texts.read(long.whole, any_text)
     if model.input is None:
-        require_some(sentences)
+        texts.require_some(sentences)
     if not any_text:
         texts.require_words()
         require_short([*sentences, texts.target or ""], long.max_tokens)
-    style = looks.style
+    style, given = looks.style, texts.all_of(sentences)
 
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
-            sentences,
-            texts.target,
+            given,
             layer=model.layers(loaded),
             head=parse_heads(head, loaded.n_heads),
             kind=model.kind,

@@ -8,7 +8,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice, require_some
+from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError
 from mhaviz.models.load import kind_of
 
@@ -47,11 +47,11 @@ def masks(
     if model.input is None:
         texts.require_source(sentences)
         if not is_worked_example:
-            require_some(sentences)
+            texts.require_some(sentences)
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
-    style = looks.style
+    style, given = looks.style, texts.all_of(WORKED_EXAMPLE if is_worked_example else sentences)
     if is_worked_example:
         d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
         model = replace(model, d_model=d_model, n_heads=n_heads)
@@ -64,8 +64,7 @@ def masks(
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
         found = loaded.masks(
-            WORKED_EXAMPLE if is_worked_example else sentences,
-            texts.target,
+            given,
             dropout=dropout,
             seed=seed,
             head=parse_heads(head, loaded.n_heads),

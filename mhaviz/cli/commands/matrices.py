@@ -9,7 +9,7 @@ from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
 from mhaviz.cli.shared.numbers import parse_heads
-from mhaviz.cli.shared.sentences import OneText, require_some
+from mhaviz.cli.shared.sentences import OneText
 from mhaviz.layer.tokens import tokenize
 
 
@@ -50,21 +50,20 @@ def matrices(
     if model.input is None:
         texts.require_source(sentences)
         if not is_worked_example:
-            require_some(sentences)
+            texts.require_some(sentences)
     if model.is_random and sentences and token is not None:  # a mistake is known before anything heavy is loaded
         choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
-    style = looks.style
+    style, given = looks.style, texts.all_of(WORKED_EXAMPLE[:1] if is_worked_example else sentences)
     if is_worked_example:
         d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
         model = replace(model, d_model=d_model, n_heads=n_heads)
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
         found = loaded.matrices(
-            WORKED_EXAMPLE[:1] if is_worked_example else sentences,
-            texts.target,
+            given,
             token=token,
             head=None if head is None else parse_heads(head, loaded.n_heads),
             layer=model.one_layer(loaded),

@@ -32,13 +32,12 @@ def report(
     delivery.check([*model.files, *texts.files], PAGE_SUFFIXES)
     sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
 
-    style = looks.style
+    style, given = looks.style, texts.all_of(sentences)
     loaded = model.load(delivery.notice)
     one_head = parse_head(head, loaded.n_heads, "report compares the scaling of one head")
     with delivery.working("computing"):
         page = loaded.report(
-            sentences,
-            texts.target,
+            given,
             head=one_head,
             layer=model.one_layer(loaded),
             kind=model.kind,

@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import DpiOption, ModelOptions, given
-from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice, require_some
+from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
 
@@ -58,12 +58,13 @@ def trace_shapes(
     if model.input is None:
         texts.require_source(sentences)
         if not is_random:
-            require_some(sentences)
+            texts.require_some(sentences)
 
     from mhaviz.models.single_layer import WORKED_EXAMPLE
 
     style = looks.style
     is_worked_example = is_random and not sentences and not bare_sizes
+    whole_input = texts.all_of(WORKED_EXAMPLE if is_worked_example else sentences)
     if is_worked_example:
         d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
         model = replace(model, d_model=d_model, n_heads=n_heads)
@@ -72,8 +73,7 @@ def trace_shapes(
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
         trace = loaded.trace_shapes(
-            WORKED_EXAMPLE if is_worked_example else sentences,
-            texts.target,
+            whole_input,
             values=values,
             layer=model.one_layer(loaded),
             kind=model.kind,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mhaviz.cli.shared.given_options import GivenOptions
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
@@ -17,9 +18,12 @@ from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
     from mhaviz.models.corpus_batches import Sentence
+    from mhaviz.records import Given
 
 _MANY = 20  # sentences; few people want a picture of each
 
+
+_BESIDE = "Or --pair, --chat, --ids, as --help-all says."
 
 Sentences = Annotated[
     list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
@@ -64,19 +68,44 @@ class OneSentence:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneText(OneSentence):
-    """The same with --target: the translation, or another sentence whose words are the queries."""
+class OneText(GivenOptions, OneSentence):
+    """The same with --target: the translation, or another sentence whose words are the queries; and with what a model
+    of transformers can read in place of a sentence, or beside it.
+    """
 
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help=f"One sentence, in quotes; - reads it from standard input. {_BESIDE}"),
+    ] = None
     target: Annotated[
         str | None,
         typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
     ] = None
 
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [*super().files, *self.files_given]
+
+    def read(self, whole: bool = False, any_text: bool = False) -> list[str]:
+        """As ``OneSentence.read``. Raises ArgumentError also for a pair, a chat or ids where texts need words."""
+        self.require_tokenizer(any_text)
+        return super().read(whole, any_text)
+
+    def all_of(self, sentences: Sequence[str]) -> "Given":
+        """These sentences with all that is given beside them, or in their place; raises as ``GivenOptions.given``."""
+        return self.given(tuple(sentences), self.target)
+
+    def require_some(self, sentences: Sequence[str]) -> None:
+        """Raise ArgumentError if there is no sentence, and nothing in its place."""
+        if not self.takes_the_place:
+            require_some(sentences)
+
     def read_one(self, command: str, any_text: bool, required: bool) -> list[str]:
         """The same of a command that takes one sentence, which is ``required``, or none. Raises ArgumentError."""
         sentences = self.read(any_text=any_text)
         if required:
-            require_some(sentences)
+            self.require_some(sentences)
         require_one(command, sentences)
         self.require_words()
         return sentences
@@ -88,7 +117,7 @@ class OneText(OneSentence):
 
     def require_source(self, sentences: Sequence[str]) -> None:
         """Raise ArgumentError if there is a target alone."""
-        if self.target and not sentences:
+        if self.target and not sentences and not self.takes_the_place:
             raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
 
 
@@ -96,7 +125,10 @@ class OneText(OneSentence):
 class ManyTexts(OneText):
     """Options of a command that reads several sentences."""
 
-    sentences: Sentences = None
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help=f"Sentences, in quotes; - reads them from standard input. {_BESIDE}"),
+    ] = None
 
 
 def _checked(sentence: str, any_text: bool) -> str:

@@ -15,7 +15,6 @@ from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.records import SINUSOIDS, Added, InputPart, Within
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
@@ -23,6 +22,9 @@ _EXACT, _EXACT_HALF = 1e-5, 2e-2
 
 _NAMES = (("T", ("token_type", "segment")), ("PE", ("pos", "wpe")))
 """The symbol of a table of embeddings, by what is in its module's name."""
+
+_READ = {"PE": "p", "T": "types"}
+"""What is looked up in a table, if not ids."""
 
 _ALIBI = ("bloom", "mpt")
 """Types of models that add to the scores what falls with the distance; some others can be told to."""
@@ -52,7 +54,9 @@ class _FirstLayerError(MhavizError):
     """Ends a forward pass at the first layer."""
 
 
-def first_input(loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_target: bool) -> FirstInput:
+def first_input(
+    loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_target: bool, types: Tensor | None = None
+) -> FirstInput:
     """Run the model as far as its first layer, and find out what this reads.
 
     X is what the layer is called with. That it is the sum of the embeddings, scaled, normed or projected, is not taken
@@ -60,7 +64,7 @@ def first_input(loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_targe
 
     Args:
         loaded: the model.
-        ids, target_ids: (1, length), as in ``hooks.run``.
+        ids, target_ids, types: (1, length), as in ``hooks.run``.
         of_target: look at the decoder beside an encoder.
 
     Raises:
@@ -74,7 +78,7 @@ def first_input(loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_targe
     except (AttributeError, NotImplementedError):  # tokens that are hashed
         raise cannot from None
     with _recording(stack, length) as (events, found), suppress(_FirstLayerError):
-        run(loaded, ids, None, target_ids)
+        run(loaded, ids, None, target_ids, types=types)
     made = next((one for one in events if one.module is table and one.read is None), None)
     if not found or made is None:
         raise cannot
@@ -85,7 +89,7 @@ def first_input(loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_targe
     parts = [InputPart("E", f"E = {_lookup(table, ids, target_ids, of_target, E)}", float_array(E))]
     for symbol, tables in others.items():
         total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
-        names = " + ".join(f"{one.name}({'p' if symbol == 'PE' else 'ids'})" for one in tables)
+        names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
         parts.append(InputPart(symbol, _of_positions(symbol, names, total), float_array(total)))
     return _explained(parts, X, events, loaded)
 
@@ -163,11 +167,11 @@ def _tables(events: Sequence[_Made], made: _Made) -> dict[str, list[_Made]]:
 
 def _lookup(table: nn.Module, ids: Tensor, target_ids: Tensor | None, of_target: bool, E: Tensor) -> str:
     """ "lookup(ids)", with the number that the module has multiplied by."""
+    weight = getattr(table, "weight", None)
     read = target_ids if of_target and target_ids is not None else ids
-    with weight_at_hand(table) as weight:
-        if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
-            return "lookup(ids)"
-        rows = weight.detach()[read[0].to(weight.device)].double().to(E.device)
+    if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
+        return "lookup(ids)"
+    rows = weight.detach()[read[0]].double()
     scale = float((rows * E).sum() / (rows * rows).sum().clamp(min=1e-300))
     return "lookup(ids)" + _times(scale, E.shape[-1])
 

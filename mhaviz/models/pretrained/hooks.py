@@ -58,6 +58,7 @@ def run_hooked(
     hook: Callable[[AttentionRun], None],
     last: int | None = None,
     whole: bool = False,
+    types: Tensor | None = None,
 ) -> Any:
     """One forward pass, as of ``run``; ``hook`` is called with each attention, as it runs.
 
@@ -81,7 +82,7 @@ def run_hooked(
 
     try:
         with _capturing(listen) if loaded.captured else _recording(loaded, ids.shape[1], listen):
-            return run(loaded, ids, mask, target_ids, whole)
+            return run(loaded, ids, mask, target_ids, whole, types)
     except _OursError as error:
         if not isinstance(error.raised, _SeenEnoughError):
             raise error.raised from None
@@ -112,7 +113,14 @@ def _recording(loaded: Loaded, length: int, listener: _Listen) -> Iterator[None]
         yield
 
 
-def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | None, whole: bool = False) -> object:
+def run(
+    loaded: Loaded,
+    ids: Tensor,
+    mask: Tensor | None,
+    target_ids: Tensor | None,
+    whole: bool = False,
+    types: Tensor | None = None,
+) -> object:
     """One forward pass, and what the model returns.
 
     Args:
@@ -121,11 +129,14 @@ def run(loaded: Loaded, ids: Tensor, mask: Tensor | None, target_ids: Tensor | N
         mask: (batch_size, length); 0 for padding; None: no padding.
         target_ids: (batch_size, target length), for a decoder beside an encoder.
         whole: with what stands on top of the last layer, such as what predicts tokens.
+        types: (batch_size, length), the type of each token, for a model that tells texts apart by it; None: all 0.
     """
     model: nn.Module = loaded.model if whole else loaded.model.base_model
     fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
     if target_ids is not None:
         fields["decoder_input_ids"] = target_ids
+    if types is not None:
+        fields["token_type_ids"] = types
     if field_of(loaded.config, "use_cache") is not None:
         fields["use_cache"] = False
     with torch.no_grad(), loaded.running():

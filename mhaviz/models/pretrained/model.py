@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 import torch
@@ -17,6 +17,7 @@ from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.prediction import (
     logits_of,
@@ -28,11 +29,10 @@ from mhaviz.models.pretrained.prediction import (
 )
 from mhaviz.models.pretrained.reading import id_of, read_without_names
 from mhaviz.models.pretrained.sites import find_sites
-from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import EmbeddedText, Kind, Prediction, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records import EmbeddedText, Given, Kind, Prediction, ShapeTrace, Site, Source, Text, Tokens, segments_text
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
@@ -46,21 +46,24 @@ class PretrainedModel(PredictingModel):
         loaded, found: the model and its attentions; see ``find_sites``.
         generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
         zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
+        languages: those of the texts and of what it writes, of a model of many languages.
 
     Raises:
-        ArgumentError: it cannot write so many tokens, or none at all.
+        ArgumentError: it cannot write so many tokens, or none at all; languages that it does not know.
     """
 
     loaded: Loaded
     found: tuple[Site, ...]
     generate: int = 0
     zeroed: frozenset[tuple[int, int]] = frozenset()
+    languages: Languages = AS_IT_IS
 
     can_write = True
 
     def __post_init__(self) -> None:
         if self.generate < 0:
             raise ArgumentError(f"{parameter('generate')}: expected a number of tokens from 0 on, got {self.generate}")
+        self.languages.require_known(self.loaded.tokenizer, self.loaded.name)
         if self.generate and self._kinds == ("self",):
             raise ArgumentError(
                 f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
@@ -88,7 +91,11 @@ class PretrainedModel(PredictingModel):
             ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
             MhavizError: the input does not fit into memory.
         """
-        inputs = Inputs(tuple(self._reader.read(sentences, target)))
+        return self.read(Given(tuple(sentences), target))
+
+    def read(self, given: Given) -> Inputs:
+        """The same, and of a pair of texts, a chat, or ids; see ``Model.read``."""
+        inputs = Inputs(tuple(self._speaking(given)._reader.read(given)))
         self._require_memory(inputs)
         return inputs
 
@@ -137,7 +144,7 @@ class PretrainedModel(PredictingModel):
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(ran)
 
-        run_hooked(self.loaded, *self._reader.batch(texts), hook, last)
+        run_hooked(self.loaded, *self._reader.batch(texts), hook, last, types=self._reader.types(texts))
         if not ran_last:
             raise form_of_its_own(self.loaded, "try a shorter text")
 
@@ -169,7 +176,9 @@ class PretrainedModel(PredictingModel):
         require_room(self.loaded, len(inputs.texts), longest, self.vocabulary)
         rows, begun = [], 0
         for texts in self._batches(inputs, batched=True):
-            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero, whole=True)
+            out = run_hooked(
+                self.loaded, *self._reader.batch(texts), self._zero, whole=True, types=self._reader.types(texts)
+            )
             rows.append(logits_of(out, positions[begun : begun + len(texts)], self.loaded.name))
             begun += len(texts)
         return torch.cat(rows)
@@ -178,7 +187,7 @@ class PretrainedModel(PredictingModel):
         """See ``PredictingModel.pooled``."""
         rows = []
         for texts in self._batches(inputs, batched=True):
-            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero)
+            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero, types=self._reader.types(texts))
             rows.append(pooled_of(out, [len(predicted_by(text)) for text in texts], self.loaded.name))
         return torch.cat(rows)
 
@@ -215,25 +224,34 @@ class PretrainedModel(PredictingModel):
         recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
         batch = self._reader.batch(inputs.texts)
-        trace_attention(self.loaded, site.number, site.kind, *batch, recorder)
+        trace_attention(self.loaded, site.number, site.kind, *batch, recorder, self._reader.types(inputs.texts))
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """See ``Model.embed``: what its first layer is called with, and the embeddings that this was found to be of."""
-        loaded, reader = self.loaded, self._reader
-        whole = Text(reader.read_source(text)) if target is None else reader.read([text], target)[0]
+        return self.embed_given(Given((text,), target))
+
+    def embed_given(self, given: Given) -> EmbeddedText:
+        """The same, and of a pair of texts, a chat, or ids; see ``Model.embed_given``."""
+        loaded, reader, target = self.loaded, self._speaking(given)._reader, given.target
+        several = reader.sources(given) if target is None else reader.read(given)
+        if len(several) > 1:
+            raise ArgumentError(f"this looks into one input, got {len(several)}; give one of them")
+        (whole,) = several
         tokens = whole.target if whole.target is not None else whole.source
         require_comparable(len(tokens), "tokens")
         self._require_memory(Inputs((whole,)))
         ids, _, target_ids = reader.batch([whole])
         if loaded.has_encoder and target_ids is None:
             target_ids = reader.start
-        found = first_input(loaded, ids, target_ids, target is not None)
+        found = first_input(loaded, ids, target_ids, target is not None, reader.types([whole]))
         name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
-        kind, device = type(loaded.model).__name__, loaded.where
-        details = {"kind": "checkpoint", "model": loaded.name, "class": kind, "dtype": dtype, "device": device}
-        source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(loaded.remarks))
+        kind, device = type(loaded.model).__name__, str(loaded.device)
+        details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}
+        details |= {"dtype": dtype, "device": device}
+        remarks = [*loaded.remarks, *_segments(details, (whole,))]
+        source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(remarks))
         return EmbeddedText(
             source, tokens, found.parts, found.added, found.within, found.difference, target is not None
         )
@@ -270,7 +288,7 @@ class PretrainedModel(PredictingModel):
             "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
             "n_heads": max(site.n_heads for site in chosen),
             "dtype": dtype,
-            "device": loaded.where,
+            "device": str(loaded.device),
         }
         remarks = list(loaded.remarks)
         if self.zeroed:
@@ -284,12 +302,13 @@ class PretrainedModel(PredictingModel):
             details["prompt_lengths"] = prompts
             begins = f"{prompts[0]} on" if len(texts) == 1 else "the end of each prompt on"
             remarks.append(f"tokens from {begins} are written by the model")
+        remarks += _segments(details, texts)
         if loaded.unshown:
             details["unshown"] = list(loaded.unshown)
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
         if any(site.kind == "cross" for site in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
-        return Source(", ".join([*parts, dtype, loaded.where]), details, "; ".join(remarks))
+        return Source(", ".join([*parts, dtype, str(loaded.device)]), details, "; ".join(remarks))
 
     @property
     def notices(self) -> list[str]:
@@ -327,6 +346,15 @@ class PretrainedModel(PredictingModel):
         """The same model with ``generate``. Raises ArgumentError as the class does."""
         return replace(self, generate=n_tokens)
 
+    def speaking(self, source: str | None, target: str | None) -> "PretrainedModel":
+        """The same model with ``languages``. Raises ArgumentError if it does not know them."""
+        return replace(self, languages=Languages(source, target))
+
+    def _speaking(self, given: Given) -> "PretrainedModel":
+        if given.source_language is None and given.target_language is None:
+            return self
+        return self.speaking(given.source_language, given.target_language)
+
     @property
     def _show_weights_alone(self) -> bool:
         """Whether that is so of an attention that is looked at."""
@@ -338,7 +366,7 @@ class PretrainedModel(PredictingModel):
 
     @cached_property
     def _reader(self) -> Texts:
-        return Texts(self.loaded, self.generate)
+        return Texts(self.loaded, self.generate, self.languages)
 
     def _require_memory(self, inputs: Inputs) -> None:
         longest, config = inputs.longest, self.loaded.config
@@ -374,7 +402,16 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
         raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
     attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
-    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, input_device(model), captured, attention)))
+    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, model.device, captured, attention)))
+
+
+def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
+    """What is said of the parts that texts were put together of, if any; they are added to the details."""
+    segments = [text.segments for text in texts]
+    if not any(segments):
+        return []
+    details["segments"] = [[asdict(segment) for segment in one] for one in segments]
+    return [segments_text(segments[0])]
 
 
 def _nobody(seen: SiteCall) -> None:

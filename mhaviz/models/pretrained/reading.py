@@ -28,7 +28,7 @@ _MOST_BYTES = 8
 """Of two characters of UTF-8, which a token may join."""
 
 
-def _asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make one line of whatever a tokenizer raises: its files may hold anything, and its Rust panics.
 
     All that is asked of a tokenizer, after it was loaded, is asked by a function of this kind.
@@ -42,7 +42,7 @@ def _asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return asking
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False) -> Tokens:
     """A text, with the special tokens that the model expects around it. Raises ArgumentError if there is nothing.
 
@@ -52,7 +52,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 
     ``as_target``: as what a decoder should make, which some models mark by another language's token.
     """
-    text = _encodable(text)
+    text = encodable(text)
     encoded = tokenizer(
         **{"text_target" if as_target else "text": text},
         return_special_tokens_mask=True,
@@ -61,17 +61,18 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     ids: list[int] = encoded["input_ids"]
     special = [i for i, is_special in enumerate(encoded["special_tokens_mask"]) if is_special]
     if len(special) == len(ids):
-        raise ArgumentError(f"expected a text with at least one token, got {text[:40]!r}")
+        raise no_token(text)
     if not tokenizer.is_fast:
         return name_tokens(tokenizer, ids, special)
-    shown = _shown(tokenizer, text, ids, encoded["offset_mapping"], special)
-    return Tokens(tuple(shown), tuple(special), tuple(ids))
+    return Tokens(
+        tuple(pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)), tuple(special), tuple(ids)
+    )
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
     """Many texts, whose tokens nobody will look at; nothing of one that has none."""
-    encoded = tokenizer([_encodable(text) for text in texts], return_special_tokens_mask=True)
+    encoded = tokenizer([encodable(text) for text in texts], return_special_tokens_mask=True)
     readings = []
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
         special = tuple(i for i, is_special in enumerate(mask) if is_special)
@@ -79,11 +80,11 @@ def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     return readings
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None) -> Tokens:
     """Tokens whose text is not known, such as those that a model has written; ``special``: None for all that can be."""
     ids = list(ids)
-    names = _named(tokenizer, ids)
+    names = named(tokenizer, ids)
     if inside := _inside(tokenizer):
         is_inside = [_own_name(tokenizer, number).startswith(inside) for number in ids]
         names = [
@@ -92,21 +93,21 @@ def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special:
     return Tokens(tuple(names), special_of(tokenizer, ids) if special is None else tuple(special), tuple(ids))
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int) -> list[int]:
     """Tokens with numbers below ``most`` that are not special; at least one."""
     special = set(tokenizer.all_special_ids)
     return [i for i in range(min(len(tokenizer), most)) if i not in special] or [0]
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
     """The number of its token for this, such as "pad_token_id"; None: it has no such token."""
     number = getattr(tokenizer, role, None)
     return number if isinstance(number, int) else None
 
 
-@_asks_the_tokenizer
+@asks_the_tokenizer
 def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[int, ...]:
     """The positions of special tokens; one that stands for unknown text is of the text, unless it means more."""
     special = set(tokenizer.all_special_ids)
@@ -116,7 +117,12 @@ def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[
     return tuple(i for i, number in enumerate(ids) if number in special)
 
 
-def _encodable(text: str) -> str:
+def no_token(text: str) -> ArgumentError:
+    """Of a text that a tokenizer makes nothing of."""
+    return ArgumentError(f"expected a text with at least one token, got {text[:40]!r}")
+
+
+def encodable(text: str) -> str:
     """Without lone surrogates, such as a command line's bytes that are no UTF-8: no tokenizer can take them."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -132,7 +138,8 @@ def _is_word(name: str) -> bool:
     return name[0].isalnum() and not unicodedata.name(name[0], "").startswith("CJK")
 
 
-def _named(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+def named(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """Labels of tokens whose text is not known, without the blank before a word of WordPiece."""
     return _labels(_pieces(tokenizer, ids))
 
 
@@ -176,7 +183,7 @@ def _decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     return " " * blanks + text.lstrip(" ")
 
 
-def _shown(
+def pieces_shown(
     tokenizer: PreTrainedTokenizerBase,
     text: str,
     ids: Sequence[int],
@@ -192,7 +199,7 @@ def _shown(
         start, end = offsets[first]
         last = first + 1
         if first in apart:
-            shown += _named(tokenizer, ids[first:last])
+            shown += named(tokenizer, ids[first:last])
             if not text[start:end].strip():  # a blank, and not what stands for the one before a text
                 reached = max(reached, end)
             first = last

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
+from mhaviz.models.pretrained.chats import read_chat
 from mhaviz.models.pretrained.hooks import field_of, run
+from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.pairs import read_pair
 from mhaviz.models.pretrained.reading import (
     id_of,
     name_tokens,
@@ -20,7 +24,7 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.records import Text, Tokens
+from mhaviz.records import Given, Text, Tokens
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""
@@ -42,30 +46,71 @@ class Texts:
     Attributes:
         loaded: the model.
         generate: so many tokens a decoder goes on writing; 0: none.
+        languages: what the texts are in, and what is written.
     """
 
     loaded: Loaded
     generate: int = 0
+    languages: Languages = AS_IT_IS
 
-    def read(self, sentences: Sequence[str], target: str | None) -> list[Text]:
-        """What the model reads for each sentence.
+    def read(self, given: Given) -> list[Text]:
+        """What the model reads for each sentence, for a pair or a chat, or for each sequence of ids.
 
         Raises:
-            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
+            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be;
+                a pair or a chat that the model has no template for; ids that it does not know.
+            MhavizError: a chat template that cannot be run.
         """
-        require_one_target(sentences, target)
-        if target is not None and not self.loaded.has_encoder:
+        if not given.instead:
+            require_one_target(given.sentences, given.target)
+        if given.target is not None and not self.loaded.has_encoder:
             raise ArgumentError(
                 f"{parameter('target')} is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
-        return [self._text(sentence, target) for sentence in sentences]
+        with self.languages.spoken(self.loaded.tokenizer):
+            return [self._whole(text, given) for text in self._sources(given)]
 
-    def read_source(self, sentence: str) -> Tokens:
-        """The tokens of a sentence alone, without a target that would have to be written. Raises as ``read``."""
-        source = read(self.loaded.tokenizer, sentence)
-        self._require_embeddings(source.ids)
-        self._require_positions(len(source) + self.generate * (not self.loaded.has_encoder))
-        return source
+    def sources(self, given: Given) -> list[Text]:
+        """The same without a target, that would have to be written. Raises as ``read``."""
+        with self.languages.spoken(self.loaded.tokenizer):
+            return self._sources(given)
+
+    def _sources(self, given: Given) -> list[Text]:
+        tokenizer, name = self.loaded.tokenizer, self.loaded.name
+        if given.chat is not None:
+            texts = [read_chat(tokenizer, given.chat, name, self.generate > 0)]
+        elif given.ids is not None:
+            texts = [self._of_ids(ids) for ids in given.ids]
+        elif given.pair is not None:
+            texts = [self._typed(read_pair(tokenizer, given.sentences[0], given.pair, name))]
+        else:
+            texts = [Text(read(tokenizer, sentence)) for sentence in given.sentences]
+        for text in texts:
+            self._require_embeddings(text.source.ids)
+            self._require_positions(len(text.source) + self.generate * (not self.loaded.has_encoder))
+        return texts
+
+    def _of_ids(self, ids: tuple[int, ...]) -> Text:
+        """Exactly these tokens."""
+        highest, known = max(ids), self._embeddings or len(self.loaded.tokenizer)
+        if highest >= known:
+            raise ArgumentError(
+                f"{parameter('ids')}: expected numbers from 0 to {known - 1:,}, as {self.loaded.name} has embeddings, "
+                f"got {counted(highest)}"
+            )
+        return Text(name_tokens(self.loaded.tokenizer, ids))
+
+    def _typed(self, text: Text) -> Text:
+        """With the types of tokens, if the model reads such."""
+        if not text.types or "token_type_ids" not in signature(self.loaded.model.base_model.forward).parameters:
+            return replace(text, types=())
+        known, highest = field_of(self.loaded.config, "type_vocab_size"), max(text.types)
+        if isinstance(known, int) and 0 < known <= highest:
+            raise MhavizError(
+                f"{self.loaded.name}: expected types of tokens below {known}, as it has embeddings, got {highest} for "
+                f"{parameter('pair')}; its tokenizer is that of another model"
+            )
+        return text
 
     @property
     def start(self) -> Tensor:
@@ -77,7 +122,7 @@ class Texts:
         readings = self.read_unnamed(sentences)
         if not self.loaded.has_encoder:
             return [Text(reading) for reading in readings]
-        written = self._written(readings, self._most_written)
+        written = self._written([Text(reading) for reading in readings], self._most_written)
         return [
             Text(reading, self._unnamed(ids[:-1]), self._unnamed(ids[1:]))
             for reading, ids in zip(readings, written, strict=True)
@@ -85,7 +130,8 @@ class Texts:
 
     def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
         """The tokens of these sentences alone. Raises as ``read``."""
-        readings = read_without_names(self.loaded.tokenizer, sentences)
+        with self.languages.spoken(self.loaded.tokenizer):
+            readings = read_without_names(self.loaded.tokenizer, sentences)
         for reading in readings:
             self._require_embeddings(reading.ids)
             self._require_positions(len(reading))
@@ -98,6 +144,14 @@ class Texts:
         target_ids = _padded(targets, self._padding)[0].to(self.loaded.device) if targets else None
         mask = None if bool(is_token.all()) else is_token.long().to(self.loaded.device)
         return ids.to(self.loaded.device), mask, target_ids
+
+    def types(self, texts: Sequence[Text]) -> Tensor | None:
+        """The types of the sources' tokens, (batch_size, length), 0 for padding; None where the model is told none."""
+        if not any(text.types for text in texts):
+            return None
+        longest = max(len(text.source) for text in texts)
+        rows = [[*text.types, *[0] * (longest - len(text.types))] for text in texts]
+        return torch.tensor(rows, device=self.loaded.device)
 
     @cached_property
     def max_length(self) -> int | None:
@@ -131,36 +185,51 @@ class Texts:
         hidden: Tensor = out[name] if name in out else out[0]  # some have logits alone
         return hidden.float()
 
-    def _text(self, sentence: str, target: str | None) -> Text:
-        tokenizer, source = self.loaded.tokenizer, self.read_source(sentence)
+    def _whole(self, text: Text, given: Given) -> Text:
+        """A source with what a decoder makes of it, or goes on with."""
+        tokenizer, target = self.loaded.tokenizer, given.target
         if not self.loaded.has_encoder:
-            return self._continued(source) if self.generate else Text(source)
+            return self._continued(text, is_text=not given.instead) if self.generate else text
         if target is None:
             self._require_target_positions(self.generate)
-            (written,) = self._written([source], self.generate or self._most_written)
-            return Text(source, name_tokens(tokenizer, written[:-1]), name_tokens(tokenizer, written[1:]))
+            (written,) = self._written([text], self.generate or self._most_written)
+            return replace(
+                text, target=name_tokens(tokenizer, written[:-1]), produced=name_tokens(tokenizer, written[1:])
+            )
+        self.languages.require_target(tokenizer, self.loaded.name)
         produced = read(tokenizer, target, as_target=True)
         first = name_tokens(tokenizer, [self._start])
         self._require_embeddings((*first.ids, *produced.ids[:-1]))
         self._require_target_positions(len(produced))
-        return Text(source, replace(first, special=(0,)) + produced[:-1], produced)
+        return replace(text, target=replace(first, special=(0,)) + produced[:-1], produced=produced)
 
-    def _continued(self, prompt: Tokens) -> Text:
-        """The prompt and what the model writes after it. A text's last special token, such as </s>, would end it."""
-        while len(prompt) > 1 and len(prompt) - 1 in prompt.special:
+    def _continued(self, text: Text, is_text: bool) -> Text:
+        """The prompt and what the model writes after it.
+
+        ``is_text``: nobody has chosen its last special token, such as </s>, which would end what is written.
+        """
+        prompt = text.source
+        while is_text and len(prompt) > 1 and len(prompt) - 1 in prompt.special:
             prompt = prompt[:-1]
-        (continued,) = self._written([prompt], self.generate)
+        types = text.types[: len(prompt)]
+        (continued,) = self._written([replace(text, source=prompt, types=types)], self.generate)
         written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])
-        return Text(prompt + written, prompt=len(prompt))
+        types += types[-1:] * len(written)
+        return replace(text, source=prompt + written, prompt=len(prompt), types=types)
 
-    def _written(self, readings: Sequence[Tokens], most: int) -> list[list[int]]:
+    def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
         if not model.can_generate():
             raise ArgumentError(
                 f"{self.loaded.name} writes no text; give what its decoder should make by {parameter('target')}"
             )
-        ids, mask, _ = self.batch([Text(reading) for reading in readings])
+        ids, mask, _ = self.batch(sources)
+        types = self.types(sources)
+        given: dict[str, Any] = {} if types is None else {"token_type_ids": types}
+        _, forced = self._first_tokens
+        if forced is not None:
+            given["forced_bos_token_id"] = forced
         with torch.no_grad(), self.loaded.running():
             eos = model.generation_config.eos_token_id
             ends = set(eos if isinstance(eos, list) else [eos])
@@ -174,8 +243,9 @@ class Texts:
                 return_dict_in_generate=False,
                 decoder_start_token_id=self._start if self.loaded.has_encoder else None,
                 pad_token_id=next((number for number in ends if number is not None), 0),
+                **given,
             )
-        begun = [1 if self.loaded.has_encoder else len(reading) for reading in readings]
+        begun = [1 if self.loaded.has_encoder else len(text.source) for text in sources]
         return [_until(row, start, ends) for row, start in zip(written.tolist(), begun, strict=True)]
 
     def _unnamed(self, ids: Sequence[int]) -> Tokens:
@@ -185,6 +255,8 @@ class Texts:
     def _start(self) -> int:
         """What a decoder beside an encoder begins with."""
         model = self.loaded.model
+        if (own := self._first_tokens[0]) is not None:
+            return own
         configs = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
         for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
             for start in (*(getattr(known, name, None) for known in configs), id_of(self.loaded.tokenizer, name)):
@@ -194,6 +266,11 @@ class Texts:
             f"{self.loaded.name}: expected a decoder_start_token_id in its config.json, got none, and no token that "
             f"begins a text; add it"
         )
+
+    @cached_property
+    def _first_tokens(self) -> tuple[int | None, int | None]:
+        """See ``Languages.first_tokens``."""
+        return self.languages.first_tokens(self.loaded.tokenizer)
 
     @cached_property
     def _padding(self) -> int | None:

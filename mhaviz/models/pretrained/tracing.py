@@ -42,6 +42,7 @@ def trace_attention(
     mask: Tensor | None,
     target_ids: Tensor | None,
     recorder: StepRecorder,
+    types: Tensor | None = None,
 ) -> None:
     """Run the model, then tell the recorder of every tensor on the way through its attention of this number.
 
@@ -51,7 +52,7 @@ def trace_attention(
     Args:
         loaded: a model whose attention can be seen.
         number, kind: of the attention, in the order in which they run.
-        ids, mask, target_ids: a batch; see ``run_hooked``.
+        ids, mask, target_ids, types: a batch; see ``run_hooked``.
         recorder: is called with each tensor.
 
     Raises:
@@ -96,7 +97,7 @@ def trace_attention(
     ]
     handles.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
     try:
-        run_hooked(loaded, ids, mask, target_ids, hook)
+        run_hooked(loaded, ids, mask, target_ids, hook, types=types)
     finally:
         for handle in handles:
             handle.remove()
@@ -144,7 +145,6 @@ def _tell(
             step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
     widths: dict[str, int] = {}
     for p in inward:
-        step.note_fetched(p.module)
         p.module(p.read)
         heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
         length = "q_length" if p.role in ("Q", "QKV") else "k_length"
@@ -174,7 +174,6 @@ def _tell(
     H = step("H swapped = swap n_heads, q_length", output.transpose(1, 2), f"batch_size q_length n_heads {d_value}")
     H = step(f"concat = join n_heads × {d_value}", H.flatten(2), "batch_size q_length n_heads·d_value")
     for p in outward:
-        step.note_fetched(p.module)
         p.module(H)
         axis = "d_model" if p.made.shape[2] == inward[0].read.shape[2] else "features_of_O"
         step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, f"batch_size q_length {axis}")

@@ -15,9 +15,13 @@ from looking import attend, calls
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
-from mhaviz.records import Text, Tokens
+from mhaviz.records import Given, Text, Tokens
 
 TEXTS = ["the cat sat on the mat playing hello", "hello cat", "the mat ran"]
+
+
+def given(texts, target=None):
+    return Given(tuple(texts), target)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def test_a_batch_of_different_lengths(changed):
 
 
 def test_a_target_is_in_its_own_language(changed, languages):
-    (text,) = changed("bart", tokenizer=languages).read(["the cat"], "the cat")
+    (text,) = changed("bart", tokenizer=languages).read(given(["the cat"], "the cat"))
     assert text.source.texts[0] == "eng_Latn"
     assert text.produced.texts == ("fra_Latn", " ", "t", "h", "e", " ", "c", "a", "t", "</s>")
     assert text.produced.special == (0, 9)
@@ -125,9 +129,9 @@ def test_what_a_decoder_begins_with(changed, fields, start):
     none = dict.fromkeys(("decoder_start_token_id", "bos_token_id", "pad_token_id"))
     generation = none | fields.pop("generation", {})
     texts = changed("bart", generation=generation, **none | fields)
-    (given,) = texts.read(TEXTS[1:2], "play a")
-    assert given.target.ids[0] == start
-    (written,) = texts.read(TEXTS[1:2], None)
+    (of_target,) = texts.read(given(TEXTS[1:2], "play a"))
+    assert of_target.target.ids[0] == start
+    (written,) = texts.read(given(TEXTS[1:2]))
     assert written.target.ids[0] == start
 
 
@@ -138,13 +142,13 @@ def test_a_decoder_that_cannot_begin(changed):
     texts = changed("bart", tokenizer=words, generation=none, **none)
     for target in ("play a", None):
         with pytest.raises(MhavizError, match=r"expected a decoder_start_token_id in its config\.json, got none"):
-            texts.read(["a"], target)
+            texts.read(given(["a"], target))
 
 
 def test_a_start_that_the_configuration_does_not_have(changed, monkeypatch):
     texts = changed("bart")
     monkeypatch.delattr(texts.loaded.config, "decoder_start_token_id")
-    (text,) = texts.read(TEXTS[1:2], "play a")
+    (text,) = texts.read(given(TEXTS[1:2], "play a"))
     assert text.target.ids[0] == texts.loaded.model.generation_config.decoder_start_token_id
 
 
@@ -152,7 +156,7 @@ def test_a_start_that_the_configuration_does_not_have(changed, monkeypatch):
 def test_hostile_texts(changed, text):
     texts = changed("gpt2")
     try:
-        (one,) = texts.read([text[:200]], None)
+        (one,) = texts.read(given([text[:200]]))
     except ArgumentError:  # it has too many tokens for the model, or none
         return
     (same,) = texts.read_without_names([text[:200]])
@@ -165,10 +169,10 @@ def test_lengths_of_lone_surrogates(pretrained):
 
 
 def test_what_is_written_needs_positions(changed):
-    length = len(changed("gpt2").read(["the cat"], None)[0].source)
-    changed("gpt2", generate=3, n_positions=length + 3).read(["the cat"], None)
+    length = len(changed("gpt2").read(given(["the cat"]))[0].source)
+    changed("gpt2", generate=3, n_positions=length + 3).read(given(["the cat"]))
     with pytest.raises(ArgumentError, match=rf"expected at most {length + 2} tokens, .*got {length + 3}; cut the text"):
-        changed("gpt2", generate=3, n_positions=length + 2).read(["the cat"], None)
+        changed("gpt2", generate=3, n_positions=length + 2).read(given(["the cat"]))
 
 
 @pytest.fixture(scope="module")
@@ -187,15 +191,15 @@ def small_bart(model_folder, tmp_path_factory):
 
 def test_a_target_needs_positions(small_bart):
     for generate in (12, 0):
-        (text,) = Texts(small_bart, generate).read(["the cat"], None)
+        (text,) = Texts(small_bart, generate).read(given(["the cat"]))
         assert len(text.target) == len(text.produced) == 12 < WRITTEN
     (text,) = Texts(small_bart).read_without_names(["the cat"])
     assert len(text.target) == 12
     with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
-        Texts(small_bart, 13).read(["the cat"], None)
-    assert len(Texts(small_bart).read(["the cat"], "the " * 10)[0].target) == 12
+        Texts(small_bart, 13).read(given(["the cat"]))
+    assert len(Texts(small_bart).read(given(["the cat"], "the " * 10))[0].target) == 12
     with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
-        Texts(small_bart).read(["the cat"], "the " * 11)
+        Texts(small_bart).read(given(["the cat"], "the " * 11))
 
 
 def test_positions_of_encoder_and_decoder(pretrained):
@@ -233,8 +237,8 @@ OTHER_WAYS = (
 @pytest.mark.parametrize("other", OTHER_WAYS)
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
 def test_it_writes_greedily_whatever_it_is_made_to_do(changed, name, other):
-    (plain,) = changed(name, generate=6).read(TEXTS[:1], None)
-    (same,) = changed(name, generate=6, generation=other).read(TEXTS[:1], None)
+    (plain,) = changed(name, generate=6).read(given(TEXTS[:1]))
+    (same,) = changed(name, generate=6, generation=other).read(given(TEXTS[:1]))
     assert same == plain
 
 
@@ -245,13 +249,13 @@ def test_tokens_without_embeddings(changed, name):
     number = words.convert_tokens_to_ids(f"<new{V - 1}>")
     message = f"expected tokens below {V}, as it has embeddings, got number {number}; its tokenizer"
     texts = changed(name, tokenizer=words)
-    for asked in (texts.read, lambda sentences, target: texts.read_without_names(sentences)):
+    for asked in (lambda sentences: texts.read(given(sentences)), texts.read_without_names):
         with pytest.raises(MhavizError, match=message):
-            asked([f"a <new{V - 1}>"], None)
+            asked([f"a <new{V - 1}>"])
     if name == "bart":
         with pytest.raises(MhavizError, match=message):
-            texts.read(["a"], f"<new{V - 1}> a")
+            texts.read(given(["a"], f"<new{V - 1}> a"))
     last = next(i for i in range(V) if words.convert_tokens_to_ids(f"<new{i}>") == V - 1)
-    texts.read([f"a <new{last}>"], None)
+    texts.read(given([f"a <new{last}>"]))
     with pytest.raises(MhavizError, match=f"got number {V};"):
-        texts.read([f"a <new{last + 1}>"], None)
+        texts.read(given([f"a <new{last + 1}>"]))

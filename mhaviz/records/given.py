@@ -1,0 +1,152 @@
+"""What a user gives a model to read: sentences, a pair, a chat, or tokens by their numbers."""
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypedDict
+
+from mhaviz.errors import ArgumentError, counted, parameter, quoted
+
+Message = Mapping[str, Any]
+"""Of a chat: its ``role``, its ``content``, and what else a model's template reads of it."""
+
+_TEXTS = ("sentences", "target")
+"""What every model reads; the others are for models that have a tokenizer of their own."""
+
+
+class GivenOptions(TypedDict, total=False):
+    """What may be given beside sentences and a target, or in their place; see ``Given``."""
+
+    pair: str | None
+    chat: Sequence[Message] | None
+    ids: Sequence[int] | Sequence[Sequence[int]] | None
+    source_language: str | None
+    target_language: str | None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a model is to read: sentences, or in their place a chat or ids.
+
+    Attributes:
+        sentences: any number of them.
+        target: of an encoder with a decoder: what its decoder should make. Of a single layer: the queries.
+        pair: a second text after the one sentence, as a model that compares two texts reads them: by the pair template
+            of its tokenizer, with token types if the model has them.
+        chat: messages, each with a ``role`` and a ``content``, which the checkpoint's chat template makes one text of.
+        ids: the numbers of the tokens of each sequence; no other token is added.
+        source_language, target_language: codes of a model of many languages, such as "eng_Latn" and "fra_Latn".
+
+    Raises:
+        ArgumentError: what does not go together, or is none of this.
+    """
+
+    sentences: tuple[str, ...] = ()
+    target: str | None = None
+    pair: str | None = None
+    chat: tuple[Message, ...] | None = None
+    ids: tuple[tuple[int, ...], ...] | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+
+    def __post_init__(self) -> None:
+        instead = self.instead
+        if len(instead) > 1:
+            raise ArgumentError(f"{' and '.join(map(parameter, instead))} are two inputs; leave out one")
+        if instead and self.sentences:
+            raise ArgumentError(f"{parameter(instead[0])} takes the place of a sentence; leave out one of them")
+        if instead and self.pair is not None:
+            raise ArgumentError(f"{parameter('pair')} goes with a sentence, got {parameter(instead[0])}; leave out one")
+        if self.pair is not None and len(self.sentences) != 1:
+            raise ArgumentError(f"{parameter('pair')} goes with one sentence, got {len(self.sentences)}")
+        if self.pair is not None and not self.pair.strip():
+            raise ArgumentError(f"{parameter('pair')}: expected a text, got an empty one")
+        if self.target is not None and self.ids is not None and len(self.ids) > 1:
+            raise ArgumentError(f"a target goes with one sequence of ids, got {len(self.ids)}; give one of them")
+        for name in ("source_language", "target_language"):
+            code = getattr(self, name)
+            if code is not None and not (isinstance(code, str) and code):
+                raise ArgumentError(f"{parameter(name)}: expected a code such as eng_Latn, got {quoted(code)}")
+
+    @classmethod
+    def of(
+        cls, texts: "str | Sequence[str] | Given", target: str | None = None, options: GivenOptions | None = None
+    ) -> "Given":
+        """Of what a method of a loaded model has been called with: texts, or all of it already.
+
+        Raises:
+            ArgumentError: an option that there is not; messages or ids that are none; as the class does.
+        """
+        options = options or {}
+        known = GivenOptions.__annotations__
+        for name in options:
+            if name not in known:
+                raise ArgumentError(f"expected options among {', '.join(known)}, got {name}")
+        if isinstance(texts, Given):
+            if target is not None or any(value is not None for value in options.values()):
+                raise ArgumentError("what is given is whole; leave out what stands beside it")
+            return texts
+        chat, ids = options.get("chat"), options.get("ids")
+        return cls(
+            (texts,) if isinstance(texts, str) else tuple(texts),
+            target,
+            options.get("pair"),
+            None if chat is None else require_messages(chat, f"{parameter('chat')}: "),
+            None if ids is None else _sequences(ids),
+            options.get("source_language"),
+            options.get("target_language"),
+        )
+
+    @property
+    def instead(self) -> tuple[str, ...]:
+        """What is given in the place of sentences."""
+        return tuple(name for name in ("chat", "ids") if getattr(self, name) is not None)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What is given beside sentences and a target, or in their place."""
+        names = (one.name for one in fields(self) if one.name not in _TEXTS)
+        return tuple(name for name in names if getattr(self, name) is not None)
+
+    def with_sentences(self, sentences: Sequence[str]) -> "Given":
+        """The same with these sentences."""
+        return replace(self, sentences=tuple(sentences))
+
+
+def require_messages(chat: object, of: str = "") -> tuple[Message, ...]:
+    """The messages of a chat. ``of``: what an error begins with.
+
+    Raises ArgumentError if it is none: messages with a role and a content that are texts.
+    """
+    expected = 'expected a list of messages such as {"role": "user", "content": "Hello"}'
+    if isinstance(chat, str | bytes | Mapping) or not isinstance(chat, Iterable):
+        raise ArgumentError(f"{of}{expected}, got {type(chat).__name__}")
+    messages = tuple(chat)
+    if not messages:
+        raise ArgumentError(f"{of}{expected}, got none")
+    for number, message in enumerate(messages, start=1):
+        if not isinstance(message, Mapping):
+            raise ArgumentError(f"{of}message {number}: {expected}, got {type(message).__name__}")
+        for name in ("role", "content"):
+            if not isinstance(message.get(name), str):
+                got = type(message[name]).__name__ if name in message else "none"
+                raise ArgumentError(f"{of}message {number}: expected a {name} that is a text, got {got}")
+    return messages
+
+
+def _sequences(ids: object) -> tuple[tuple[int, ...], ...]:
+    """Of one sequence, or of several."""
+    try:
+        parts: list[Any] = list(ids)  # type: ignore[call-overload]
+        nested = [part for part in parts if isinstance(part, Sequence) or getattr(part, "ndim", None)]
+        sequences = tuple(tuple(map(operator.index, part)) for part in (parts if nested else [parts]))
+    except TypeError:
+        raise ArgumentError(
+            f"{parameter('ids')}: expected whole numbers, or several lists of them, got {quoted(ids)}"
+        ) from None
+    for sequence in sequences:
+        if not sequence:
+            raise ArgumentError(f"{parameter('ids')}: expected at least one token, got none")
+        if min(sequence) < 0:
+            raise ArgumentError(f"{parameter('ids')}: expected numbers from 0 on, got {counted(min(sequence))}")
+    return sequences
