@@ -21,6 +21,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
     KIND_NAMES,
+    NORM,
     RENORMALISED,
     WEIGHT,
     Attention,
@@ -108,6 +109,7 @@ class Pooling:
             all of it.
         memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
         summary: whether each head is summed up as well.
+        totals: whether the sum of each row is wanted, of norms.
     """
 
     size: int = MOST_CELLS
@@ -115,6 +117,7 @@ class Pooling:
     window: OpenWindow | None = None
     memory: int | None = None
     summary: bool = True
+    totals: bool = False
 
     def run(
         self,
@@ -134,7 +137,15 @@ class Pooling:
         rows, columns = even_cells(q1 - q0, self.size), even_cells(k1 - k0, self.size)
         local = NEAR if self.summary and kind != "cross" else None
         return Wanted(
-            window, rows, columns, self.reduce, self.summary, int(self.summary), received=self.summary, local=local
+            window,
+            rows,
+            columns,
+            self.reduce,
+            self.summary,
+            int(self.summary),
+            received=self.summary,
+            local=local,
+            totals=self.totals,
         )
 
     def window_of(self, q_length: int, k_length: int, kind: Kind, sentence: int | None = None) -> Window:
@@ -164,7 +175,7 @@ def pooled_maps(
     """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
 
     Args:
-        model, inputs, heads, special: as in ``attention_weights``; largest weights have no column of special tokens.
+        model, inputs, heads, special: as in ``attention_weights``; largest numbers have no column of special tokens.
         pooling: how.
         on_progress: is called with how much is done, from 0 to 1.
         keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are apart.
@@ -178,15 +189,15 @@ def pooled_maps(
     def on_attention(seen: SiteCall) -> None:
         nonlocal done
         seen = seen.without_special() if special == "left out" else seen
-        part = replace(pooling, window=seen.run_of_text) if special == "apart" else pooling
+        part = replace(pooling, window=seen.run_of_text, totals=True) if special == "apart" else pooling
         _, n_heads, q_length, k_length = seen.call.shape
         cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
-        found = pooled_of_call(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
+        pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
         done += cost
         if special == "left out":
             found = [replace(m, quantity=replace(RENORMALISED, reduction=m.quantity.reduction)) for m in found]
         elif special == "apart":
-            found = [_with_special_apart(m, seen) for m in found]
+            found = [_with_special_apart(m, seen, pooled) for m in found]
         maps.extend(found)
 
     model.run(inputs, on_attention, heads)
@@ -197,18 +208,32 @@ def pooled_of_call(
     seen: SiteCall, pooling: Pooling, keep: bool = False, on_progress: Callable[[float], None] | None = None
 ) -> list[AttentionMap]:
     """The map of a call of one sentence, or two if both reductions are wanted; see ``pooled_maps``."""
+    return _pooled(seen, pooling, keep, on_progress)[1]
+
+
+def _pooled(
+    seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] | None
+) -> tuple[PooledMap, list[AttentionMap]]:
+    """The same, and all that was computed for it."""
+    has_norms = seen.call.value_norms is not None
+    pooling = replace(pooling, totals=has_norms and (pooling.summary or pooling.totals))
     pooled = pooling.run(seen.call, seen.site.kind, seen.sentence, on_progress)
     found = _records(seen, pooling, pooled)
     if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
         found = [replace(m, queries_and_keys=kept) for m in found]
-    return found
+    return pooled, found
 
 
-def _with_special_apart(m: AttentionMap, seen: SiteCall) -> AttentionMap:
-    """The map of the run of text with what it lacks to 1, which goes to special tokens and to the head's sink."""
+def _with_special_apart(m: AttentionMap, seen: SiteCall, pooled: PooledMap) -> AttentionMap:
+    """The map of the run of text with what it lacks to 1, which goes to special tokens and to the head's sink; of norms
+    with what it lacks to the sum of the whole row."""
     if m.quantity.reduction == "max" or not seen.keys[0].special:
         return m
     texts = special_texts(seen.keys[0])
+    if pooled.totals is not None:
+        sums = np.add.reduceat(pooled.totals[0].double().cpu().numpy(), m.rows.edges[:-1] - m.rows.start, axis=-1)
+        others = (sums / np.diff(m.rows.edges) - m.row_sums).clip(0).astype(np.float32)
+        return replace(m, special=SpecialKeys(others, texts))
     others = (1 - m.row_sums).clip(0).astype(np.float32)
     return replace(m, special=SpecialKeys(others, (*texts, "sink") if m.sink else texts), sink=False)
 
@@ -270,11 +295,12 @@ def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[Attent
     query_edges, key_edges = pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy()
     window = int(query_edges[0]), int(query_edges[-1]), int(key_edges[0]), int(key_edges[-1])
     is_pooled = max(np.diff(query_edges).max(), np.diff(key_edges).max()) > 1
-    of_largest = Quantity(reduction="max")
+    single = WEIGHT if seen.call.value_norms is None else NORM
+    of_largest = replace(single, reduction="max")
     whole = seen.map(
         pooled.weights[0].cpu().numpy(),
         (query_edges, key_edges) if pooling.window or is_pooled else None,
-        quantity=of_largest if pooling.reduce == "max" and is_pooled else WEIGHT,
+        quantity=of_largest if pooling.reduce == "max" and is_pooled else single,
         summary=_summary(seen, window, pooled) if pooling.summary else None,
     )
     if pooled.largest is None or not is_pooled:
@@ -295,15 +321,20 @@ def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
         x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
     )
     local = None if pooled.local is None else pooled.local[0].cpu().numpy()
+    shares = weights[..., 0]  # n_heads queries: of what a query gives, to the key that gets most of it
+    if pooled.totals is not None:
+        totals = np.maximum(pooled.totals[0].cpu().numpy(), np.finfo(np.float32).tiny)  # n_heads queries
+        received = received / totals.sum(axis=-1, keepdims=True) * (n_keys > 0).sum()
+        shares, local = shares / totals, None if local is None else local / totals
 
     def link(h: int, i: int) -> Link:
         query, key = int(queries[i]), int(keys[h, i, 0])
         return Link(query, query_tokens[query], key, key_tokens[key], float(weights[h, i, 0]))
 
     def farthest(h: int) -> Link | None:
-        distance = np.where(weights[h, :, 0] >= STRONG, np.abs(queries - keys[h, :, 0]), -math.inf)
+        distance = np.where(shares[h] >= STRONG, np.abs(queries - keys[h, :, 0]), -math.inf)
         i = int(distance.argmax())
-        return link(h, i) if weights[h, i, 0] >= STRONG else None
+        return link(h, i) if shares[h, i] >= STRONG else None
 
     heads = tuple(
         HeadSummary(

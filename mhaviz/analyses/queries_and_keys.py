@@ -46,6 +46,7 @@ def kept_queries_and_keys(seen: SiteCall, weights: Tensor | None = None) -> Quer
         bias,
         call.rule,
         precision,
+        None if call.value_norms is None else call.value_norms[0].float().cpu().numpy(),
     )
 
 

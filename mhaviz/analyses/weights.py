@@ -9,7 +9,7 @@ import torch
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import float_array, require_memory
-from mhaviz.records import RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
+from mhaviz.records import NORM, RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
 from mhaviz.records.tokens import is_run
 
 _FLOAT32 = 4  # bytes
@@ -18,13 +18,13 @@ _FLOAT32 = 4  # bytes
 def attention_weights(
     model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown", keep: bool = False
 ) -> Attention:
-    """A = softmax(S) of every attention that is looked at, for each sentence.
+    """A = softmax(S) of every attention that is looked at, for each sentence; of a model with norms, these.
 
     Args:
         model: of any kind.
         inputs: what it reads.
         heads: these alone, or those of them that an attention has; None: all.
-        special: what becomes of tokens that are not of the text.
+        special: what becomes of tokens that are not of the text; "left out" is for weights alone.
         keep: whether queries and keys are kept beside the weights; not where special tokens are apart.
 
     Raises:
@@ -43,6 +43,9 @@ def weight_map(seen: SiteCall, special: Special = "shown", keep: bool = False) -
     seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
     A = seen.call.weights()
     kept = kept_queries_and_keys(seen, A) if keep and special != "apart" else None
+    norms = seen.call.value_norms
+    if norms is not None:
+        A, quantity = A * norms[:, :, None], NORM
     whole = seen.map(float_array(A[0]), quantity=quantity, queries_and_keys=kept)
     return with_special_apart(whole, *seen.of_text) if special == "apart" else whole
 

@@ -14,6 +14,7 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.corpora import count_batch
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
+from mhaviz.api.shown_numbers import QUANTITY_OF, ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS, require_length
@@ -136,6 +137,7 @@ class LoadedModel:
         hide_special: bool = False,
         renormalise: bool = False,
         rollout: bool = False,
+        show: ShownNumbers = "weights",
         verify: bool = False,
         pool: Literal["mass", "max", "both"] | None = None,
         size: int | None = None,
@@ -149,7 +151,7 @@ class LoadedModel:
         on_progress: Callable[[float], None] = lambda done: None,
         **given: Unpack[GivenOptions],
     ) -> Attention:
-        """The attention weights of these texts.
+        """The attention weights of these texts, or the norms of what they weigh.
 
         Args:
             texts: a sentence, or several; or a ``Given``, which is all of what the model is to read.
@@ -161,6 +163,8 @@ class LoadedModel:
             hide_special: leave out tokens that are not of the text; what goes to them is one column beside the map.
             renormalise: with ``hide_special``, weights are shares of what goes to the other keys, and sum to 1.
             rollout: attention rollout up to each layer instead (Abnar and Zuidema 2020, arXiv 2005.00928).
+            show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
+                (Kobayashi et al. 2020, arXiv 2004.10102).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
             max_tokens: refuse longer inputs.
@@ -187,6 +191,7 @@ class LoadedModel:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
             )
+        require_shown(show, {"renormalise": renormalise, "rollout": rollout})
         special: Special = "shown" if not hide_special else "left out" if renormalise else "apart"
         if hide_special and verify:
             raise ArgumentError(
@@ -204,6 +209,7 @@ class LoadedModel:
                 )
         inputs = model.read(Given.of(texts, target, given))
         require_length(inputs.longest, max_tokens)
+        model = showing(model, show)
         if rollout:
             check(len(inputs.texts) * len(rolled_sites(model, inputs)))
             return rollout_of(model, inputs)
@@ -218,7 +224,7 @@ class LoadedModel:
         if pooling is None:
             attention = attention_weights(model, inputs, heads, special, keep)
         else:
-            announce(sizes, pooling, model.device, on_notice)
+            announce(sizes, pooling, model.device, on_notice, QUANTITY_OF[show])
             attention = pooled_maps(model, inputs, pooling, heads, special, on_progress, keep)
         return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 

@@ -20,7 +20,7 @@ from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
-from mhaviz.records import Cells, Special
+from mhaviz.records import WEIGHT, Cells, Quantity, Special
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
@@ -101,16 +101,20 @@ class LongInputs:
 
 
 def announce(
-    sizes: Sequence[MapSize], pooling: Pooling, device: torch.device, on_notice: Callable[[str], None] | None
+    sizes: Sequence[MapSize],
+    pooling: Pooling,
+    device: torch.device,
+    on_notice: Callable[[str], None] | None,
+    quantity: Quantity = WEIGHT,
 ) -> None:
-    """Say what will become of the weights, what it takes, and how long; None: say nothing.
+    """Say what will become of the weights, or of another quantity, what it takes, and how long; None: say nothing.
 
     Raises:
         MhavizError: it does not fit into memory.
     """
     needed = bytes_needed(sizes, pooling, device)
     if on_notice is not None:
-        for text in dict.fromkeys(_becoming(cells) for size in sizes if (cells := cells_of(size, pooling))):
+        for text in dict.fromkeys(_becoming(cells, quantity) for size in sizes if (cells := cells_of(size, pooling))):
             on_notice(text)
     require_memory(needed, device, "the map")
     if on_notice is not None and scores_needed(sizes, pooling) >= _FEW_SCORES:
@@ -135,10 +139,10 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, special: Specia
     return PageSize.of(maps)
 
 
-def _becoming(cells: Sequence[Cells]) -> str:
+def _becoming(cells: Sequence[Cells], quantity: Quantity) -> str:
     """How many tokens become how many cells, and by which reduction."""
     sides = cells[0].rows, cells[0].columns
     n_queries, n_keys = (side.end - side.start for side in sides)
     tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
     shape = " × ".join(f"{len(side):,}" for side in sides)
-    return f"{tokens} tokens become {shape} cells: {cells_texts(cells)}"
+    return f"{tokens} tokens become {shape} cells: {cells_texts(cells, quantity.name)}"

@@ -28,7 +28,7 @@ class BlockSums:
     Attributes:
         cell: the number of the first cell in ``mass`` and ``largest``.
         mass, largest: (rows of cells, cells); of a tile among others, (queries, cells).
-        entropy, local: (queries,).
+        entropy, local, totals: (queries,).
         top_weights, top_keys: (queries, up to k).
         received: positions of keys, and what they get from all queries; of a tile among others, its weights.
     """
@@ -38,6 +38,7 @@ class BlockSums:
     largest: Tensor | None = None
     entropy: Tensor | None = None
     local: Tensor | None = None
+    totals: Tensor | None = None
     top_weights: Tensor | None = None
     top_keys: Tensor | None = None
     received: Sequence[tuple[Tensor, Tensor]] = ()
@@ -94,6 +95,8 @@ class HeadBlocks:
         self._mask = None if mask is None else mask[min(b, len(mask) - 1), min(h, mask.shape[1] - 1)]
         self._sink = None if call.sinks is None else call.sinks[h]
         self._tiles, self._workspace = tiles, workspace
+        norms = None if call.value_norms is None else call.value_norms[b, h].to(workspace.dtype)
+        self._norms = [None if norms is None else norms[tile.positions] for tile in tiles]
         self._wanted, self._in_order = wanted, in_order
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
@@ -107,13 +110,14 @@ class HeadBlocks:
     def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
         """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
         Q = self._of_rows(self._query[start:end], rows).to(self._workspace.dtype) * self._scale  # queries d_key
-        seen = [tile for tile in self._tiles if self._later is None or tile.first <= end - 1 + self._later]
+        tiles = zip(self._tiles, self._norms, strict=True)
+        seen = [(tile, n) for tile, n in tiles if self._later is None or tile.first <= end - 1 + self._later]
         if len(seen) == 1 and self._sink is None:
-            _, sums = self._of_tile(Q, seen[0], start, 0, rows, alone=True)
+            _, sums = self._of_tile(Q, *seen[0], start, 0, rows, alone=True)
             return sums
         used, lses, parts = 0, [], []
-        for tile in seen:
-            lse, part = self._of_tile(Q, tile, start, used, rows, alone=False)
+        for tile, norms in seen:
+            lse, part = self._of_tile(Q, tile, norms, start, used, rows, alone=False)
             used += len(Q) * len(tile) if self._keeps else 0
             lses.append(lse)
             parts.append(part)
@@ -124,13 +128,17 @@ class HeadBlocks:
         return x if rows.order is None or not self._in_order else x.index_select(0, rows.order)
 
     def _of_tile(
-        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer, alone: bool
+        self, Q: Tensor, tile: Tile, norms: Tensor | None, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, BlockSums]:
         """What a tile gives to a block of queries; ``alone``: it is the only one that they see.
+
+        ``norms``: of its keys' values, (keys,); None: weights are mapped.
 
         Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
         """
         A, lse, entropy = self._softmax(Q, tile, start, used, rows, alone)
+        if norms is not None:
+            A.mul_(norms[: A.shape[1]])
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
         received = ((positions, A.sum(dim=0) if alone else A),) if wanted.received else ()
@@ -142,6 +150,7 @@ class HeadBlocks:
             self._in_cells(own, tile, rows if alone else None, CellReducer.largest) if wanted.largest else None,
             entropy,
             self._local(A, positions, start) if wanted.local is not None else None,
+            A.sum(dim=-1) if wanted.totals else None,
             top_weights,
             positions[places] if places is not None else None,
             received,
@@ -257,11 +266,13 @@ class HeadBlocks:
             """Σ share · part over the tiles."""
             return (torch.stack([part for part in parts if part is not None], dim=-1) * shares).sum(dim=-1)
 
-        entropy = local = top_weights = top_keys = None
+        entropy = local = totals = top_weights = top_keys = None
         if wanted.entropy:  # of the tiles among each other, and within each
             entropy = within([part.entropy for part in parts]) + torch.special.entr(shares).sum(dim=-1)
         if wanted.local is not None:
             local = within([part.local for part in parts])
+        if wanted.totals:
+            totals = within([part.totals for part in parts])
         if wanted.top_keys:
             tops = [(part.top_weights, part.top_keys) for part in parts]
             weights = torch.cat([w * shares[:, i, None] for i, (w, _) in enumerate(tops) if w is not None], dim=-1)
@@ -273,6 +284,7 @@ class HeadBlocks:
             self._in_rows(largest, rows, CellReducer.largest) if wanted.largest else None,
             entropy,
             local,
+            totals,
             top_weights,
             top_keys,
             received,

@@ -27,6 +27,8 @@ class AttentionCall:
         softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
         sinks: (n_heads,): scores that take part in the softmax and are then dropped, so that rows sum to less than 1
             (gpt-oss; Xiao et al. 2023, arXiv 2309.17453); None.
+        value_norms: (batch_size, n_heads, k_length): ‖v_j W_O‖ of each key, by which ``numbers`` multiply its weights;
+            None: not asked for.
     """
 
     query: Tensor
@@ -37,6 +39,7 @@ class AttentionCall:
     mask: Tensor | None = None
     softcap: float | None = None
     sinks: Tensor | None = None
+    value_norms: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -95,6 +98,10 @@ class AttentionCall:
         """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
         return self.weigh(self.scores(start, end), in_place=True)
 
+    def numbers(self, start: int = 0, end: int | None = None) -> Tensor:
+        """What is mapped: the weights, or with ``value_norms`` ‖A_ij · v_j W_O‖, in the same shape."""
+        return times_norms(self.weights(start, end), self.value_norms)
+
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
         """The weights of scores that are there; ``in_place``: the scores may be written over."""
         sees_nothing = None if self.visible_everywhere else S.amax(dim=-1, keepdim=True) == -torch.inf
@@ -143,6 +150,7 @@ class AttentionCall:
             value=self.value[:, groups],
             mask=self.mask[:, chosen] if self.mask is not None and self.mask.shape[1] > 1 else self.mask,
             sinks=None if self.sinks is None else self.sinks[chosen],
+            value_norms=None if self.value_norms is None else self.value_norms[:, chosen],
         )
 
     def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionCall":
@@ -156,7 +164,8 @@ class AttentionCall:
             mask = mask[:, :, rows] if mask.shape[2] > 1 else mask
             mask = mask[..., columns] if mask.shape[3] > 1 else mask
         query, key, value = self.query[:, :, rows], self.key[:, :, columns], self.value[:, :, columns]
-        return replace(self, query=query, key=key, value=value, mask=mask)
+        norms = None if self.value_norms is None else self.value_norms[..., columns]
+        return replace(self, query=query, key=key, value=value, mask=mask, value_norms=norms)
 
     def with_plain_mask(self, causal: bool) -> "tuple[AttentionCall, int | None]":
         """The same without a mask that hides nothing, or later keys alone; and how far a query sees, if the mask is a
@@ -205,10 +214,12 @@ class AttentionWeights:
     Attributes:
         given: (batch_size, n_heads, q_length, k_length), of any precision.
         has_sink: whether rows may sum to less than 1.
+        value_norms: as in ``AttentionCall``.
     """
 
     given: Tensor
     has_sink: bool = False
+    value_norms: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -228,13 +239,20 @@ class AttentionWeights:
         given = self.given[:, :, start:end]
         return given if given.dtype == torch.float64 else given.float()
 
+    def numbers(self, start: int = 0, end: int | None = None) -> Tensor:
+        """As in ``AttentionCall``; without norms the given ones themselves."""
+        A = self.weights(start, end)
+        return A if self.value_norms is None else times_norms(A.clone(), self.value_norms)
+
     def visible(self) -> Tensor:
         """bool, in the shape of the weights: where there is some weight, and it is a number."""
         return self.given > 0
 
     def select(self, heads: Sequence[int]) -> "AttentionWeights":
         """As in ``AttentionCall``."""
-        return replace(self, given=self.given[:, list(heads)])
+        chosen = list(heads)
+        norms = None if self.value_norms is None else self.value_norms[:, chosen]
+        return replace(self, given=self.given[:, chosen], value_norms=norms)
 
     def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionWeights":
         """As in ``AttentionCall``: what the other keys and a sink's share of them had goes to the keys that remain."""
@@ -242,7 +260,14 @@ class AttentionWeights:
         kept = A[..., list(keys)]
         others = A.sum(dim=-1, keepdim=True) - kept.sum(dim=-1, keepdim=True)
         whole = 1 - others if self.has_sink else kept.sum(dim=-1, keepdim=True)
-        return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)))
+        norms = None if self.value_norms is None else self.value_norms[..., list(keys)]
+        return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)), value_norms=norms)
+
+
+def times_norms(A: Tensor, norms: Tensor | None) -> Tensor:
+    """Weights, (batch_size, n_heads, queries, k_length), times the norms of their keys' values, (batch_size, n_heads,
+    k_length); A is written over. None: the weights."""
+    return A if norms is None else A.mul_(norms[:, :, None].to(A.dtype))
 
 
 def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: float = -math.inf) -> Tensor:

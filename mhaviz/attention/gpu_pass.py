@@ -44,6 +44,7 @@ def is_for(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> bool
         and call.query.shape[3] <= _WIDEST
         and call.mask is None
         and call.softcap is None
+        and call.value_norms is None
         and key_mask is None
         and wanted.top_keys <= 1
     )

@@ -21,6 +21,7 @@ from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import check_mask_axes
+from mhaviz.records import NORM, WEIGHT
 
 _PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -38,6 +39,7 @@ def attention_map(
     mask: Tensor | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    value_norms: Tensor | None = None,
     window: Window | None = None,
     entropy: bool = False,
     top_keys: int = 0,
@@ -63,10 +65,14 @@ def attention_map(
         softcap: scores become softcap · tanh(score / softcap), before a mask (Gemma 2, arXiv 2408.00118, section 2).
         sinks: (n_heads,): a score for each head that takes part in the softmax and is then dropped, so that rows sum to
             less than 1 (gpt-oss; Xiao et al. 2023, arXiv 2309.17453).
+        value_norms: (batch_size, n_heads, k_length): multiply the weights of each key by this, ‖v_j W_O‖, so that the
+            map is of ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output (Kobayashi et al. 2020,
+            arXiv 2004.10102, section 2.2); see ``mhaviz.attention.norms``. Rows then sum to no number in particular.
         window: (q0, q1, k0, k1), the part of the map that is shown; each weight is still a share of all keys.
         entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
             ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
-            map is causal, and at their beginnings if not.
+            map is causal, and at their beginnings if not. With ``value_norms`` they are of the norms, but for the
+            entropy, which is of the weights.
         memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
         on_progress: is called with how much is done, from 0 to 1.
 
@@ -93,13 +99,20 @@ def attention_map(
         raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     if sinks is not None and not bool((sinks < torch.inf).all()):
         raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
+    if value_norms is not None:
+        value_norms = _check_value_norms(value_norms, (*query.shape[:2], key.shape[2]), key_mask)
     wanted = Wanted(
         check_window(window, query.shape[2], key.shape[2]), rows, columns, reduce, entropy, top_keys, received, local
     )
     found = pool(
-        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks), wanted, key_mask, memory, on_progress
+        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks, value_norms),
+        wanted,
+        key_mask,
+        memory,
+        on_progress,
     )
-    return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal)
+    quantity = WEIGHT if value_norms is None else NORM
+    return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal, quantity=quantity)
 
 
 @torch.no_grad()
@@ -113,7 +126,8 @@ def pool(
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
     _check_wanted(wanted, memory, call.shape[3])
     if isinstance(call, AttentionWeights):
-        return pool_weights(call.weights(*wanted.window[:2]), wanted)
+        A = call.weights(*wanted.window[:2])
+        return pool_weights(A if call.value_norms is None else A.clone(), wanted, value_norms=call.value_norms)
     if is_short(call, memory):
         is_whole = key_mask is None and wanted.window == (0, call.shape[2], 0, call.shape[3])
         if not (is_whole and call.visible_everywhere and call.softcap is None):
@@ -167,6 +181,19 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
         if not bool((mask < torch.inf).all()):
             raise ArgumentError("mask: expected numbers below infinity, got NaN or infinity")
     return mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+
+
+def _check_value_norms(norms: Tensor, shape: tuple[int, ...], key_mask: Tensor | None) -> Tensor:
+    """The norms, 0 where a key is hidden from all. Raises ArgumentError if they have another shape, or are none."""
+    if tuple(norms.shape) != shape:
+        raise ArgumentError(
+            f"value_norms: expected (batch_size, n_heads, k_length), which is {shape}, got {tuple(norms.shape)}"
+        )
+    if key_mask is not None:
+        norms = norms.masked_fill((key_mask == 0)[:, None], 0.0)
+    if not bool(((norms >= 0) & (norms < torch.inf)).all()):
+        raise ArgumentError("value_norms: expected finite numbers from 0 on, got one below 0, NaN or infinity")
+    return norms
 
 
 def check_window(window: Window | None, q_length: int, k_length: int) -> Window:

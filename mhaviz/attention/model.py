@@ -263,6 +263,16 @@ class Model(ABC):
             f"{parameter('verify')} goes with a model of transformers; name one by {parameter('model')}"
         )
 
+    def with_norms(self: _M) -> _M:
+        """The same model, whose calls know the norms of their values behind W_O: see ``AttentionCall.value_norms``.
+
+        Raises:
+            MhavizError: an attention that is looked at has no W_O that could be found.
+        """
+        raise MhavizError(
+            f"the model does not show the values and W_O of its attention; leave out {parameter('show')} norms"
+        )
+
     def writing(self: _M, n_tokens: int) -> _M:
         """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
         raise ArgumentError(

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from mhaviz.records import Attention, AttentionMap, Axis, Kind, Quantity, Reduction, Shown, Source, Tokens
+from mhaviz.records import WEIGHT, Attention, AttentionMap, Axis, Kind, Quantity, Reduction, Shown, Source, Tokens
 from mhaviz.records.axis import cell_edges
 
 Window = tuple[int, int, int, int]
@@ -25,6 +25,7 @@ class Wanted(NamedTuple):
     top_keys: int = 0
     received: bool = False
     local: int | None = None
+    totals: bool = False
 
     @property
     def mass(self) -> bool:
@@ -68,8 +69,10 @@ class PooledMap(Shown):
         top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys, which then are any.
         received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.
         local: float32, (batch_size, n_heads, queries): the weight that each query gives to keys near by.
+        totals: float32, (batch_size, n_heads, queries): the sum over all keys, where numbers are norms.
         reduction: what ``weights`` are in a cell of several queries or keys, "mass" or "max".
         causal: whether no query sees a later key.
+        quantity: what the numbers are: weights, or norms.
     """
 
     weights: Tensor
@@ -81,8 +84,10 @@ class PooledMap(Shown):
     top_weights: Tensor | None = None
     received: Tensor | None = None
     local: Tensor | None = None
+    totals: Tensor | None = None
     reduction: Reduction = "mass"
     causal: bool = False
+    quantity: Quantity = WEIGHT
 
     def to_attention(self, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None) -> Attention:
         """The weights as they are drawn and saved, a map for each of the batch.
@@ -95,7 +100,7 @@ class PooledMap(Shown):
         """
         rows, columns = _axis(self.query_edges, queries), _axis(self.key_edges, keys)
         is_pooled = rows.is_pooled or columns.is_pooled
-        quantity = Quantity(reduction=self.reduction if is_pooled else "mass")
+        quantity = replace(self.quantity, reduction=self.reduction if is_pooled else "mass")
         kind: Kind = "masked" if self.causal else "self" if rows.is_same(columns) else "cross"
         maps = [
             AttentionMap(weights, rows, columns, kind, sentence=i if len(self.weights) > 1 else None, quantity=quantity)
@@ -138,6 +143,7 @@ def empty_map(query: Tensor, k_length: int, wanted: Wanted) -> PooledMap:
         top_weights,
         zeros(wanted.received, k_length),
         zeros(wanted.local is not None, wanted.queries),
+        zeros(wanted.totals, wanted.queries),
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.blocks import HIDDEN, local_weight, strongest
-from mhaviz.attention.call import AttentionCall, entropy
+from mhaviz.attention.call import AttentionCall, entropy, times_norms
 from mhaviz.attention.pooled_map import PooledMap, Wanted
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import FreeCores
@@ -39,14 +39,20 @@ def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> P
         if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
             return None
         later = call.shape[3] - call.shape[2] if call.causal else 0
-        return pool_weights(call.weigh(S, in_place=True), wanted, later)
+        return pool_weights(call.weigh(S, in_place=True), wanted, later, call.value_norms)
 
 
-def pool_weights(A: Tensor, wanted: Wanted, later: int = 0) -> PooledMap:
+def pool_weights(A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor | None = None) -> PooledMap:
     """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
 
-    ``later``: the query at position i is lined up with the key at i + later.
+    Args:
+        A: the weights, which may be written over if there are norms.
+        wanted: what is asked.
+        later: the query at position i is lined up with the key at i + later.
+        value_norms: multiply the weights by these; see ``AttentionCall``.
     """
+    entropies = entropy(A) if wanted.entropy else None  # of the weights, which are shares
+    A = times_norms(A, value_norms)
     (q0, q1, k0, k1), (rows, columns) = wanted.window, wanted.cells
     query_edges, key_edges = wanted.edges(A.device)
     weights = largest = A[..., k0:k1].contiguous()
@@ -67,11 +73,12 @@ def pool_weights(A: Tensor, wanted: Wanted, later: int = 0) -> PooledMap:
         query_edges,
         key_edges,
         largest if wanted.mass and wanted.largest else None,
-        entropy(A) if wanted.entropy else None,
+        entropies,
         top_keys,
         top_weights,
         A.sum(dim=-2) if wanted.received else None,
         local,
+        A.sum(dim=-1) if wanted.totals else None,
     )
     return found if A.dtype == torch.float32 else found.float()
 

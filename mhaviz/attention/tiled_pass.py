@@ -148,6 +148,7 @@ class TiledPass:
         for whole, numbers in (
             (result.entropy, sums.entropy),
             (result.local, sums.local),
+            (result.totals, sums.totals),
             (result.top_weights, sums.top_weights),
             (result.top_keys, sums.top_keys),
         ):

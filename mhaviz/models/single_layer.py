@@ -3,7 +3,8 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError, parameter
@@ -48,11 +50,13 @@ class SingleLayer(Model):
         seed: of the random numbers that embeddings and weights are drawn from, on the CPU, the same for every device.
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
+        norms: whether calls know the norms of their values.
     """
 
     seed: int
     device_name: str
     causal: bool
+    norms = False
 
     @property
     @abstractmethod
@@ -121,6 +125,7 @@ class SingleLayer(Model):
             with torch.no_grad():
                 Q, K, V = (layer.project(i, side, len(tokens), chosen, self.device) for side, tokens in sides)
             call = AttentionCall(Q[None], K[None], V[None], 1 / math.sqrt(site.d_key), inputs.kind == "masked")
+            call = self._with_value_norms(call, layer, chosen)
             seen = SiteCall(site, call, chosen, (queries,), (keys,), None, inputs.sentence(i))
             show(on_attention, seen, self._origin()[0], _ADVICE)
 
@@ -135,8 +140,22 @@ class SingleLayer(Model):
             Q, K, V = layer.attention.project(*layer.encoder(self.device))
         queries, keys = zip(*inputs.sides, strict=True)
         call = AttentionCall(Q, K, V, 1 / math.sqrt(site.d_key), mask=inputs.mask(self.device))
+        call = self._with_value_norms(call, layer, heads_of(site, None))
         seen = SiteCall(site, call, heads_of(site, None), queries, keys, None, inputs.sentence(0))
         show(on_attention, seen, self._origin()[0], _ADVICE, heads)
+
+    def with_norms(self: _S) -> _S:
+        """See ``Model.with_norms``: W_O is ``Wo``."""
+        chosen = copy(self)
+        object.__setattr__(chosen, "norms", True)
+        return chosen
+
+    def _with_value_norms(self, call: AttentionCall, layer: "Layer", heads: Sequence[int]) -> AttentionCall:
+        """The call of these heads, with the norms of its values if they are asked for."""
+        if not self.norms:
+            return call
+        W_out = heads_of_projection(layer.attention.Wo.weight, self.n_heads)[list(heads)]
+        return replace(call, value_norms=value_norms(call.value, gram_matrices(W_out)))
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, require_one_target, show
+from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
+from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
@@ -48,6 +50,7 @@ class TrainedModel(Model):
     Attributes:
         checkpoint: what has been learnt.
         device_name: see ``resolve_device``.
+        norms: whether calls know the norms of their values.
 
     Raises:
         ArgumentError: a device that has no name.
@@ -56,6 +59,7 @@ class TrainedModel(Model):
 
     checkpoint: Checkpoint
     device_name: str = "auto"
+    norms: bool = False
 
     def __post_init__(self) -> None:
         _ = self.device
@@ -133,9 +137,18 @@ class TrainedModel(Model):
             is_masked = site.kind == "masked"  # padding at the end of a target is later than all of it
             mask = None if is_masked else batch.source_mask
             call = AttentionCall(Q, K, V, 1 / math.sqrt(site.d_key), is_masked, mask)
+            if self.norms:
+                W_out = heads_of_projection(self._attention(site.kind).Wo.weight, site.n_heads)
+                call = replace(call, value_norms=value_norms(V, gram_matrices(W_out)))
             every = heads_of(site, None)
             seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
             show(on_attention, seen, *_in_messages(site.kind), heads)
+
+    def with_norms(self) -> "TrainedModel":
+        """See ``Model.with_norms``: W_O is ``Wo``."""
+        chosen = copy.copy(self)
+        object.__setattr__(chosen, "norms", True)
+        return chosen
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``SingleLayer.trace``."""
@@ -182,6 +195,11 @@ class TrainedModel(Model):
     @property
     def _model(self) -> Translator:
         return self.checkpoint.model.to(self.device).eval()
+
+    def _attention(self, kind: Kind) -> MultiHeadAttention:
+        """The layer of this kind."""
+        model = self._model
+        return {"self": model.encoder_self, "masked": model.decoder_self, "cross": model.decoder_source}[kind].attention
 
     def _batch(self, pairs: Sequence[Pair], device: torch.device) -> PairBatch:
         c = self.checkpoint

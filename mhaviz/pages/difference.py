@@ -11,7 +11,6 @@ from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
 from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference, MapDifference
 
-_HEADING = "B − A, the change of every weight"
 _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
 _LEAST_BITS = 0.00005  # that four decimals can show
 
@@ -24,13 +23,18 @@ def difference_page(d: Difference, most: int | None = None) -> Page:
     changes = [m.change for m in d.maps]
     layers = len({m.layer for m in changes}) > 1
     blocks: tuple[Block, ...] = (
-        Text((_HEADING,), "intro"),
+        Text((heading(d),), "intro"),
         *(_heads(place, m, layers) for place, m in enumerate(d.maps[:most])),
         Legend("over"),
         QuotedTable(partial(ranking_table, d)),
     )
     remark, left_out = partial(reading_text, changes[:most]), partial(left_out_text, changes, True)
     return Page("", blocks, d.source.footnote, remark, left_out=left_out)
+
+
+def heading(d: Difference) -> str:
+    """What is shown."""
+    return f"B − A, the change of every {_name(d)}"
 
 
 def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
@@ -57,7 +61,8 @@ def _module_text(difference: MapDifference) -> str:
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
     """How to read pictures of these changes."""
     less, more = drawn.ends or ("below 0", "above 0")
-    text = f"rows are queries, columns keys; {less}: less weight than before, {more}: more"
+    name = _number_name(changes)
+    text = f"rows are queries, columns keys; {less}: less {name} than before, {more}: more"
     return "; ".join(filter(None, [text, hidden_text(changes, drawn.hidden)]))
 
 
@@ -101,7 +106,7 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
         )
         for head in d.ranking
     ]
-    heading = "the heads that changed most" if _has_changed(d) else "no weight differs"
+    heading = "the heads that changed most" if _has_changed(d) else f"no {_name(d)} differs"
     return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, _more, _notes(d))
 
 
@@ -131,13 +136,24 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
     return {m.name: tuple(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
 
 
+def _name(d: Difference) -> str:
+    """What one of the numbers is called."""
+    return _number_name([m.change for m in d.maps])
+
+
+def _number_name(maps: Sequence[AttentionMap]) -> str:
+    """What one of the numbers of these maps is called: shares of 1 are weights."""
+    names = {WEIGHT.name if m.quantity.is_distribution else m.quantity.name for m in maps}
+    return names.pop() if len(names) == 1 else WEIGHT.name
+
+
 def _quantity(m: AttentionMap) -> str:
     return "weights" if m.quantity.key == WEIGHT.key else m.quantity.key
 
 
 def _notes(d: Difference) -> str:
     """What the columns mean."""
-    parts = ["change, before, after: of the weight that has changed most"] if _has_changed(d) else []
+    parts = [f"change, before, after: of the {_name(d)} that has changed most"] if _has_changed(d) else []
     if any(head.divergence is not None for head in d.ranking):
         parts.append(
             "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits: 0 if no "
@@ -153,10 +169,16 @@ def _notes(d: Difference) -> str:
     if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
     if any(not m.change.quantity.rows_are_shares for m in d.maps):
-        parts.append("largest weights of cells are no distribution: they have no divergence")
+        several = dict.fromkeys(_of_no_shares(m.change) for m in d.maps if not m.change.quantity.rows_are_shares)
+        parts.append(f"{' and '.join(several)} are no distribution: they have no divergence")
     if any(head.flaw for head in d.ranking):
         parts.append("rows that do not sum to 1 are no distribution: their heads have no divergence")
     return "; ".join(parts)
+
+
+def _of_no_shares(m: AttentionMap) -> str:
+    """What such numbers are, whose rows do not sum to 1."""
+    return "largest weights of cells" if m.quantity.is_distribution else f"{m.quantity.name}s"
 
 
 def _bits(divergence: float) -> str:

@@ -5,40 +5,44 @@ from functools import partial
 
 from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import HeadSummary, Link, MapSummary, Sink
+from mhaviz.records import WEIGHT, HeadSummary, Link, MapSummary, Sink
 
 _MOST_DRAWN = 32  # rows; a longer table is no picture any more
 
 
-def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote) -> Table:
-    """A row a head; ``numbers``: of all heads."""
+def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, name: str = WEIGHT.name) -> Table:
+    """A row a head; ``numbers``: of all heads; ``name``: of what the map shows."""
     sinks, link, farthest = partial(_sinks, summary.queries, quote), partial(_link, quote), partial(_farthest, quote)
     columns = (
         Column("head", is_key=True),
         Column("mean entropy", _entropy),
         Column(f"within {summary.near}", _share),
         Column("strongest sinks", partial(sinks, ", "), "left", stacked=partial(sinks, "\n")),
-        Column("largest weight", partial(link, " "), "left", stacked=partial(link, "\n")),
+        Column(f"largest {name}", partial(link, " "), "left", stacked=partial(link, "\n")),
         Column("farthest strong link", partial(farthest, " "), "left", stacked=partial(farthest, "\n")),
     )
     rows = [
         (number, head, head.local, head.sinks, head.strongest, head)
         for number, head in zip(numbers, summary.heads, strict=True)
     ]
-    return Table(columns, tuple(rows), most_drawn=_MOST_DRAWN, more=_more, notes=_notes(summary))
+    return Table(columns, tuple(rows), most_drawn=_MOST_DRAWN, more=_more, notes=_notes(summary, name))
 
 
 def _more(left_out: int) -> str:
     return f"and {counted(left_out, 'head')} more"
 
 
-def _notes(summary: MapSummary) -> str:
+def _notes(summary: MapSummary, name: str) -> str:
     """What the columns mean."""
     queries = "query" if summary.queries == 1 else "queries"
+    of, share, of_query = "", "weight", ""
+    if name != WEIGHT.name:
+        of, share, of_query = " of the weights,", f"share of a query's {name}s", f" of its query's {name}s"
     return (
-        f"means over {summary.queries:,} {queries}, on all keys; entropy in nats and as a share of that of equal "
-        f"weights; within: weight on keys up to {summary.near} positions away; sinks: keys by the weight they receive, "
-        f"a share of all; farthest: of each query's strongest key, if it has {summary.strong:g} or more"
+        f"means over {summary.queries:,} {queries}, on all keys; entropy{of} in nats and as a share of that of equal "
+        f"weights; within: {share} on keys up to {summary.near} positions away; sinks: keys by the {name} they "
+        f"receive, a share of all; farthest: of each query's strongest key, if it has {summary.strong:g}{of_query} or "
+        f"more"
     )
 
 

@@ -101,7 +101,7 @@ def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> He
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
-    table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary))
+    table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary, name=m.quantity.name))
     return Heads(
         title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place, module=m.module
     )

@@ -16,7 +16,7 @@ from mhaviz.records.limits import Limits
 from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
-from mhaviz.records.quantity import QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.quantity import NORM, QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
@@ -35,6 +35,7 @@ __all__ = [
     "EFFECTS",
     "KIND_NAMES",
     "LARGEST",
+    "NORM",
     "PRECISE",
     "QUANTITIES",
     "RENORMALISED",

@@ -68,7 +68,17 @@ RENORMALISED = Quantity(
 )
 """Each weight divided by the sum of its row over the tokens of the text."""
 
-QUANTITIES = (ROLLOUT, RENORMALISED, WEIGHT)
+NORM = Quantity(
+    "norm",
+    name="norm",
+    title_prefix="norms of ",
+    remark="norms: ‖weight · v W_O‖, the length of what a key adds to a query's output (Kobayashi et al. 2020)",
+    is_distribution=False,
+)
+"""The length of what a query's output gets from a key, ‖A_ij · v_j W_O‖: a weight times the norm of the key's value
+after the output projection (arXiv 2004.10102, section 2.2). A row sums to no number in particular."""
+
+QUANTITIES = (ROLLOUT, RENORMALISED, NORM, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
 

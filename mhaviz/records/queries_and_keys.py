@@ -66,6 +66,7 @@ class QueriesAndKeys(Brief):
         rule: what becomes of q·k, as an equation goes on: "/ √64".
         precision: how far weights that are computed from these codes are from those of the call, at most; of long
             inputs as measured on some queries of each head.
+        value_norms: float32, (n_heads, k_length): what weights are multiplied by in a map of norms; None: by nothing.
     """
 
     query: Codes
@@ -79,6 +80,7 @@ class QueriesAndKeys(Brief):
     bias: Bias | None
     rule: str
     precision: float
+    value_norms: NDArray[np.float32] | None = None
 
     def select(self, places: Sequence[int]) -> "QueriesAndKeys":
         """Of the heads at these places."""
@@ -94,4 +96,5 @@ class QueriesAndKeys(Brief):
             key_heads=tuple(used.index(group) for group in groups),
             sinks=None if self.sinks is None else self.sinks[list(places)],
             bias=bias,
+            value_norms=None if self.value_norms is None else self.value_norms[list(places)],
         )

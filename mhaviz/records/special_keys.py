@@ -15,7 +15,7 @@ class SpecialKeys(Brief):
     """The weight that each query gives to special tokens, all of them together: one column beside the map.
 
     Attributes:
-        weights: float32, (n_heads, rows): with the weights of the row in the map, they sum to 1.
+        weights: float32, (n_heads, rows): with the weights of the row in the map, they sum to 1; of norms, a sum.
         texts: the tokens, each once: "[CLS]", "[SEP]".
     """
 

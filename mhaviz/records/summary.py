@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sink:
-    """A key that gets much weight, ``received``: its sum over the queries."""
+    """A key that gets much weight, ``received``: its sum over the queries.
+
+    Of a map of norms it is the key's share of all norms, times the queries.
+    """
 
     key: int
     token: str
@@ -14,7 +17,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Link:
-    """The weight that the query at one position gives to the key at another."""
+    """The weight, or norm, that the query at one position gives to the key at another."""
 
     query: int
     query_token: str
@@ -26,6 +29,8 @@ class Link:
 @dataclass(frozen=True)
 class HeadSummary:
     """What one head does, over all queries of the map that see a key; positions are those of the whole input.
+
+    Of a map of norms the entropy is that of the weights, and the rest is of norms, as shares of those of each query.
 
     Attributes:
         entropy: the queries' mean, in nats.

@@ -114,10 +114,11 @@ TILES = st.tuples(st.integers(1, 45), st.integers(1, 45)).filter(lambda tile: ti
     st.booleans(),
     st.booleans(),
     st.sampled_from([0, 0, 10**6]),
+    st.booleans(),
 )
 @settings(max_examples=250)
 def test_every_shape_mask_group_and_edge(
-    monkeypatch, problem, tile, whole_rows, reduce, entropy, received, local, at_once
+    monkeypatch, problem, tile, whole_rows, reduce, entropy, received, local, at_once, are_norms
 ):
     """Tiles of all sizes, so that rows and columns of cells are split and joined; and all weights at once."""
     monkeypatch.setattr(short_map, "MOST_WEIGHTS", at_once)
@@ -126,8 +127,11 @@ def test_every_shape_mask_group_and_edge(
     monkeypatch.setattr(module, "_WHOLE_ROWS", whole_rows)
     query, key, options, rows, columns = problem
     flags = {"entropy": entropy, "received": received, "local": rows % 4 if local else None}
-    found = attention_map(query, key, rows=rows, columns=columns, reduce=reduce, **flags, **options)
-    weights = plain(query, key, **options)
+    norms = draw(len(query), query.shape[1], 1, key.shape[2], d_key=1)[0][..., 0].abs() if are_norms else None
+    found = attention_map(query, key, rows=rows, columns=columns, reduce=reduce, value_norms=norms, **flags, **options)
+    shares = weights = plain(query, key, **options)
+    if norms is not None:
+        weights = shares * norms.numpy()[:, :, None]
     rows, columns = min(rows, query.shape[2]), min(columns, key.shape[2])
     assert found.query_edges.tolist() == edges(query.shape[2], rows)
     assert found.key_edges.tolist() == edges(key.shape[2], columns)
@@ -136,10 +140,10 @@ def test_every_shape_mask_group_and_edge(
     if reduce == "both":
         np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
     if received:
-        np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=5e-6)
+        np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=1e-5)
     if entropy:
         with np.errstate(divide="ignore", invalid="ignore"):
-            expected = -np.nansum(weights * np.log(weights), axis=-1)
+            expected = -np.nansum(shares * np.log(shares), axis=-1)
         np.testing.assert_allclose(found.entropy.numpy(), expected, atol=1e-5)
     if local:
         later = weights.shape[3] - weights.shape[2] if options["causal"] else 0
@@ -492,6 +496,15 @@ def test_what_is_hidden_may_be_anything():
 
 
 @pytest.mark.usefixtures("both_ways")
+def test_norms_of_hidden_keys_may_be_anything(both_ways):
+    query, key = draw()
+    norms = torch.ones(1, 2, 7).index_fill(2, torch.tensor([3]), math.nan)
+    mask = torch.ones(1, 7).index_fill(1, torch.tensor([3]), 0)
+    found = attention_map(query, key, key_mask=mask, value_norms=norms)
+    torch.testing.assert_close(found.weights, attention_map(query, key, key_mask=mask).weights)
+    assert found.to_attention().maps[0].quantity.key == "norm"
+
+
 def test_the_heads_of_keys_have_their_own_numbers():
     query, key = draw(n_heads=8, n_kv_heads=2)
     key[0, 1, 3, 0] = math.nan
@@ -599,6 +612,8 @@ QUERY, KEY = draw()
             "`window`: expected query positions .* at most 7, got 0 to 8",
         ),
         (QUERY, KEY, {"window": (0, 7, 5, 2)}, "`window`: expected key positions that go up"),
+        (QUERY, KEY, {"value_norms": torch.ones(1, 2, 6)}, r"value_norms: .* which is \(1, 2, 7\), got \(1, 2, 6\)"),
+        (QUERY, KEY, {"value_norms": -torch.ones(1, 2, 7)}, "value_norms: expected finite numbers from 0 on"),
         (QUERY, KEY, {"key_mask": torch.ones(1, 6)}, r"key_mask: expected \(batch_size, k_length\)"),
         (
             spoilt(QUERY, 1, 3),

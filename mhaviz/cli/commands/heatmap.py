@@ -7,6 +7,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
 from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short
+from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -17,6 +18,7 @@ def heatmap(
     delivery: Delivery,
     looks: MapOptions,
     texts: ManyTexts,
+    shown: ShowOptions,
     head: Heads = "all",
     hide_special: Annotated[
         bool, model_option("--hide-special", help="[CLS] and its like share one column beside each map.")
@@ -67,6 +69,7 @@ def heatmap(
             hide_special=hide_special,
             renormalise=renormalise,
             rollout=rollout,
+            show=shown.show,
             queries_and_keys=delivery.has_page,
             verify=verify,
             pool=long.pool,

@@ -72,7 +72,8 @@ def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
         if head.flaw:
             yield f"{_flaw_text(head, sides)}; expected rows that sum to 1"
         elif head.divergence is None and not head.map.quantity.rows_are_shares:
-            yield f"{head.map.name} has no divergence; compare maps by mass, whose rows sum to 1"
+            advice = "maps by mass" if head.map.quantity.is_distribution else "weights"
+            yield f"{head.map.name} has no divergence; compare {advice}, whose rows sum to 1"
         elif head.divergence is None:
             zeros = "as all its rows are zeros in both; expected some weight"
             yield f"head {head.head} of {head.map.name} has no divergence, {zeros}"

@@ -33,6 +33,7 @@ look_option = partial(typer.Option, rich_help_panel="Looks")
 _LAST_POSITION = 10**12  # no input is so long
 
 AnyKind = Literal["self", "masked", "cross"]
+AnyNumbers = Literal["weights", "norms"]
 
 Layers = Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")]
 Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]

@@ -1,6 +1,6 @@
 """A checkpoint of transformers as a ``Model``."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.norms import value_norms
 from mhaviz.attention.predicting import PredictingModel
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
@@ -19,6 +21,7 @@ from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.output_projection import output_grams
 from mhaviz.models.pretrained.prediction import (
     logits_of,
     pooled_of,
@@ -28,7 +31,7 @@ from mhaviz.models.pretrained.prediction import (
     vocabulary_of,
 )
 from mhaviz.models.pretrained.reading import id_of, read_without_names
-from mhaviz.models.pretrained.sites import find_sites
+from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
@@ -47,6 +50,7 @@ class PretrainedModel(PredictingModel):
         generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
         zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
         languages: those of the texts and of what it writes, of a model of many languages.
+        grams: of each attention, by its number, what ``gram_matrices`` gives, where norms are asked for.
 
     Raises:
         ArgumentError: it cannot write so many tokens, or none at all; languages that it does not know.
@@ -57,6 +61,7 @@ class PretrainedModel(PredictingModel):
     generate: int = 0
     zeroed: frozenset[tuple[int, int]] = frozenset()
     languages: Languages = AS_IT_IS
+    grams: Mapping[int, Tensor] | None = None
 
     can_write = True
 
@@ -139,7 +144,10 @@ class PretrainedModel(PredictingModel):
             queries, keys = sides[site.kind]
             if ran.call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
-            seen = SiteCall(site, ran.call, heads_of(site, None), queries, keys, ran.output, sentence)
+            call = ran.call
+            if self.grams is not None and site in chosen and isinstance(call, AttentionCall):
+                call = replace(call, value_norms=value_norms(call.value, self.grams[site.number]))
+            seen = SiteCall(site, call, heads_of(site, None), queries, keys, ran.output, sentence)
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(ran)
@@ -341,6 +349,13 @@ class PretrainedModel(PredictingModel):
                 f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
             )
         return self.loaded.model.dtype
+
+    def with_norms(self) -> "PretrainedModel":
+        """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
+        grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[0]))
+        chosen = copy(self)
+        object.__setattr__(chosen, "grams", grams)
+        return chosen
 
     def writing(self, n_tokens: int) -> "PretrainedModel":
         """The same model with ``generate``. Raises ArgumentError as the class does."""

@@ -131,7 +131,7 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
         found.append(_Found(ran, is_shown, kind, running[0] if running else None))
 
     with running_layers(loaded.model) as running:
-        run_hooked(loaded, *_few_tokens(loaded, source_length, target_length), hook)
+        run_hooked(loaded, *few_tokens(loaded, source_length, target_length), hook)
     return found
 
 
@@ -216,7 +216,8 @@ def _kind(call: AttentionCall | AttentionWeights) -> Kind:
     return "masked" if visible is not None and not bool((visible & later).any()) else "self"
 
 
-def _few_tokens(loaded: Loaded, source_length: int, target_length: int) -> tuple[Tensor, None, Tensor | None]:
+def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> tuple[Tensor, None, Tensor | None]:
+    """So many usual tokens, no mask, and those that a decoder beside an encoder reads."""
     usual = usual_ids(loaded.tokenizer, 1000)
     ids = torch.tensor([[usual[i % len(usual)] for i in range(source_length)]], device=loaded.device)
     return ids, None, ids[:, :target_length] if loaded.has_encoder else None
@@ -236,7 +237,7 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
     runs: dict[int, AttentionRun] = {}
-    run_hooked(loaded, *_few_tokens(loaded, *LENGTHS[0]), lambda one: runs.update({one.number: one}))
+    run_hooked(loaded, *few_tokens(loaded, *LENGTHS[0]), lambda one: runs.update({one.number: one}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
         placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = runs[site.number].call.weights()

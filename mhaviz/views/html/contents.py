@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
-from mhaviz.pages.difference import difference_page, ranking_table
+from mhaviz.pages.difference import difference_page, heading, ranking_table
 from mhaviz.pages.head_statistics import COLUMNS, USUAL_ORDER, Measure, Order, head_statistics_page
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
@@ -105,7 +105,7 @@ def _(record: Difference, style: Style) -> Contents:
     changes = [m.change for m in record.maps]
     title = _title(changes, style)
     if not style.title:
-        title = f"B − A, the change of every weight; {title}"
+        title = f"{heading(record)}; {title}"
     about = {"subject": "difference", "title": title, "measures": [_DIVERGENCE], "numbers": numbers}
     tables = [_table(table.heading, table)]
     return _contents(maps, style, about | {"tables": tables} | _words(difference_page(record), record.source))
@@ -187,8 +187,11 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
 
 
 def _are_measured(maps: Sequence[Sequence[Part]], about: dict[str, Any]) -> bool:
-    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many."""
-    return "statistics" in about or any(m.is_whole and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps)
+    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many, and of
+    shares of 1."""
+    return "statistics" in about or any(
+        m.is_whole and m.quantity.is_distribution and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps
+    )
 
 
 def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
@@ -335,6 +338,8 @@ class _Writer:
                 "bias": kept.bias and {"form": kept.bias.form, "values": self._bias(chunk, kept)},
                 "precision": kept.precision,
             }
+            if kept.value_norms is not None:
+                self._calls[id(kept)]["norms"] = self.chunks.floats(chunk, kept.value_norms)
         return self._calls[id(kept)]
 
     def _bias(self, chunk: int, kept: QueriesAndKeys) -> Reference:

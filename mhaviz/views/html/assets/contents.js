@@ -207,7 +207,7 @@ class PageMap {
     }
     const edges = rows.edges.subarray(start, end + 1);
     if (this.isPooled) return this.#call.cells(place, edges, columns.edges, this.quantity.reduction);
-    return this.#call.weights(place, rows.start + start, rows.start + end, columns.start, columns.end);
+    return this.#call.numbers(place, rows.start + start, rows.start + end, columns.start, columns.end);
   }
 
   /**
@@ -226,7 +226,7 @@ class PageMap {
       throw new Error(`expected queries ${queries} and keys ${keys}, got [${[q0, q1, k0, k1].join(", ")}]`);
     }
     if (this.isPooled || this.part(partName).values === null) {
-      return this.#call.weights(place, q0, q1, k0, k1);
+      return this.#call.numbers(place, q0, q1, k0, k1);
     }
     const values = this.values(partName, place);
     const window = new Float32Array((q1 - q0) * (k1 - k0));

@@ -54,13 +54,27 @@ class Call {
   }
 
   /**
-   * The weights in cells of several queries and keys, without the matrix of all of them.
+   * What the map shows of single tokens: the weights, or these times the norms of their keys' values.
+   *
+   * @returns {Float32Array} queries × keys; the arguments are those of `weights`
+   */
+  numbers(head, q0 = 0, q1 = this.queries, k0 = 0, k1 = this.keys) {
+    const numbers = this.weights(head, q0, q1, k0, k1);
+    const { norms } = this.#head(head);
+    if (norms === null) return numbers;
+    const width = k1 - k0;
+    for (let at = 0; at < numbers.length; at++) numbers[at] *= norms[k0 + (at % width)];
+    return numbers;
+  }
+
+  /**
+   * The numbers in cells of several queries and keys, without the matrix of all of them.
    *
    * @param {number} head
    * @param {Int32Array} rowEdges the query where each row of cells begins, and where the last ends
    * @param {Int32Array} columnEdges the same of the keys
    * @param {string} reduction "mass": the mean over a cell's queries of what goes to its keys; "max": the
-   *   largest weight in it
+   *   largest number in it
    * @returns {Float32Array} rows × columns
    */
   cells(head, rowEdges, columnEdges, reduction) {
@@ -73,7 +87,9 @@ class Call {
       const cellsOfRow = new Float64Array(columns);
       const queries = rowEdges[r + 1] - rowEdges[r];
       for (let i = rowEdges[r]; i < rowEdges[r + 1]; i++) {
-        this.#weightRow(this.#head(head), i, weights);
+        const side = this.#head(head);
+        this.#weightRow(side, i, weights);
+        if (side.norms !== null) for (let j = 0; j < this.keys; j++) weights[j] *= side.norms[j];
         add(cellsOfRow, weights, columnEdges);
       }
       if (reduction !== "max") for (let c = 0; c < columns; c++) cellsOfRow[c] /= queries;
@@ -110,10 +126,10 @@ class Call {
     return this.#described.sinks?.[head] ?? null;
   }
 
-  /** The head's own numbers: {query, key, bias, visible, sink}. */
+  /** The head's own numbers: {query, key, bias, visible, norms, sink}. */
   #head(head) {
     if (this.#last?.head === head) return this.#last;
-    const { query, key, keyHeads, bias } = this.#described;
+    const { query, key, keyHeads, bias, norms } = this.#described;
     const keys = new Float32Array(roundedUp(this.keys) * this.dKey); // the last group is filled up with zeros
     keys.set(headNumbers(key, keyHeads[head], this.#chunkBytes));
     const isMask = bias?.form === "visible";
@@ -124,6 +140,7 @@ class Call {
       key: keys,
       bias: bias === null || isMask ? null : ofBias(headNumbers),
       visible: isMask ? ofBias(headBytes) : null,
+      norms: norms ? headNumbers(norms, head, this.#chunkBytes) : null,
       sink: this.sink(head) ?? -Infinity,
     };
     return this.#last;

@@ -1,0 +1,234 @@
+"""Finds the output projection W_O of each attention of a model: follows the heads to the linear layer that reads them.
+
+What the heads have made is numbered, and each function of PyTorch that only rearranges numbers, such as a reshape or a
+transpose, is done with these numbers, too. So at the next linear layer it is known which row of its weight is for which
+feature of which head, however a model is written. Nothing is taken for granted: the parts that the heads then make must
+sum to what the linear layer itself has made.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.norms import gram_matrices
+from mhaviz.errors import MhavizError, parameter
+from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
+from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.recording.looks import unseen
+from mhaviz.records import Site
+
+TOLERANCE = 1e-5
+"""Of the largest number of an output: so much may the sum of its parts be off, where it is computed in float32."""
+
+ROUNDINGS = 16
+"""So many of the roundings of a coarser type it may be off."""
+
+_REARRANGES = frozenset(
+    (
+        *(
+            "__getitem__",
+            "chunk",
+            "clone",
+            "contiguous",
+            "expand",
+            "flatten",
+            "movedim",
+            "narrow",
+            "permute",
+            "reshape",
+        ),
+        *("reshape_as", "select", "split", "squeeze", "swapaxes", "swapdims", "transpose", "unbind", "unflatten"),
+        *("unsqueeze", "view", "view_as"),
+    )
+)
+_KEEPS = frozenset(("bfloat16", "cpu", "cuda", "detach", "double", "dropout", "float", "half", "to", "type", "type_as"))
+"""Names of functions that move numbers to other places, and of those that leave each where it is."""
+
+
+@dataclass
+class _Heads:
+    """What one attention has made, and what has become of it.
+
+    Attributes:
+        call: what it computed with.
+        made: its output, (batch_size, q_length, n_heads, d_value).
+        numbered: of tensors that hold the same numbers, by their id: the tensor, which stays alive, so that no other
+            gets its id, and what number stands in each place.
+        grams: what ``gram_matrices`` gives for each linear layer that has read them.
+        differences: how far the sum of the parts was from what that layer made, beside its largest number.
+        others: the names of the other functions that have read them.
+    """
+
+    call: AttentionCall
+    made: Tensor
+    numbered: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    grams: list[Tensor] = field(default_factory=list)
+    differences: list[float] = field(default_factory=list)
+    others: dict[str, None] = field(default_factory=dict)
+
+    def numbers_of(self, x: Tensor) -> Tensor | None:
+        """Which of the made numbers stand where in x; None: it is something else."""
+        if id(x) in self.numbered:
+            return self.numbered[id(x)][1]
+        made = self.made
+        if x.data_ptr() == made.data_ptr() and x.shape == made.shape and x.stride() == made.stride():
+            return torch.arange(made.numel(), device=x.device).view(made.shape)
+        return None
+
+    def keep(self, x: Tensor, numbers: Tensor) -> None:
+        """x holds these of the made numbers."""
+        self.numbered[id(x)] = x, numbers
+
+
+class _Following(TorchFunctionMode):
+    """Follows what attentions make through the functions that read it. ``heads``: of each attention, by its number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: dict[int, _Heads] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        tensors = [x for x in _flat([*args, *kwargs.values()]) if isinstance(x, Tensor)]
+        if tensors and self.heads:
+            with unseen():
+                for heads in self.heads.values():
+                    read = {id(x): numbers for x in tensors if (numbers := heads.numbers_of(x)) is not None}
+                    if read:
+                        _follow(heads, read, func, args, kwargs, result)
+        return result
+
+
+def output_grams(
+    loaded: Loaded, sites: Iterable[Site], inputs: tuple[Tensor, Tensor | None, Tensor | None]
+) -> Mapping[int, Tensor]:
+    """What ``gram_matrices`` gives for W_O of each attention, by the site's number, of a model that runs on ``inputs``.
+
+    Raises:
+        MhavizError: an attention that shows its weights alone; one whose heads go through something else than a linear
+            layer, such as a gate; parts that do not sum to the output of that layer.
+    """
+    wanted = {site.number: site for site in sites}
+    following = _Following()
+
+    def hook(ran: AttentionRun) -> None:
+        if ran.number in wanted and isinstance(ran.call, AttentionCall) and ran.output is not None:
+            following.heads[ran.number] = _Heads(ran.call, ran.output.transpose(1, 2))
+
+    with following:
+        run_hooked(loaded, *inputs, hook)
+    return {number: _gram(loaded, site, following.heads.get(number)) for number, site in wanted.items()}
+
+
+def _gram(loaded: Loaded, site: Site, heads: _Heads | None) -> Tensor:
+    """The one that was found, if it is right."""
+    if heads is None:
+        why = f"{loaded.type} computes them by hand, and its values are not seen"
+    elif heads.grams and len(heads.grams) == 1:
+        (difference,), dtype = heads.differences, loaded.model.dtype
+        if difference <= max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps * (dtype != torch.float32)):
+            return heads.grams[0]
+        why = f"the parts of its heads sum to another output than its own, by {difference:.1e} of the largest number"
+    elif heads.grams:
+        why = f"what its heads make goes through {len(heads.grams)} linear layers beside one another"
+    elif heads.others:
+        why = f"what its heads make goes through {next(iter(heads.others))} before it meets W_O"
+    else:
+        why = "no linear layer was found that reads what its heads make"
+    raise MhavizError(
+        f"{loaded.name}: norms need W_O, the linear layer behind the heads, and in layer {site.layer}, {site.kind}, "
+        f"{why}; leave out {parameter('show')} norms"
+    )
+
+
+def _follow(
+    heads: _Heads, read: Mapping[int, Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+) -> None:
+    """Note what a function has made of tensors that hold numbers of the heads. ``read``: which, by the tensors' ids."""
+    name = getattr(func, "__name__", "")
+    made = [x for x in _flat([result]) if isinstance(x, Tensor)]
+    if not made:  # a size, or a question
+        return
+    if name in _REARRANGES:
+        again = _flat([func(*_exchanged(args, read), **{key: _exchanged([x], read)[0] for key, x in kwargs.items()})])
+        for x, numbers in zip(made, again, strict=True):
+            heads.keep(x, numbers)
+        return
+    if name in _KEEPS and len(read) == 1 and made[0].shape == next(iter(read.values())).shape:
+        heads.keep(made[0], next(iter(read.values())))
+        return
+    product = _product(name, args, kwargs)
+    if product is None or id(product.x) not in read or not _add_gram(heads, read[id(product.x)], product, made[0]):
+        heads.others[name or "another function"] = None
+
+
+@dataclass(frozen=True)
+class _Product:
+    """x W + bias, where W is (features, d_model)."""
+
+    x: Tensor
+    W: Tensor
+    bias: Tensor | None = None
+
+
+def _product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Product | None:
+    """What a linear layer computes, however it is written; None: another function."""
+    found: _Product | None = None
+    if name == "linear":
+        x, weight, bias = [*args, *(kwargs[key] for key in ("input", "weight", "bias") if key in kwargs), None][:3]
+        found = _Product(x, weight.mT, bias)
+    elif name == "addmm" and len(args) == 3 and not kwargs:
+        found = _Product(args[1], args[2], args[0])
+    elif name in ("matmul", "mm", "__matmul__") and len(args) == 2:
+        found = _Product(*args)
+    is_plain = found is not None and type(found.W) in (Tensor, torch.nn.Parameter) and found.W.is_floating_point()
+    return found if is_plain and found is not None and found.W.ndim == 2 else None
+
+
+def _add_gram(heads: _Heads, numbers: Tensor, product: _Product, made: Tensor) -> bool:
+    """Note W_O, whose input has these numbers of the heads in its places; whether that is what it is."""
+    n_heads, d_value = heads.made.shape[2:]
+    features = n_heads * d_value
+    tokens, places = numbers // features, numbers % features  # … features
+    row = places.flatten(0, -2)[0]
+    if not (bool((places == row).all()) and bool((tokens == tokens[..., :1]).all())):
+        return False
+    W_out = product.W.new_zeros(features, product.W.shape[1])
+    W_out[row] = product.W
+    W_out = W_out.view(n_heads, d_value, -1)
+    heads.grams.append(gram_matrices(W_out))
+    heads.differences.append(_difference(heads.call, W_out, product.bias, tokens[..., 0], made))
+    return True
+
+
+def _difference(call: AttentionCall, W_out: Tensor, bias: Tensor | None, tokens: Tensor, made: Tensor) -> float:
+    """How far Σ_h Σ_j A_ij · v_j W_O + bias is from what was made, beside its largest number.
+
+    ``tokens``: the number of the query in each row of what was made.
+    """
+    exact = torch.float32 if made.device.type == "mps" else torch.float64
+    query, key, value = (x.to(exact) for x in (call.query, call.key, call.value))
+    H = replace(call, query=query, key=key, value=value).output()  # batch_size n_heads q_length d_value
+    expected = torch.einsum("bhqd,hdm->bqm", H.to(exact), W_out.to(exact)).flatten(0, 1)
+    expected = expected if bias is None else expected + bias.to(exact)
+    output = made.to(exact).flatten(0, -2)
+    largest = float(output.abs().max()) or 1.0
+    return float((expected[tokens.flatten()] - output).abs().max()) / largest
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    """Values, with those that stand in lists and tuples in their place."""
+    return [one for value in values for one in (_flat(value) if isinstance(value, list | tuple) else [value])]
+
+
+def _exchanged(values: Sequence[Any], read: Mapping[int, Tensor]) -> list[Any]:
+    """Arguments, with the numbers of the heads in place of the tensors that hold them."""
+    return [read.get(id(x), x) if isinstance(x, Tensor) else x for x in values]

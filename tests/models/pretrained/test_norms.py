@@ -1,0 +1,175 @@
+"""Norms of what keys add to outputs, beside the same in float64 by hand: transformers' own weights, and the modules of
+each family by their names."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import mhaviz
+from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.weights import attention_weights
+from mhaviz.errors import MhavizError
+from mhaviz.models.pretrained.model import model_in_memory
+from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words
+
+BERT = (r"layer\.(\d+)\.attention\.self\.value", r"layer\.(\d+)\.attention\.output\.dense")
+LLAMA = (r"layers\.(\d+)\.self_attn\.v_proj", r"layers\.(\d+)\.self_attn\.o_proj")
+OF_FAMILY = {
+    "bert": BERT,
+    "roberta": BERT,
+    "distilbert": (r"layer\.(\d+)\.attention\.v_lin", r"layer\.(\d+)\.attention\.out_lin"),
+    "modernbert": (r"layers\.(\d+)\.attn\.Wqkv", r"layers\.(\d+)\.attn\.Wo"),
+    "gpt2": (r"h\.(\d+)\.attn\.c_attn", r"h\.(\d+)\.attn\.c_proj"),
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen3": LLAMA,
+    "gemma2": LLAMA,
+    "gpt_oss": LLAMA,
+    "jamba": LLAMA,
+    "t5": (r"encoder\.block\.(\d+)\.layer\.0\.SelfAttention\.v", r"encoder\.block\.(\d+)\.layer\.0\.SelfAttention\.o"),
+    "bart": (r"encoder\.layers\.(\d+)\.self_attn\.v_proj", r"encoder\.layers\.(\d+)\.self_attn\.out_proj"),
+}
+"""The modules that make values, and those that read the heads, of each layer."""
+
+OF_EXPERTS = ("gpt_oss", "jamba")
+"""Their products are of no float64: the model runs in float32, and what is made of it is computed in float64."""
+
+TEXT = "the cat sat on a mat"
+
+
+def by_hand(folder, family, ids):
+    """‖A_ij · v_j W_O‖ in float64 of each layer, (n_heads, q_length, k_length)."""
+    model = hf.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    if family not in OF_EXPERTS:
+        model = model.double()
+    values, projections = OF_FAMILY[family]
+    made, weights = {}, {}
+    for name, module in model.named_modules():
+        if match := re.fullmatch(rf"(?:.*\.)?{values}", name):
+            module.register_forward_hook(lambda _, __, out, layer=int(match[1]): made.update({layer: out[0].double()}))
+        elif match := re.fullmatch(rf"(?:.*\.)?{projections}", name):
+            weight = module.weight.T if isinstance(module, torch.nn.Linear) else module.weight
+            weights[int(match[1])] = weight.double()
+    fields = {"decoder_input_ids": ids[:, :1]} if model.config.is_encoder_decoder else {}
+    with torch.no_grad():
+        out = model(input_ids=ids, output_attentions=True, **fields)
+        attentions = out.encoder_attentions if model.config.is_encoder_decoder else out.attentions
+        found = []
+        for A, layer in zip(attentions, sorted(made), strict=True):
+            W_out = weights[layer].view(A.shape[1], -1, weights[layer].shape[1])  # n_heads d_value d_model
+            V = made[layer]
+            if family in ("gpt2", "modernbert"):  # one layer makes queries, keys and values
+                V = V.chunk(3, dim=-1)[2]
+            V = V.view(len(V), -1, W_out.shape[1]).transpose(0, 1)  # n_kv_heads k_length d_value
+            V = V.repeat_interleave(len(W_out) // len(V), dim=0)
+            parts = A[0].double()[..., None] * (V @ W_out)[:, None]  # n_heads q_length k_length d_model
+            found.append(parts.norm(dim=-1).numpy())
+        return found
+
+
+@pytest.mark.parametrize("family", OF_FAMILY)
+def test_norms_are_those_by_hand(pretrained, model_folder, family):
+    model = pretrained(family)
+    model = model.select(kind="self" if family in ("t5", "bart") else None).with_norms()
+    inputs = model.encode([TEXT])
+    maps = attention_weights(model, inputs, keep=True).maps
+    expected = by_hand(model_folder(family), family, torch.tensor([inputs.texts[0].source.ids]))
+    assert len(maps) == len(expected) > 0
+    for m, norms in zip(maps, expected, strict=True):
+        assert m.quantity.key == "norm"
+        np.testing.assert_allclose(m.weights, norms, rtol=1e-5, atol=1e-5 * norms.max())
+
+
+def test_pooled_norms_and_what_is_told_of_them(pretrained):
+    """Cells, and a summary in shares of each query's norms; special tokens apart are the rest of a row."""
+    model = pretrained("bert").with_norms()
+    inputs = model.encode([TEXT])
+    whole = attention_weights(model, inputs).maps[1].weights.astype(np.float64)  # n_heads 8 8
+    pooled = pooled_maps(model, inputs, Pooling(4, "both", summary=True)).maps[2:]
+    cells = whole.reshape(4, 4, 2, 4, 2)
+    np.testing.assert_allclose(pooled[0].weights, cells.sum(axis=4).mean(axis=2), rtol=1e-5)
+    np.testing.assert_allclose(pooled[1].weights, cells.max(axis=(2, 4)), rtol=1e-5)
+    shares = whole[0].sum(axis=0) / whole[0].sum()
+    summary = pooled[0].summary.heads[0]
+    assert [sink.key for sink in summary.sinks] == np.argsort(-shares, kind="stable")[:5].tolist()
+    np.testing.assert_allclose([s.received / 8 for s in summary.sinks], np.sort(shares)[::-1][:5], rtol=1e-5)
+    assert summary.local == pytest.approx(1, rel=1e-5)
+    assert summary.strongest.weight == pytest.approx(whole[0].max(), rel=1e-5)
+
+    apart = pooled_maps(model, inputs, Pooling(3), special="apart").maps[1]
+    others = (whole[:, 1:-1, 0] + whole[:, 1:-1, -1]).reshape(4, 3, 2).mean(axis=2)
+    np.testing.assert_allclose(apart.special.weights, others, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)), "goes through pow before it"),
+        (lambda: hf.GPTJForCausalLM(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4)), "by h"),
+        (lambda: with_another_reader(), "goes through 2 linear layers"),
+        (lambda: with_other_output(), "the parts of its heads sum to another output than its own, by 5"),
+    ],
+    ids=["norm between", "by hand", "two readers", "another output"],
+)
+def test_where_w_o_is_not_right_behind_the_heads(make, why):
+    torch.manual_seed(0)
+    model = model_in_memory(make().eval(), bytes_and_words())
+    with pytest.raises(MhavizError, match=f"norms need W_O, .* in layer 0, masked, .*{why}.*; leave out `show` norms"):
+        model.with_norms()
+
+
+def llama():
+    return hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=V, **GROUPED, **ENDS))
+
+
+def with_another_reader():
+    """As an adapter beside W_O."""
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn.o_proj = Beside(layer.self_attn.o_proj)
+    return model
+
+
+class Beside(torch.nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.first, self.second = first, torch.nn.Linear(first.in_features, first.out_features)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+
+class Doubled(torch.nn.Linear):
+    """Whose values double what it reads, in place, before nobody sees it."""
+
+    def forward(self, x):
+        with torch._C.DisableTorchFunction():
+            x.mul_(2)
+        return super().forward(x)
+
+
+def with_other_output():
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.__class__ = Doubled
+    return model
+
+
+def test_half_precision_and_models_as_they_were(pretrained):
+    torch.manual_seed(0)
+    made = llama().bfloat16().eval()
+    before = {name: p.clone() for name, p in made.named_parameters()}
+    (m, _) = mhaviz.load(made, bytes_and_words()).attend("the cat", show="norms").maps
+    assert np.isfinite(m.weights).all()
+    assert all(torch.equal(p, before[name]) for name, p in made.named_parameters())
+
+
+def test_heads_and_layers_that_are_chosen(pretrained):
+    torch.manual_seed(0)
+    loaded = mhaviz.load(hf.BertModel(hf.BertConfig(vocab_size=V, **BERT_LIKE)).eval(), bytes_and_words())
+    every = loaded.attend("the cat", show="norms")
+    (some,) = loaded.attend("the cat", show="norms", layer=1, head=[3, 1]).maps
+    np.testing.assert_allclose(some.weights, every.maps[1].weights[[3, 1]], rtol=1e-6)
