@@ -49,7 +49,7 @@ class DifferenceStudy(Sums):
             numbers: of each of these sentences in the corpus, from 0.
         """
         is_query = is_token(before.queries, torch.device("cpu")).numpy()
-        bits = _of_rows(before, after).double().cpu().numpy()  # batch_size n_heads q_length
+        bits = _of_rows(before, after).cpu().double().numpy()  # batch_size n_heads q_length
         site = before.site
         sums = self._sums.setdefault((site.kind, site.layer), _HeadSums.none(bits.shape[1]))
         sums.add(np.where(is_query[:, None], bits, 0.0), is_query.sum(axis=1), np.asarray(numbers))

@@ -42,7 +42,7 @@ def rows_by_hand(model, others, tokenizer, text):
     return jensenshannon(*pair, axis=-1, base=2) ** 2
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt_oss"])
+@pytest.mark.parametrize("family", ["bert", "gpt_oss", "deberta"])
 def test_beside_eager_and_scipy(model_folder, family):
     models = shaken(model_folder(family))
     rows = [rows_by_hand(*models, text) for text in TEXTS]
