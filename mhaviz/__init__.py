@@ -11,6 +11,7 @@ from mhaviz._version import __version__
 if TYPE_CHECKING:
     from mhaviz.api.corpus_difference import diff_models
     from mhaviz.api.loaded import LoadedModel, load
+    from mhaviz.api.parts import merge
     from mhaviz.api.recording import Recording, record
     from mhaviz.api.studies import (
         attend,
@@ -52,6 +53,7 @@ _HOMES = {
     "load": "api.loaded",
     "masks": "api.studies",
     "matrices": "api.studies",
+    "merge": "api.parts",
     "read": "api.studies",
     "record": "api.recording",
     "sinusoids": "api.studies",
@@ -80,6 +82,7 @@ __all__ = [
     "load",
     "masks",
     "matrices",
+    "merge",
     "read",
     "record",
     "sinusoids",

@@ -1,9 +1,18 @@
 """Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
 
-from mhaviz.errors import ArgumentError, quoted
+from mhaviz.errors import ArgumentError, MhavizError, quoted, reason
+
+_T = TypeVar("_T")
+
+_PATIENCE = timedelta(days=30)
+"""A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
+_TO_CONNECT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -64,3 +73,55 @@ def _number(name: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise ArgumentError(f"{name}: expected a number in the environment, as torchrun sets it, got {quoted(text)}")
     return int(text)
+
+
+def gathered(own: _T) -> list[_T] | None:
+    """What each process has, in the order of their ranks, in the first one; None in the others.
+
+    All processes must call it. What is sent is pickled by the program's own other processes.
+
+    Raises:
+        MhavizError: another process has ended.
+    """
+    from torch import distributed
+
+    process = this_process()
+    if process.is_alone:
+        return [own]
+    connect()
+    found: list[_T] | None = [own] * process.count if process.is_first else None
+    try:
+        distributed.gather_object(own, found)
+        distributed.barrier()  # nobody ends before the first has all
+    except RuntimeError as error:  # gloo's and nccl's
+        raise MhavizError(f"another process has ended ({reason(error)}); see what it says") from error
+    return found
+
+
+def connect() -> None:
+    """Connect with the other processes, by gloo for main memory and nccl for GPUs, if that has not been done.
+
+    Raises:
+        MhavizError: they cannot be reached.
+    """
+    from torch import distributed
+
+    if distributed.is_initialized():
+        return
+    try:
+        distributed.init_process_group(timeout=_PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
+
+
+def is_first_to_fail() -> bool:
+    """Whether no other process has asked this before: one error of all is said once, by whoever comes first."""
+    if this_process().is_alone or "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
+        return True
+    with suppress(Exception):  # nobody can be asked: rather twice than not at all
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        store = TCPStore(os.environ["MASTER_ADDR"], _number("MASTER_PORT"), is_master=False, timeout=_TO_CONNECT)
+        run = os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+        return bool(store.add(f"mhaviz/failed/{'/'.join(run)}", 1) == 1)
+    return True

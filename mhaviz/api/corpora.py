@@ -1,8 +1,163 @@
-"""Studies over corpora, which may be larger than memory."""
+"""Runs a study over a corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
 
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mhaviz._version import __version__
 from mhaviz.analyses.study import Study
+from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
-from mhaviz.models.corpus_batches import CorpusBatch
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
+from mhaviz.files.parts import SUFFIX, read_part, require_version, write_part
+from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
+from mhaviz.processes import gathered, this_process
+from mhaviz.records import Behind, CorpusPart, Shard, Source
+
+_SECONDS = 5.0  # between two saved states
+_SHARE = 20  # so many times as long is computed as is saved
+
+CountBatch = Callable[[CorpusBatch], None]
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which part of a corpus is read, and where what has been added up is kept.
+
+    Attributes:
+        shard: (3, 64): the third of 64 parts; None: the whole.
+        part: a .safetensors file that is written every few seconds, and at the end; None: nothing is kept.
+        resume: go on from what is in ``part``, if there is such a file.
+        distributed: share the corpus among the processes that ``torchrun`` has started: each reads its shard, and in
+            the first process the result is of all, in the others of their shards. ``part`` is then of all, and with
+            ``resume`` each process keeps a part of its own beside it.
+
+    Raises:
+        ArgumentError: there is no such shard; a part of another suffix; what does not go together.
+    """
+
+    shard: tuple[int, int] | None = None
+    part: str | Path | None = None
+    resume: bool = False
+    distributed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shard is not None:
+            if self.distributed:
+                raise ArgumentError(
+                    f"{parameter('shard')}: torchrun gives each process its shard; leave out {parameter('shard')}"
+                )
+            Shard(*self.shard)
+        if self.part is not None and Path(self.part).suffix.lower() != SUFFIX:
+            raise ArgumentError(f"{parameter('part')}: expected a name ending in {SUFFIX}, got {self.part}")
+        if self.resume and self.part is None:
+            raise ArgumentError(f"{parameter('resume')} goes on from a part; name a {SUFFIX} file that keeps it")
+
+    @property
+    def own_shard(self) -> Shard:
+        """What this process reads."""
+        if self.distributed:
+            process = this_process()
+            return Shard(process.rank + 1, process.count)
+        return Shard(*self.shard) if self.shard else Shard()
+
+    @property
+    def own_part(self) -> Path | None:
+        """Where this process keeps what it has added up."""
+        if self.part is None:
+            return None
+        path, shard = Path(self.part), self.own_shard
+        if not self.distributed or shard.is_whole:
+            return path
+        return path.with_name(f"{path.stem}.part-{shard.number}-of-{shard.count}{SUFFIX}") if self.resume else None
+
+    @property
+    def needs_part(self) -> bool:
+        """Whether what is added up is written or sent."""
+        return self.part is not None or not self.own_shard.is_whole
+
+
+@dataclass(frozen=True)
+class CorpusRun:
+    """A study that is to run over a corpus.
+
+    Attributes:
+        name: of the study in ``STUDIES``.
+        study: which has added up nothing.
+        models: that run, each a ``CorpusModel``; of several, all take the same texts, with the same tokens.
+        count: runs them on a batch, and adds what they do to the study.
+        options: all that the numbers depend on beside models and text, as plain JSON values.
+        source: what the result says of where its numbers come from.
+    """
+
+    name: str
+    study: Study
+    models: Sequence[CorpusModel]
+    count: CountBatch
+    options: Mapping[str, Any]
+    source: Source
+
+    def over(
+        self,
+        sentences: Iterable[Sentence],
+        division: Division,
+        on_notice: Callable[[str], None] = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> CorpusPart:
+        """Read the corpus, or its shard.
+
+        Returns:
+            What has been added up. Of several processes that share the corpus: in the first, of all of it.
+
+        Raises:
+            MhavizError: texts that cannot be read; to resume, a part of something else, or a text that has changed.
+        """
+        shard, path = division.own_shard, division.own_part
+        identities = tuple(model.identity for model in self.models) if division.needs_part else ()
+        part = CorpusPart(self.name, __version__, identities, self.options, shard, Behind(), self.source, {})
+        if division.resume and path is not None and path.exists():
+            part = self._gone_on_from(path, part, on_notice)
+        model = self.models[0]
+        lengths = [one.max_length for one in self.models if one.max_length is not None]
+        batches = CorpusBatches(sentences, model.lengths, min(lengths, default=None), shard=shard, after=part.behind)
+        saved, patience = time.monotonic(), _SECONDS
+        for batch in batches:
+            self.count(batch)
+            on_progress(batch.done, batches.behind.taken)
+            if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
+                write_part(self._now(part, batches), path)
+                saved = time.monotonic()
+                patience = max(_SECONDS, _SHARE * (saved - start))
+        part = self._now(part, batches)
+        if path is not None:
+            write_part(part, path)
+        if not division.distributed or shard.is_whole:
+            return part
+        parts = gathered(part)
+        if parts is None:
+            return part
+        part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
+        if division.part is not None:
+            write_part(part, Path(division.part))
+        return part
+
+    def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
+        return replace(part, behind=batches.behind, arrays=self.study.arrays())
+
+    def _gone_on_from(self, path: Path, part: CorpusPart, on_notice: Callable[[str], None]) -> CorpusPart:
+        """What is in the file, which the study takes over. Raises MhavizError if it is of anything else."""
+        kept, name = read_part(path), str(path)
+        require_version(kept, name)
+        require_alike(kept, name, part, "what is asked for")
+        if kept.shard != part.shard:
+            raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
+        with as_one_line(f"cannot go on from {name}"):
+            self.study.join(kind_of(self.name).load(kept.arrays))
+        read = f"sentence {kept.behind.read:,}"
+        on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
+        return replace(part, behind=kept.behind)
 
 
 def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
@@ -13,3 +168,34 @@ def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
         study.add(seen, batch.numbers[start : start + len(seen.queries)])
 
     model.run(model.encode_unnamed(batch.texts), add, batched=True)
+
+
+def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:
+    """One text, or several, as sentences of a corpus whose length nobody knows."""
+    for text in [texts] if isinstance(texts, str) else texts:
+        yield text if isinstance(text, Sentence) else Sentence(text, 0.0)
+
+
+def left_out(behind: Behind, most: int | None) -> list[str]:
+    """What is said of sentences that are in no batch."""
+    said = []
+    if behind.too_long:
+        why = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
+        said.append(f"{_sentences_were(behind.too_long)} left out: {why}")
+    if behind.empty:
+        said.append(f"{_sentences_were(behind.empty)} left out: the model's tokenizer finds no token")
+    return said
+
+
+def require_some(study: str, behind: Behind, most: int | None) -> None:
+    """Raise an error if no sentence was read, unless there is none in this shard of a corpus that has some."""
+    why = left_out(behind, most)
+    if behind.taken or (behind.read and not why):
+        return
+    if not why:
+        raise ArgumentError(f"{study}: expected at least one sentence, got none")
+    raise MhavizError(f"expected a sentence that the model can read: {'; '.join(why)}")
+
+
+def _sentences_were(number: int) -> str:
+    return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"

@@ -7,7 +7,8 @@ from pathlib import Path
 from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
 from mhaviz.analyses.difference import joined_source
 from mhaviz.api.choosing import Numbers
-from mhaviz.api.loaded import LoadedModel, left_out, load
+from mhaviz.api.corpora import left_out
+from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence

@@ -1,24 +1,24 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
-from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
-from mhaviz.api.corpora import count_batch
+from mhaviz.api.corpora import Division
+from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.api.shown_numbers import QUANTITY_OF, ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Inputs, Model
-from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.limits import MAX_TOKENS, MOST_CELLS, require_length
-from mhaviz.models.corpus_batches import Behind, CorpusBatches, Sentence
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.limits import MAX_TOKENS, require_length
+from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
@@ -410,6 +410,10 @@ class LoadedModel:
         layer: Numbers = None,
         kind: Kind | None = None,
         examples: int = 0,
+        shard: tuple[int, int] | None = None,
+        part: str | Path | None = None,
+        resume: bool = False,
+        distributed: bool = False,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
@@ -420,44 +424,17 @@ class LoadedModel:
             layer, kind: as in ``attend``.
             examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
                 browser; of fewer where the page would be too large.
+            shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share
+                the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
         Raises:
             ArgumentError: the model has no attention of this kind, or cannot read many texts.
-            MhavizError: it can read none of them.
+            MhavizError: it can read none of them; a part that is of something else; a text that has changed.
         """
-        model = self.corpus_model(layer, kind)
-        several = [texts] if isinstance(texts, str) else texts
-        longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
-        shown: list[str] = []
-
-        def sentences() -> Iterator[Sentence]:
-            for text in several:
-                sentence = text if isinstance(text, Sentence) else Sentence(text, 0.0)
-                if len(shown) < examples and 0 < model.lengths([sentence.text])[0] <= longest:
-                    shown.append(sentence.text)
-                yield sentence
-
-        study, batches = HeadStudy(), CorpusBatches(sentences(), model.lengths, model.max_length)
-        for batch in batches:
-            count_batch(model, study, batch)
-            on_progress(batch.done, batches.behind.taken)
-        behind = batches.behind
-        notices = list(left_out(behind, model.max_length))
-        if not behind.taken and not notices:
-            raise ArgumentError("head_statistics: expected at least one sentence, got none")
-        if not behind.taken:
-            raise MhavizError(f"expected a sentence that the model can read: {'; '.join(notices)}")
-        for notice in notices:
-            on_notice(notice)
-        found = study.result(model.describe(), behind.too_long)
-        wanted = len(shown)
-        while shown and not page_size(map_sizes(model, model.encode(shown)), None).fits:
-            shown.pop()
-        if len(shown) < wanted:
-            on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
-        return replace(found, examples=attention_weights(model, model.encode(shown), keep=True)) if shown else found
+        model, division = self.corpus_model(layer, kind), Division(shard, part, resume, distributed)
+        return head_statistics(model, texts, division, examples, on_notice, on_progress)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.
@@ -529,16 +506,3 @@ def _verified(
         )
     details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
     return replace(attention, source=replace(attention.source, details=details))
-
-
-def left_out(behind: Behind, most: int | None) -> Iterable[str]:
-    """What is said of sentences that are in no batch."""
-    if behind.too_long:
-        reason = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
-        yield f"{_sentences_were(behind.too_long)} left out: {reason}"
-    if behind.empty:
-        yield f"{_sentences_were(behind.empty)} left out: the model's tokenizer finds no token"
-
-
-def _sentences_were(number: int) -> str:
-    return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"

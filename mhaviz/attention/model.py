@@ -24,6 +24,7 @@ from mhaviz.records import (
     EmbeddedText,
     Given,
     Kind,
+    ModelIdentity,
     ShapeTrace,
     Site,
     Source,
@@ -367,6 +368,11 @@ class CorpusModel(Model):
     def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
         """The tokens of each of many texts, as ``encode_unnamed`` makes them, without what a decoder would write."""
         return [text.source for text in self.encode_unnamed(texts).texts]
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Its name, and what tells it from models with other parameters, on whatever machine it runs."""
+        raise NotImplementedError
 
 
 def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:

@@ -12,7 +12,8 @@ from itertools import count, islice
 
 import numpy as np
 
-from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
+from mhaviz.errors import MhavizError, parameter
+from mhaviz.records import Behind, Shard
 
 _MOST_TOKENS = 2048
 _LEAST, _MOST, _ALIKE = 8, 256, 16  # sentences of the first and of the last blocks; blocks of the same size
@@ -49,68 +50,6 @@ class CorpusBatch:
     numbers: tuple[int, ...]
     done: float
     ends_block: bool
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Which part of a corpus: the blocks ``number`` − 1, ``number`` − 1 + ``count``, …; ``number`` is 1 to ``count``.
-
-    Raises:
-        ArgumentError: there is no such shard.
-    """
-
-    number: int = 1
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count:
-            raise ArgumentError(
-                f"{parameter('shard')}: expected a shard from 1 to the number of shards, such as 1/4 to 4/4, got "
-                f"{counted(self.number)}/{counted(self.count)}"
-            )
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is the whole corpus."""
-        return self.count == 1
-
-    def has(self, block: int) -> bool:
-        """Whether the block of this number, from 0, belongs to it."""
-        return block % self.count == self.number - 1
-
-
-@dataclass(frozen=True)
-class Behind:
-    """What has been read of a corpus, by one shard.
-
-    Attributes:
-        read: sentences of the corpus, also those of other shards.
-        digest: SHA-256 of all of them, in hexadecimal digits.
-        taken, too_long, empty: of this shard, how many are in batches, were too long, or had no token at all.
-        longest: the tokens of the longest that was too long.
-        is_all: whether the corpus ends here.
-    """
-
-    read: int = 0
-    digest: str = sha256().hexdigest()
-    taken: int = 0
-    too_long: int = 0
-    empty: int = 0
-    longest: int = 0
-    is_all: bool = False
-
-    def joined(self, other: "Behind") -> "Behind":
-        """With that of another shard of the same text."""
-        return replace(
-            self,
-            taken=self.taken + other.taken,
-            too_long=self.too_long + other.too_long,
-            empty=self.empty + other.empty,
-            longest=max(self.longest, other.longest),
-        )
 
 
 class CorpusBatches:

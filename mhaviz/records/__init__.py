@@ -5,6 +5,7 @@ from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
+from mhaviz.records.corpus_part import Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
@@ -51,12 +52,14 @@ __all__ = [
     "AttentionMap",
     "Average",
     "Axis",
+    "Behind",
     "Bias",
     "Cells",
     "Change",
     "Codes",
     "Complexity",
     "CorpusDifference",
+    "CorpusPart",
     "CostTerm",
     "Deviation",
     "Difference",
@@ -93,6 +96,7 @@ __all__ = [
     "Masking",
     "Matrix",
     "Message",
+    "ModelIdentity",
     "Part",
     "PositionTable",
     "Prediction",
@@ -110,6 +114,7 @@ __all__ = [
     "ScoreStatistics",
     "Segment",
     "ShapeTrace",
+    "Shard",
     "Shown",
     "Sink",
     "Site",

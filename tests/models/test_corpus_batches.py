@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models import corpus_batches
-from mhaviz.models.corpus_batches import Behind, CorpusBatches, Sentence, Shard
+from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.records import Behind, Shard
 
 
 def of_words(texts):

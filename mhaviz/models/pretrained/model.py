@@ -18,6 +18,7 @@ from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.embedding import first_input
+from mhaviz.models.pretrained.fingerprint import fingerprint
 from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
@@ -35,7 +36,19 @@ from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import EmbeddedText, Given, Kind, Prediction, ShapeTrace, Site, Source, Text, Tokens, segments_text
+from mhaviz.records import (
+    EmbeddedText,
+    Given,
+    Kind,
+    ModelIdentity,
+    Prediction,
+    ShapeTrace,
+    Site,
+    Source,
+    Text,
+    Tokens,
+    segments_text,
+)
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
@@ -281,6 +294,12 @@ class PretrainedModel(PredictingModel):
     def max_length(self) -> int | None:
         """The most tokens that the model can read; None: there is no such limit."""
         return self._reader.max_length
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Its name and its fingerprint; see ``fingerprint``."""
+        loaded = self.loaded
+        return ModelIdentity(loaded.name, fingerprint(loaded.model, loaded.tokenizer))
 
     def describe(self, inputs: Inputs | None = None) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""

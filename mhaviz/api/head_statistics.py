@@ -1,0 +1,72 @@
+"""``LoadedModel.head_statistics``: what every head looks at, averaged over a corpus."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.analyses.pooled_maps import map_sizes
+from mhaviz.analyses.study import Study
+from mhaviz.analyses.weights import attention_weights
+from mhaviz.api.corpora import CorpusRun, Division, count_batch, left_out, require_some, sentences_of
+from mhaviz.api.long_inputs import page_size
+from mhaviz.attention.model import CorpusModel, Model
+from mhaviz.limits import MOST_CELLS
+from mhaviz.models.corpus_batches import Sentence
+from mhaviz.models.load import Notice
+from mhaviz.processes import this_process
+from mhaviz.records import CorpusPart, HeadStatistics
+
+
+def head_statistics(
+    model: CorpusModel,
+    texts: str | Iterable[str | Sentence],
+    division: Division,
+    examples: int = 0,
+    on_notice: Notice = lambda notice: None,
+    on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+) -> HeadStatistics:
+    """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
+    shows = this_process().is_first or not division.distributed
+    shown: list[str] = []
+    sentences = _watched(sentences_of(texts), model, examples if shows else 0, shown)
+    study = HeadStudy()
+    options = {"kind": model.kind, "layers": None if model.layers is None else sorted(model.layers)}
+    run = CorpusRun("heads", study, [model], lambda batch: count_batch(model, study, batch), options, model.describe())
+    part = run.over(sentences, division, on_notice, on_progress)
+    require_some("head_statistics", part.behind, model.max_length)
+    for notice in left_out(part.behind, model.max_length):
+        on_notice(notice)
+    found = statistics_of_part(HeadStudy.of_arrays(part.arrays), part)
+    return _with_examples(found, model, shown, on_notice)
+
+
+def statistics_of_part(study: Study, part: CorpusPart) -> HeadStatistics:
+    """What a part, or all parts joined to one, say of the heads."""
+    assert isinstance(study, HeadStudy)
+    source = part.source
+    if not part.shard.is_whole:
+        source = replace(
+            source,
+            footnote=f"{source.footnote}, shard {part.shard}",
+            details={**source.details, "shard": [part.shard.number, part.shard.count]},
+        )
+    return study.result(source, part.behind.too_long)
+
+
+def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[str]) -> Iterator[Sentence]:
+    """The sentences; the first that a page has room for are put into ``shown``, so many at most."""
+    longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
+    for sentence in sentences:
+        if len(shown) < most and 0 < model.lengths([sentence.text])[0] <= longest:
+            shown.append(sentence.text)
+        yield sentence
+
+
+def _with_examples(found: HeadStatistics, model: Model, shown: list[str], on_notice: Notice) -> HeadStatistics:
+    """With all weights on some of the sentences, as many as a page has room for."""
+    wanted = len(shown)
+    while shown and not page_size(map_sizes(model, model.encode(shown)), None).fits:
+        shown.pop()
+    if len(shown) < wanted:
+        on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
+    return replace(found, examples=attention_weights(model, model.encode(shown), keep=True)) if shown else found

@@ -1,0 +1,166 @@
+"""Joins the parts of a study over a corpus, after it has been found out that they belong together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from mhaviz.analyses.study import Study
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
+from mhaviz.files.parts import read_part, require_version
+from mhaviz.records import CorpusPart, Shard
+
+_LISTED = 8  # shards that an error names
+
+
+@dataclass(frozen=True)
+class StudyKind:
+    """How parts of a kind of study become a result; each names a function or a class, which is loaded when needed.
+
+    Attributes:
+        study: the subclass of ``Study``.
+        result: of the study and the part that all parts were joined to, makes the record.
+    """
+
+    study: str
+    result: str
+
+    def load(self, arrays: Mapping[str, Any]) -> Study:
+        """The study of these arrays. Raises ValueError if they are of none."""
+        made: Study = resolve_name(self.study).of_arrays(arrays)
+        return made
+
+    def record(self, part: CorpusPart) -> Any:
+        """What is shown. Raises ValueError for arrays that cannot be."""
+        make: Callable[[Study, CorpusPart], Any] = resolve_name(self.result)
+        return make(self.load(part.arrays), part)
+
+
+STUDIES = {
+    "heads": StudyKind("mhaviz.analyses.head_statistics:HeadStudy", "mhaviz.api.head_statistics:statistics_of_part"),
+}
+"""Every study that has parts, by the name that they bear. A new one is a row here."""
+
+
+def merge(paths: Sequence[str | Path]) -> Any:
+    """The result of a study over a corpus whose shards were read one by one, on whatever machines.
+
+    Args:
+        paths: the .safetensors files of all shards, in any order.
+
+    Returns:
+        What the study gives: ``HeadStatistics`` of ``head_statistics``.
+
+    Raises:
+        ArgumentError: there is no file.
+        MhavizError: a file cannot be read or is no part; they are of several models, texts, options or versions; a
+            shard is there twice, is missing or is not complete.
+    """
+    return result_of(merge_parts([Path(path) for path in paths]))
+
+
+def result_of(part: CorpusPart) -> Any:
+    """The record of a part. Raises MhavizError if its arrays cannot be."""
+    with as_one_line(f"{part.study}: the part's numbers cannot be read"):
+        return kind_of(part.study).record(part)
+
+
+def kind_of(study: str) -> StudyKind:
+    """Raises MhavizError for a name that no study has."""
+    if study not in STUDIES:
+        raise MhavizError(f"expected a part of {' or '.join(STUDIES)}, got one of {quoted(study)}")
+    return STUDIES[study]
+
+
+def merge_parts(paths: Sequence[Path]) -> CorpusPart:
+    """One part of the whole corpus, of those in these files. Raises as ``merge``."""
+    if not paths:
+        raise ArgumentError("merge: expected the files of all shards, got none")
+    return joined([(str(path), read_part(path)) for path in paths])
+
+
+def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
+    """One part of the whole corpus, of those of all its shards, each with the name that errors give it.
+
+    The sums are joined in the order of the shards, so that the order of the parts does not matter to any bit.
+
+    Raises:
+        MhavizError: they do not belong together, or are not all.
+    """
+    first_name, first = parts[0]
+    kind = kind_of(first.study)
+    by_shard: dict[int, tuple[str, CorpusPart]] = {}
+    for name, part in parts:
+        require_version(part, name)
+        require_alike(part, name, first, first_name)
+        if part.shard.number in by_shard:
+            other, _ = by_shard[part.shard.number]
+            raise MhavizError(f"{name} and {other} are both shard {part.shard}; give each shard once")
+        by_shard[part.shard.number] = name, part
+    lacking = (number for number in range(1, first.shard.count + 1) if number not in by_shard)
+    if missing := list(islice(lacking, _LISTED + 1)):  # a file may say that there are any number
+        raise MhavizError(f"{_listed(missing, first.shard.count)}; give all {first.shard.count:,} shards")
+    in_order = [by_shard[number] for number in sorted(by_shard)]
+    for name, part in in_order:
+        _require_complete(part, name)
+        text, of_first = part.behind, in_order[0][1].behind
+        if (text.read, text.digest) != (of_first.read, of_first.digest):
+            raise MhavizError(
+                f"{name} is of another text than {in_order[0][0]}: {text.read:,} sentences with the digest "
+                f"{text.digest[:12]}, and {of_first.read:,} with {of_first.digest[:12]}; read one text in all shards"
+            )
+    (name, whole), *others = in_order
+    with as_one_line(f"cannot read {name}"):
+        study = kind.load(whole.arrays)
+    behind = whole.behind
+    for name, part in others:
+        with as_one_line(f"cannot join {name}"):
+            study.join(kind.load(part.arrays))
+        behind = behind.joined(part.behind)
+    return replace(whole, shard=Shard(), behind=behind, arrays=study.arrays())
+
+
+def require_alike(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
+    """Raise MhavizError unless both are of the same study, models, options and number of shards."""
+    models, other_models = (tuple(model.fingerprint for model in one.models) for one in (part, other))
+    pairs = (
+        ("study", part.study, other.study),
+        ("model", models, other_models),
+        ("number of shards", part.shard.count, other.shard.count),
+    )
+    for what, mine, theirs in pairs:
+        if mine != theirs:
+            told = [shortened(_told(what, one)) for one in (part, other)]
+            raise MhavizError(
+                f"{name} is of another {what} than {other_name}: {told[0]}, and {told[1]}; only parts of the same "
+                f"{what} go together"
+            )
+    for option in sorted({*part.options, *other.options}):
+        values = [one.options.get(option) for one in (part, other)]
+        if values[0] != values[1]:
+            raise MhavizError(
+                f"{name} was made with other options than {other_name}: {shortened(option)} {quoted(values[0])}, and "
+                f"{quoted(values[1])}; only parts of the same options go together"
+            )
+
+
+def _told(what: str, part: CorpusPart) -> str:
+    if what == "model":
+        return " and ".join(f"{model.name[-30:]} ({model.fingerprint})" for model in part.models)
+    return part.study if what == "study" else f"{part.shard.count:,}"
+
+
+def _require_complete(part: CorpusPart, name: str) -> None:
+    if not part.behind.is_all:
+        raise MhavizError(
+            f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.behind.read:,}; go on with "
+            f"{parameter('resume')}"
+        )
+
+
+def _listed(missing: Sequence[int], count: int) -> str:
+    named = ", ".join(f"{number}/{count}" for number in missing[:_LISTED])
+    more = ", …" if len(missing) > _LISTED else ""
+    return f"shard {named} is missing" if len(missing) == 1 else f"shards {named}{more} are missing"

@@ -1,0 +1,126 @@
+"""Parts of studies over corpora, in .safetensors files: arrays of float64 and int64, and JSON of what they are of."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mhaviz._version import __version__
+from mhaviz.errors import MhavizError, reason, shortened
+from mhaviz.files.errors import ContentError, reading, require_file
+from mhaviz.files.json_files import memory_of
+from mhaviz.files.safetensors_files import read_safetensors
+from mhaviz.files.writing import write_whole
+from mhaviz.memory import free_main_memory, shortage
+from mhaviz.records import Behind, CorpusPart, ModelIdentity, Shard
+from mhaviz.records.saved_form import METADATA, describe_source, restore_source
+
+SUFFIX = ".safetensors"
+_DTYPES = ("float64", "int64")
+_MOST_NAME = 4096  # characters: of a path
+
+
+def write_part(part: CorpusPart, path: Path) -> None:
+    """Write it whole or not at all. Raises MhavizError if it cannot be written."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
+    content = save(arrays, {METADATA: json.dumps(_description(part))})
+    write_whole([(path, lambda stream: stream.write(content))])
+
+
+def read_part(path: Path) -> CorpusPart:
+    """What ``write_part`` has written, with all its numbers in memory.
+
+    Raises:
+        MhavizError: there is no such file, it is no part, it is broken, or does not fit into memory.
+    """
+    require_file(path, [SUFFIX])
+    held, metadata = read_safetensors(path)
+    with reading(path):
+        text = metadata.get(METADATA)
+        if text is None:
+            raise ContentError("it is no part of a corpus; expected what heads has saved with -o part.safetensors")
+        needed = memory_of(text) + path.stat().st_size
+        if short := shortage(needed, free_main_memory()):
+            raise ContentError(f"its numbers need {short}")
+        try:
+            description = json.loads(text)
+            if not isinstance(description, dict) or "study" not in description:
+                raise ContentError("it is no part of a corpus; expected what heads has saved with -o part.safetensors")
+            for name, array in held.items():
+                if array.dtype not in _DTYPES:
+                    raise ValueError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
+            return _restored(description, {name: np.array(array.load()) for name, array in held.items()})
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, ContentError):
+                raise
+            raise ContentError(f"it is damaged ({reason(error)})") from error
+
+
+def _description(part: CorpusPart) -> dict[str, Any]:
+    """All but the arrays, as JSON values."""
+    return describe_source(part.source) | {
+        "mhaviz": part.version,
+        "study": part.study,
+        "models": [asdict(model) for model in part.models],
+        "options": dict(part.options),
+        "shard": [part.shard.number, part.shard.count],
+        "text": asdict(part.behind),
+    }
+
+
+def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> CorpusPart:
+    """The reverse. Raises ValueError for what cannot be that of a part."""
+    models = _of(description, "models", list)
+    if not models or not all(isinstance(model, dict) for model in models):
+        raise ValueError("models: expected at least one, each with its name and fingerprint")
+    shard = _of(description, "shard", list)
+    if len(shard) != 2 or not all(type(number) is int for number in shard):
+        raise ValueError("shard: expected two numbers")
+    text = _of(description, "text", dict)
+    counts = {one.name: _of(text, one.name, type(one.default)) for one in fields(Behind)}
+    if not re.fullmatch("[0-9a-f]{64}", counts["digest"]):
+        raise ValueError("digest: expected 64 hexadecimal digits")
+    behind = Behind(**counts)
+    if min(behind.taken, behind.too_long, behind.empty, behind.longest) < 0 or behind.read < (
+        behind.taken + behind.too_long + behind.empty
+    ):
+        raise ValueError("text: expected numbers from 0 on, and no more sentences than were read")
+    return CorpusPart(
+        _short(description, "study"),
+        _short(description, "mhaviz"),
+        tuple(ModelIdentity(_short(model, "name", _MOST_NAME), _short(model, "fingerprint")) for model in models),
+        _of(description, "options", dict),
+        Shard(*shard),
+        behind,
+        restore_source(description),
+        arrays,
+    )
+
+
+def _of(description: Mapping[str, Any], name: str, expected: type) -> Any:
+    value = description.get(name)
+    if type(value) is not expected:
+        raise ValueError(f"{name}: expected {expected.__name__}, got {value!r:.40}")
+    return value
+
+
+def _short(description: Mapping[str, Any], name: str, most: int = 100) -> str:
+    text: str = _of(description, name, str)
+    if len(text) > most:
+        raise ValueError(f"{name}: expected at most {most} characters, got {len(text):,}")
+    return text
+
+
+def require_version(part: CorpusPart, name: str) -> None:
+    """Raise MhavizError if another version of mhaviz has made it, which may compute something else."""
+    if part.version != __version__:
+        raise MhavizError(
+            f"{name} was made by mhaviz {shortened(part.version)}, and this is {__version__}; make it again, or take "
+            f"that version"
+        )
