@@ -159,7 +159,13 @@ def _is_pretrained(name: str) -> bool:
     return _is_folder(name) or _suffix(name) not in _OF_PARAMETERS
 
 
-def _load_pretrained(request: Request, revision: str | None = None, dtype: Any = "auto") -> "Model":
+def _load_pretrained(
+    request: Request,
+    revision: str | None = None,
+    dtype: Any = "auto",
+    device_map: str | None = None,
+    max_memory: Any = None,
+) -> "Model":
     name = request.name
     if find_spec("transformers") is None:
         raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
@@ -172,16 +178,31 @@ def _load_pretrained(request: Request, revision: str | None = None, dtype: Any =
         if not hint:
             raise
         raise MhavizError(f"{error}{hint}") from error
+    if max_memory is not None and device_map is None:
+        raise ArgumentError(
+            f"{parameter('max_memory')} is for a model on several devices; add {parameter('device_map')}"
+        )
+    if device_map is not None and request.device != "auto":
+        raise ArgumentError(
+            f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}, or limit them by "
+            f"{parameter('max_memory')}"
+        )
     from mhaviz.devices import resolve_device
 
     where = resolve_device(request.device)
-    from mhaviz.models.pretrained.loading import load_pretrained
+    from mhaviz.models.pretrained.loading import open_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.models.pretrained.silence import silence
     from mhaviz.models.pretrained.sites import find_sites
+    from mhaviz.models.pretrained.spread import Spread
 
+    spread = None if device_map is None else Spread.of(device_map, max_memory)
     with silence(1, 2):
-        loaded = load_pretrained(name, where, revision, dtype, request.writes, folder)
+        checkpoint = open_checkpoint(name, where, revision, dtype, request.writes, folder, spread)
+    if checkpoint.notice is not None:
+        request.on_notice(checkpoint.notice)
+    with silence(1, 2):
+        loaded = checkpoint.load()
     for remark in loaded.remarks:
         request.on_notice(remark)
     return PretrainedModel(*find_sites(loaded))
@@ -211,7 +232,7 @@ KINDS = (
     ModelKind(
         called="a model of transformers",
         load=_load_pretrained,
-        options=("revision", "dtype"),
+        options=("revision", "dtype", "device_map", "max_memory"),
         expected="a folder of transformers, or a hub id",
         is_of_kind=_is_pretrained,
         takes_any_text=True,

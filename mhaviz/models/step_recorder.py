@@ -46,12 +46,14 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._axis_sizes: dict[str, int] = {}
         self._unused = {_storage(p): p.numel() for p in model.parameters()}
         self._made_by: dict[int, str] = {}  # which step last showed a storage
-        self._alive: list[Tensor] = []  # a freed storage's number would be given to another
+        self._alive: list[Tensor] = list(model.parameters())  # a freed storage's number would be given to another
+        self._fetched: set[int] = set()
         self._forget_operations()
 
     def _forget_operations(self) -> None:
         self._flops = 0
         self._only_moves = True
+        self._parameters = 0
         self._read: dict[int, None] = {}  # storages in the order in which they were read
 
     def __torch_dispatch__(
@@ -93,7 +95,7 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 memory=memory,
                 contiguous=tensor.is_contiguous(),
                 strides=tuple(tensor.stride()),
-                parameters=sum(self._unused.pop(read, 0) for read in self._read),
+                parameters=self._parameters + sum(self._unused.pop(read, 0) for read in self._read),
                 flops=self._flops,
                 bytes=0 if memory == "view" else tensor.numel() * tensor.element_size(),
                 inputs=tuple(dict.fromkeys(self._made_by[read] for read in self._read if read in self._made_by)),
@@ -109,6 +111,12 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Take note of work that was not recorded: what it read to compute the tensor of the next step."""
         self._read.update({_storage(x): None for x in read})
         self._only_moves = False
+
+    def note_fetched(self, module: nn.Module) -> None:
+        """Take note that a module runs whose parameters lie on the disk: a copy is made of them whenever it does."""
+        if id(module) not in self._fetched:
+            self._fetched.add(id(module))
+            self._parameters += sum(p.numel() for p in module.parameters() if p.is_meta)
 
     def _check_axes(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
         if len(axes) != len(shape):

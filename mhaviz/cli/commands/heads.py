@@ -7,7 +7,16 @@ import typer
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, Device, Dtype, KindOption, Layers, Revision
+from mhaviz.cli.shared.groups import (
+    CmapOptions,
+    DeviceMap,
+    Dtype,
+    KindOption,
+    Layers,
+    MaxMemory,
+    ModelDevice,
+    Revision,
+)
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
@@ -43,9 +52,11 @@ def heads(
     top: Annotated[str, typer.Option(metavar="N|all", help="Rows of the table.")] = "16",
     layer: Layers = None,
     kind: KindOption = None,
-    device: Device = "auto",
+    device: ModelDevice = "auto",
     revision: Revision = None,
     dtype: Dtype = None,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Say what every head of a model looks at, averaged over many sentences.
 
@@ -74,7 +85,15 @@ def heads(
 
     from mhaviz.api.loaded import load
 
-    loaded = load(model, device=device, on_notice=delivery.notice, revision=revision, dtype=dtype)
+    loaded = load(
+        model,
+        device=device,
+        on_notice=delivery.notice,
+        revision=revision,
+        dtype=dtype,
+        device_map=device_map,
+        max_memory=max_memory,
+    )
     delivery.tell(loaded.notices)
     layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
     with progress(delivery.quiet, time_left=True) as on_progress:

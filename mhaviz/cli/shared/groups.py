@@ -46,6 +46,18 @@ NHeads = Annotated[int | None, weights_option(help="Number of heads; it must div
 Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, bfloat16 or float16.")]
 
+ModelDevice = Annotated[
+    str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps; on several: --device-map.")
+]
+DeviceMap = Annotated[
+    str | None,
+    model_option(metavar="auto", hidden=True, help="Spread the model over all devices, main memory and disk."),
+]
+MaxMemory = Annotated[
+    str | None,
+    model_option(metavar="DEVICE=BYTES,…", hidden=True, help="With --device-map, at most: cpu=2GiB,0=10GiB."),
+]
+
 
 def given(group: Any) -> list[str]:
     """The names of a group's options that differ from what they are by default."""
@@ -67,9 +79,11 @@ class ModelOptions:
     ] = RANDOM
     layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
     kind: KindOption = None
-    device: Device = "auto"
+    device: ModelDevice = "auto"
     revision: Revision = None
     dtype: Dtype = None
+    device_map: DeviceMap = None
+    max_memory: MaxMemory = None
     generate: Annotated[
         int, model_option(metavar="N", help="Let a decoder write so many tokens more, greedily.", show_default=False)
     ] = 0
@@ -131,6 +145,8 @@ class ModelOptions:
             input_name=self.input_name,
             revision=self.revision,
             dtype=self.dtype,
+            device_map=self.device_map,
+            max_memory=self.max_memory,
         )
 
     def layers(self, loaded: "LoadedModel") -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from typing import Any
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from mhaviz.errors import as_one_line, quoted
+from mhaviz.errors import MhavizError, as_one_line, quoted
 from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER
 
 IGNORED: dict[str, Any] = {"adapter_kwargs": {"subfolder": os.devnull}}
@@ -82,6 +82,15 @@ def apply_adapter(
     if merged is None:
         return model, f"the folder holds an adapter too ({quoted(kind)}), which changes nothing that is run here"
     return merged, f"the adapter of the folder ({quoted(kind)}) is applied"
+
+
+def require_none(folder: Path, name: str) -> None:
+    """Raise MhavizError if there is an adapter, of a model that is spread: its weights are not all at hand."""
+    if (folder / ADAPTER_CONFIG).exists():
+        raise MhavizError(
+            f"{name} holds an adapter too, which is put into the weights of a model on one device alone: merge it, or "
+            f"remove {ADAPTER_CONFIG} to see the model without it"
+        )
 
 
 def _why_not(fields: dict[str, Any], folder: Path) -> str:

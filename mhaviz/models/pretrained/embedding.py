@@ -15,6 +15,7 @@ from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.records import SINUSOIDS, Added, InputPart, Within
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
@@ -167,11 +168,11 @@ def _tables(events: Sequence[_Made], made: _Made) -> dict[str, list[_Made]]:
 
 def _lookup(table: nn.Module, ids: Tensor, target_ids: Tensor | None, of_target: bool, E: Tensor) -> str:
     """ "lookup(ids)", with the number that the module has multiplied by."""
-    weight = getattr(table, "weight", None)
     read = target_ids if of_target and target_ids is not None else ids
-    if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
-        return "lookup(ids)"
-    rows = weight.detach()[read[0]].double()
+    with weight_at_hand(table) as weight:
+        if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
+            return "lookup(ids)"
+        rows = weight.detach()[read[0].to(weight.device)].double().to(E.device)
     scale = float((rows * E).sum() / (rows * rows).sum().clamp(min=1e-300))
     return "lookup(ids)" + _times(scale, E.shape[-1])
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
 from mhaviz.records import Kind
@@ -33,6 +33,8 @@ from transformers import __version__ as version
 from transformers.utils import logging
 
 from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sizes
+from mhaviz.models.pretrained.forecast import Forecast, forecast
+from mhaviz.models.pretrained.spread import Spread, input_device, remove_with, where_it_lies
 from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -54,7 +56,7 @@ class Loaded:
         name: as the user has given it.
         model: on its device.
         tokenizer: its own.
-        device: where it runs.
+        device: where it runs; of one that is spread over several, where what it reads must be.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, whatever functions of PyTorch it calls are recorded.
         attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
@@ -83,6 +85,11 @@ class Loaded:
     def type(self) -> str:
         """What transformers calls models of its kind: "a bert", "an albert"."""
         return with_article(str(self.config.model_type))
+
+    @property
+    def where(self) -> str:
+        """The devices that it lies on: "cpu", "cuda:0, cpu and disk"."""
+        return where_it_lies(self.model)
 
     @property
     def other_inputs(self) -> tuple[str, ...]:
@@ -156,6 +163,57 @@ def _configs(model: PreTrainedModel) -> list[PreTrainedConfig]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of which all has been read and checked but its weights; ``load`` reads these.
+
+    Attributes:
+        name, folder, fields: what it is called, where it is, and what stands in its config.json.
+        config, tokenizer, kind: as transformers makes them.
+        device, spread, dtype, writes: as in ``open_checkpoint``.
+        attention: the attention function that it will run with.
+        forecast: the memory that it takes.
+    """
+
+    name: str
+    folder: Path
+    fields: Mapping[str, object]
+    config: PreTrainedConfig
+    tokenizer: PreTrainedTokenizerBase
+    kind: type[PreTrainedModel]
+    device: torch.device
+    spread: Spread | None
+    dtype: str
+    writes: bool
+    attention: str
+    forecast: Forecast
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know before it is loaded."""
+        return self.forecast.notice(self.name)
+
+    def load(self) -> Loaded:
+        """The model, on its device or spread over several. Raises as ``load_pretrained``."""
+        self.forecast.require_fit(self.name)
+        with as_one_line(f"{self.name} cannot be loaded"), config_fields.naming_the_field(self.fields, self.name):
+            return self._load()
+
+    def _load(self) -> Loaded:
+        if self.spread is not None:
+            adapter.require_none(self.folder, self.name)
+        model, missing = _model(self)
+        _require_weights(model, missing, self.name, self.writes)
+        model, adapted = adapter.apply_adapter(model, self.folder, self.name, _ADDED_ON_TOP)
+        if self.spread is None:
+            nn.Module.to(model, self.device)
+        captured = bool(self.kind._can_set_attn_implementation())
+        code = _ignored_code(self.folder, self.fields, type(model), type(self.tokenizer))
+        remarks = tuple(filter(None, [adapted, *code]))
+        device = self.device if self.spread is None else input_device(model)
+        return Loaded(self.name, nn.Module.eval(model), self.tokenizer, device, captured, remarks=remarks)
+
+
 def load_pretrained(
     name: str,
     device: torch.device,
@@ -163,11 +221,30 @@ def load_pretrained(
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
     writes: bool = False,
     folder: Path | None = None,
+    spread: Spread | None = None,
 ) -> Loaded:
-    """Load a model and its tokenizer; see ``find_folder`` for ``name`` and ``revision``.
+    """Load a model and its tokenizer; the arguments are those of ``open_checkpoint``.
 
     What libraries print meanwhile is seen, unless the caller sets ``silence`` around it: that is of the whole process,
     and takes what other threads print with it.
+
+    Raises:
+        ArgumentError: an unknown dtype, a model that cannot write.
+        MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
+    """
+    return open_checkpoint(name, device, revision, dtype, writes, folder, spread).load()
+
+
+def open_checkpoint(
+    name: str,
+    device: torch.device,
+    revision: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    writes: bool = False,
+    folder: Path | None = None,
+    spread: Spread | None = None,
+) -> Checkpoint:
+    """Read all of a model but its weights; see ``find_folder`` for ``name`` and ``revision``.
 
     Args:
         name, revision: which model.
@@ -175,10 +252,10 @@ def load_pretrained(
         dtype: of its numbers; see ``DTYPES``.
         writes: whether it must be able to continue a text.
         folder: where it is, if that has been found out.
+        spread: how it is spread over several devices; None: it is on ``device``.
 
     Raises:
-        ArgumentError: an unknown dtype, a model that cannot write.
-        MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
+        As ``load_pretrained``.
     """
     if dtype not in DTYPES:
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
@@ -188,7 +265,7 @@ def load_pretrained(
     fields = read_fields(folder, name)
     # its files can hold anything, and make libraries raise it
     with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
-        return _load(folder, fields, name, device, dtype, writes)
+        return _checkpoint(folder, fields, name, device, dtype, writes, spread)
 
 
 def recorded(loaded: Loaded, attention: str | None) -> Loaded:
@@ -196,30 +273,27 @@ def recorded(loaded: Loaded, attention: str | None) -> Loaded:
     return replace(loaded, captured=False, attention=attention)
 
 
-def _load(
-    folder: Path, fields: Mapping[str, object], name: str, device: torch.device, dtype: str, writes: bool
-) -> Loaded:
+def _checkpoint(
+    folder: Path,
+    fields: Mapping[str, object],
+    name: str,
+    device: torch.device,
+    dtype: str,
+    writes: bool,
+    spread: Spread | None,
+) -> Checkpoint:
     config_fields.require_sound(fields, name)
-    files = weight_files(folder)
-    there = sizes.read_sizes(files, name)
+    there = sizes.read_sizes(weight_files(folder), name)
     sizes.require_fields(fields, there, name)
     config = _config(folder, fields, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
     quantization.require_libraries(config, name)
-    captured = bool(kind._can_set_attn_implementation())
     attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
     there = replace(there, is_packed=quantization.method_of(config) is not None)
     sizes.require_model(kind, config, attention, there, name)
-    halves = getattr(config, "dtype", None) not in (None, torch.float32)
-    twice = 2 if halves and dtype == "float32" else 1
-    require_memory(twice * sum(path.stat().st_size for path in files), device, f"the model {name}")
-    model, missing = _model(kind, folder, config, dtype, attention, name)
-    _require_weights(model, missing, name, writes)
-    model, adapted = adapter.apply_adapter(model, folder, name, _ADDED_ON_TOP)
-    nn.Module.to(model, device)
-    remarks = [adapted, *_ignored_code(folder, fields, type(model), type(tokenizer))]
-    return Loaded(name, nn.Module.eval(model), tokenizer, device, captured, remarks=tuple(filter(None, remarks)))
+    taken = forecast(there, config, dtype, device, spread)
+    return Checkpoint(name, folder, fields, config, tokenizer, kind, device, spread, dtype, writes, attention, taken)
 
 
 def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
@@ -322,25 +396,32 @@ def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreT
     return kinds[wanted]
 
 
-def _model(
-    kind: type[PreTrainedModel], folder: Path, config: PreTrainedConfig, dtype: str, attention: str, name: str
-) -> tuple[PreTrainedModel, list[str]]:
+def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
-    model, loading = kind.from_pretrained(  # type: ignore[misc]
-        folder,
-        config=config,
-        dtype=dtype,
-        attn_implementation=attention,
-        use_safetensors=True,
-        ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
-        **adapter.IGNORED,
-        **_FROM_FILES,
-        output_loading_info=True,
-    )
-    if others := sorted(loading["mismatched_keys"]):
-        raise sizes.mismatch(others, name)
+    spread, temporary = checkpoint.spread.options() if checkpoint.spread else ({}, None)
+    try:
+        model, loading = checkpoint.kind.from_pretrained(  # type: ignore[misc]
+            checkpoint.folder,
+            config=checkpoint.config,
+            dtype=checkpoint.dtype,
+            attn_implementation=checkpoint.attention,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
+            **spread,
+            **adapter.IGNORED,
+            **_FROM_FILES,
+            output_loading_info=True,
+        )
+        if others := sorted(loading["mismatched_keys"]):
+            raise sizes.mismatch(others, checkpoint.name)
+    except BaseException:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    if temporary is not None:
+        remove_with(model, temporary)
     return model, sorted(loading["missing_keys"])
 
 

@@ -33,6 +33,7 @@ from mhaviz.models.pretrained.prediction import (
 )
 from mhaviz.models.pretrained.reading import id_of, read_without_names
 from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
+from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
@@ -268,7 +269,7 @@ class PretrainedModel(PredictingModel):
             target_ids = reader.start
         found = first_input(loaded, ids, target_ids, target is not None, reader.types([whole]))
         name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
-        kind, device = type(loaded.model).__name__, str(loaded.device)
+        kind, device = type(loaded.model).__name__, loaded.where
         details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}
         details |= {"dtype": dtype, "device": device}
         remarks = [*loaded.remarks, *_segments(details, (whole,))]
@@ -315,7 +316,7 @@ class PretrainedModel(PredictingModel):
             "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
             "n_heads": max(site.n_heads for site in chosen),
             "dtype": dtype,
-            "device": str(loaded.device),
+            "device": loaded.where,
         }
         remarks = list(loaded.remarks)
         if self.zeroed:
@@ -335,7 +336,7 @@ class PretrainedModel(PredictingModel):
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
         if any(site.kind == "cross" for site in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
-        return Source(", ".join([*parts, dtype, str(loaded.device)]), details, "; ".join(remarks))
+        return Source(", ".join([*parts, dtype, loaded.where]), details, "; ".join(remarks))
 
     @property
     def notices(self) -> list[str]:
@@ -436,7 +437,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
         raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
     attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
-    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, model.device, captured, attention)))
+    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, input_device(model), captured, attention)))
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:

@@ -8,7 +8,7 @@ import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -49,10 +49,12 @@ class FileSizes:
     Attributes:
         shapes: of each tensor, by its name.
         is_packed: whether they are quantised, so that shapes say little.
+        dtypes: of their numbers, by the same names: "float32", "bfloat16".
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     is_packed: bool = False
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def largest(self) -> int:
@@ -71,13 +73,15 @@ def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
     Raises MhavizError if one is broken.
     """
     shapes: dict[str, tuple[int, ...]] = {}
+    dtypes: dict[str, str] = {}
     for path in files:
         try:
             arrays, _ = read_safetensors(path)
         except MhavizError as error:
             raise MhavizError(f"{name}: {error}; take another copy of it") from error
         shapes |= {key: array.shape for key, array in arrays.items()}
-    return FileSizes(shapes)
+        dtypes |= {key: array.dtype for key, array in arrays.items()}
+    return FileSizes(shapes, dtypes=dtypes)
 
 
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
@@ -86,10 +90,10 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
     Not even a configuration can be made of some: ten million labels have names of their own. What nothing reads, such
     as how many examples a model was trained on, may be of any size.
     """
-    for field in read_by_model(fields):
-        for one in field.value if isinstance(field.value, list) else [field.value]:
-            if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf") and field.is_size:
-                _require_size(field, int(one), sizes, name)
+    for found in read_by_model(fields):
+        for one in found.value if isinstance(found.value, list) else [found.value]:
+            if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf") and found.is_size:
+                _require_size(found, int(one), sizes, name)
 
 
 def require_model(

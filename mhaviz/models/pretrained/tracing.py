@@ -145,6 +145,7 @@ def _tell(
             step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
     widths: dict[str, int] = {}
     for p in inward:
+        step.note_fetched(p.module)
         p.module(p.read)
         heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
         length = "q_length" if p.role in ("Q", "QKV") else "k_length"
@@ -174,6 +175,7 @@ def _tell(
     H = step("H swapped = swap n_heads, q_length", output.transpose(1, 2), f"batch_size q_length n_heads {d_value}")
     H = step(f"concat = join n_heads × {d_value}", H.flatten(2), "batch_size q_length n_heads·d_value")
     for p in outward:
+        step.note_fetched(p.module)
         p.module(H)
         axis = "d_model" if p.made.shape[2] == inward[0].read.shape[2] else "features_of_O"
         step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, f"batch_size q_length {axis}")

@@ -1,0 +1,173 @@
+"""Models that accelerate spreads over the main memory and the disk: all numbers are those of the model in one place."""
+
+import gc
+import io
+import shutil
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+
+import mhaviz
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.pretrained import forecast as forecasts
+from mhaviz.models.pretrained.spread import Spread
+from mhaviz.units import readable_bytes
+from mhaviz.views.data import document, write_json
+
+TEXT = "the cat sat on the mat"
+LITTLE = {"cpu": 12_000}  # bytes, of which the embeddings take most: the layers lie on the disk
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where temporary folders are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def spread(folder, **options):
+    return mhaviz.load(str(folder), device_map="auto", max_memory=LITTLE, **options)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_oss", "bart", "deberta"])
+def test_maps_are_those_of_one_device(model_folder, temporary, family):
+    folder = model_folder(family)
+    target = "the dog ran" if family == "bart" else None
+    whole, attention = (model.attend(TEXT, target) for model in (mhaviz.load(str(folder)), spread(folder)))
+    assert "disk" in attention.source.footnote
+    assert "disk" in attention.source.details["device"]
+    assert len(attention) == len(whole) > 0
+    for here, there in zip(attention, whole, strict=True):
+        np.testing.assert_array_equal(here.weights, there.weights)
+
+
+def test_every_study_of_a_model_on_the_disk(model_folder, temporary):
+    folder = model_folder("llama")
+    one, other = mhaviz.load(str(folder)), spread(folder)
+
+    def numbers(record):
+        written = io.StringIO()
+        write_json({key: value for key, value in document(record).items() if key != "source"}, written)
+        return written.getvalue()
+
+    studies = [
+        lambda m: m.explain(TEXT, 1),
+        lambda m: m.matrices(TEXT),
+        lambda m: m.masks([TEXT, "a dog"]),
+        lambda m: m.embeddings(TEXT),
+        lambda m: m.trace_shapes(TEXT),
+        lambda m: m.compare_scaling(TEXT),
+        lambda m: m.head_statistics([TEXT, "a dog ran"]),
+        lambda m: m.attend(TEXT, rollout=True),
+        lambda m: m.attend(TEXT, generate=2, verify=True),
+    ]
+    for study in studies:
+        assert numbers(study(other)) == numbers(study(one))
+
+
+def test_the_temporary_folder_goes_with_the_model(model_folder, temporary):
+    loaded = spread(model_folder("llama"))
+    assert len(list(temporary.iterdir())) == 1
+    del loaded
+    gc.collect()
+    assert not list(temporary.iterdir())
+
+
+def test_a_model_in_memory_may_be_spread(model_folder, temporary):
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = model_folder("llama")
+    options, _ = Spread("auto", LITTLE).options()
+    model = AutoModel.from_pretrained(folder, **options)
+    assert model.device.type == "meta" or next(model.layers.parameters()).is_meta
+    attention = mhaviz.load(model, AutoTokenizer.from_pretrained(folder)).attend(TEXT)
+    np.testing.assert_array_equal(attention[1].weights, mhaviz.load(str(folder)).attend(TEXT)[1].weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"device_map": "anywhere"}, r"`device_map`: expected auto, balanced.*, got .anywhere."),
+        ({"max_memory": "cpu=1GiB"}, "`max_memory` is for a model on several devices; add `device_map`"),
+        ({"device_map": "auto", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
+        ({"device_map": "auto", "max_memory": "cpu"}, r'expected bytes for each device, such as "cpu=2GiB.*, got \'\''),
+        ({"device_map": "auto", "max_memory": "gpu=1"}, "got the device 'gpu'"),
+        ({"device_map": "auto", "max_memory": {0: 0}}, "got 0 bytes"),
+    ],
+)
+def test_what_cannot_be_asked_for(model_folder, options, said):
+    with pytest.raises(ArgumentError, match=said):
+        mhaviz.load(str(model_folder("llama")), **options)
+
+
+def test_memory_is_text_or_numbers():
+    most = {"cpu": 2**31, 0: 10**10, 1: 5}
+    assert Spread.of("auto", "cpu=2GiB, 0=10GB,cuda:1=5").most == most
+    assert Spread.of("auto", {"cpu": "2GiB", 0: 10**10, "cuda:1": 5}).most == most
+
+
+def test_accelerate_is_needed(model_folder, monkeypatch):
+    monkeypatch.setattr("mhaviz.models.pretrained.spread.find_spec", lambda name: None)
+    with pytest.raises(
+        MhavizError, match=r'`device_map` needs accelerate; install it with pip install "mhaviz\[large\]"'
+    ):
+        spread(model_folder("llama"))
+
+
+def test_an_adapter_needs_its_weights_at_hand(model_folder, tmp_path):
+    folder = tmp_path / "adapted"
+    shutil.copytree(model_folder("llama"), folder)
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(
+        MhavizError, match="holds an adapter too, which is put into the weights of a model on one device"
+    ):
+        spread(folder)
+
+
+def parameters_of(folder):
+    from safetensors.torch import load_file
+
+    return sum(x.numel() for x in load_file(folder / "model.safetensors").values())
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("auto", 4), ("float32", 4), ("bfloat16", 2)])
+def test_the_memory_that_a_model_needs_is_told_before_it_is_loaded(model_folder, monkeypatch, dtype, size):
+    folder = model_folder("bert")
+    needed = size * parameters_of(folder)
+    notices = []
+    monkeypatch.setattr(forecasts, "_LARGE", needed)
+    monkeypatch.setattr(forecasts, "free_memory", lambda device: 3 * 2**30)
+    mhaviz.load(str(folder), dtype=dtype, on_notice=notices.append)
+    assert notices == [f"{folder} needs about {readable_bytes(needed)} of memory; free: 3.0 GiB on cpu"]
+    monkeypatch.setattr(forecasts, "_LARGE", needed + 1)
+    mhaviz.load(str(folder), dtype=dtype, on_notice=notices.append)
+    assert len(notices) == 1
+
+
+def test_a_model_that_does_not_fit_names_what_would(model_folder, monkeypatch):
+    folder = model_folder("bert")
+    monkeypatch.setattr(forecasts, "free_memory", lambda device: 4 * parameters_of(folder) - 1)
+    with pytest.raises(
+        MhavizError,
+        match=r"needs about .* of memory on cpu, where .* are free; take `device_map` auto.*, or `dtype` bfloat16",
+    ):
+        mhaviz.load(str(folder))
+    mhaviz.load(str(folder), dtype="bfloat16")
+    monkeypatch.setattr(forecasts, "free_memory", lambda device: 10)
+    with pytest.raises(MhavizError, match=r"spreads it over all devices and the disk$"):
+        mhaviz.load(str(folder), dtype="bfloat16")
+    spread(folder)
+
+
+def test_each_device_is_named(monkeypatch, model_folder):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(forecasts, "free_memory", lambda device: 2**30 if device.type == "cuda" else 2**33)
+    free = forecasts._free(Spread("auto", {0: 2**20, "cpu": 2**40}))
+    assert free == {"cuda:0": 2**20, "cpu": 2**33}
+    told = forecasts.Forecast(2**34, None, free, True).notice("it")
+    assert told == "it needs about 16.0 GiB of memory; free: 1.0 MiB on cuda:0, 8.0 GiB on cpu, and the disk"
