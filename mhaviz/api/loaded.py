@@ -73,8 +73,9 @@ def load(
         options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
             ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
             ``input_name``; of transformers ``revision``, ``dtype`` ("auto", "float32", "bfloat16", "float16"),
-            ``device_map`` ("auto": spread over all devices, the main memory and the disk, by accelerate) and
-            ``max_memory`` ({"cpu": "2GiB", 0: "10GiB"}: at most so many bytes on each).
+            ``device_map`` ("auto": spread over all devices, the main memory and the disk, by accelerate),
+            ``max_memory`` ({"cpu": "2GiB", 0: "10GiB"}: at most so many bytes on each) and ``tensor_parallel`` (True:
+            the processes that ``torchrun`` has started share it, and each gets the whole result of what all must call).
 
     Raises:
         ArgumentError: options that this kind of model does not take, sizes that cannot be.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
+from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def _load_pretrained(
     dtype: Any = "auto",
     device_map: str | None = None,
     max_memory: Any = None,
+    tensor_parallel: bool = False,
 ) -> "Model":
     name = request.name
     if find_spec("transformers") is None:
@@ -187,9 +189,14 @@ def _load_pretrained(
             f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}, or limit them by "
             f"{parameter('max_memory')}"
         )
+    process = this_process() if tensor_parallel else Process()
+    if device_map is not None and not process.is_alone:
+        raise ArgumentError(
+            f"{parameter('device_map')} is for one process, and {process.count} share the model; leave it out"
+        )
     from mhaviz.devices import resolve_device
 
-    where = resolve_device(request.device)
+    where = resolve_device(process.device(request.device))
     from mhaviz.models.pretrained.loading import open_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.models.pretrained.silence import silence
@@ -198,7 +205,7 @@ def _load_pretrained(
 
     spread = None if device_map is None else Spread.of(device_map, max_memory)
     with silence(1, 2):
-        checkpoint = open_checkpoint(name, where, revision, dtype, request.writes, folder, spread)
+        checkpoint = open_checkpoint(name, where, revision, dtype, request.writes, folder, spread, process.count)
     if checkpoint.notice is not None:
         request.on_notice(checkpoint.notice)
     with silence(1, 2):
@@ -232,7 +239,7 @@ KINDS = (
     ModelKind(
         called="a model of transformers",
         load=_load_pretrained,
-        options=("revision", "dtype", "device_map", "max_memory"),
+        options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel"),
         expected="a folder of transformers, or a hub id",
         is_of_kind=_is_pretrained,
         takes_any_text=True,

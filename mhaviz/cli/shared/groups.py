@@ -17,6 +17,7 @@ from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
+from mhaviz.processes import this_process
 from mhaviz.units import parse_bytes, parse_length, parse_whole
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class ModelOptions:
             dtype=self.dtype,
             device_map=self.device_map,
             max_memory=self.max_memory,
+            tensor_parallel=self.takes_any_text and not this_process().is_alone,
         )
 
     def layers(self, loaded: "LoadedModel") -> tuple[int, ...] | None:

@@ -13,6 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
+from mhaviz.models.pretrained.sharing import gather_heads
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
@@ -73,6 +74,8 @@ def run_hooked(
         module: nn.Module, call: AttentionCall | AttentionWeights, output: Tensor | None, zero: Zero | None
     ) -> None:
         number = next(numbers)
+        if module in loaded.shared:
+            call, output = gather_heads(call, output)
         try:
             hook(AttentionRun(number, module, call, output, zero))
             if number == last:

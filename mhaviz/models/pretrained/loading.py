@@ -32,7 +32,7 @@ from transformers import (
 from transformers import __version__ as version
 from transformers.utils import logging
 
-from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sizes
+from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.spread import Spread, input_device, remove_with, where_it_lies
 from mhaviz.units import with_article
@@ -64,6 +64,8 @@ class Loaded:
         unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
         by_hand: the numbers of the attentions that are written by hand: of these the weights are seen, and no queries
             and keys.
+        processes: how many share it.
+        shared: the modules of which each process has a part of the heads.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Loaded:
     remarks: tuple[str, ...] = ()
     unshown: tuple[Kind, ...] = ()
     by_hand: frozenset[int] = frozenset()
+    processes: int = 1
+    shared: frozenset[nn.Module] = frozenset()
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -88,8 +92,8 @@ class Loaded:
 
     @property
     def where(self) -> str:
-        """The devices that it lies on: "cpu", "cuda:0, cpu and disk"."""
-        return where_it_lies(self.model)
+        """The devices that it lies on: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
+        return where_it_lies(self.model) + (f", {self.processes} processes" if self.processes > 1 else "")
 
     @property
     def other_inputs(self) -> tuple[str, ...]:
@@ -170,7 +174,7 @@ class Checkpoint:
     Attributes:
         name, folder, fields: what it is called, where it is, and what stands in its config.json.
         config, tokenizer, kind: as transformers makes them.
-        device, spread, dtype, writes: as in ``open_checkpoint``.
+        device, spread, processes, dtype, writes: as in ``open_checkpoint``.
         attention: the attention function that it will run with.
         forecast: the memory that it takes.
     """
@@ -183,6 +187,7 @@ class Checkpoint:
     kind: type[PreTrainedModel]
     device: torch.device
     spread: Spread | None
+    processes: int
     dtype: str
     writes: bool
     attention: str
@@ -200,18 +205,31 @@ class Checkpoint:
             return self._load()
 
     def _load(self) -> Loaded:
-        if self.spread is not None:
+        if self._is_apart:
             adapter.require_none(self.folder, self.name)
         model, missing = _model(self)
         _require_weights(model, missing, self.name, self.writes)
         model, adapted = adapter.apply_adapter(model, self.folder, self.name, _ADDED_ON_TOP)
-        if self.spread is None:
+        if not self._is_apart:
             nn.Module.to(model, self.device)
         captured = bool(self.kind._can_set_attn_implementation())
         code = _ignored_code(self.folder, self.fields, type(model), type(self.tokenizer))
         remarks = tuple(filter(None, [adapted, *code]))
-        device = self.device if self.spread is None else input_device(model)
-        return Loaded(self.name, nn.Module.eval(model), self.tokenizer, device, captured, remarks=remarks)
+        return Loaded(
+            self.name,
+            nn.Module.eval(model),
+            self.tokenizer,
+            input_device(model) if self._is_apart else self.device,
+            captured,
+            remarks=remarks,
+            processes=self.processes,
+            shared=sharing.shared_attentions(model) if self.processes > 1 else frozenset(),
+        )
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether its weights are not all on one device."""
+        return self.spread is not None or self.processes > 1
 
 
 def load_pretrained(
@@ -222,6 +240,7 @@ def load_pretrained(
     writes: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,
+    processes: int = 1,
 ) -> Loaded:
     """Load a model and its tokenizer; the arguments are those of ``open_checkpoint``.
 
@@ -232,7 +251,7 @@ def load_pretrained(
         ArgumentError: an unknown dtype, a model that cannot write.
         MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
     """
-    return open_checkpoint(name, device, revision, dtype, writes, folder, spread).load()
+    return open_checkpoint(name, device, revision, dtype, writes, folder, spread, processes).load()
 
 
 def open_checkpoint(
@@ -243,6 +262,7 @@ def open_checkpoint(
     writes: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,
+    processes: int = 1,
 ) -> Checkpoint:
     """Read all of a model but its weights; see ``find_folder`` for ``name`` and ``revision``.
 
@@ -253,6 +273,7 @@ def open_checkpoint(
         writes: whether it must be able to continue a text.
         folder: where it is, if that has been found out.
         spread: how it is spread over several devices; None: it is on ``device``.
+        processes: how many share it, each a part of its heads; each must call this.
 
     Raises:
         As ``load_pretrained``.
@@ -265,7 +286,7 @@ def open_checkpoint(
     fields = read_fields(folder, name)
     # its files can hold anything, and make libraries raise it
     with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
-        return _checkpoint(folder, fields, name, device, dtype, writes, spread)
+        return _checkpoint(folder, fields, name, device, dtype, writes, spread, processes)
 
 
 def recorded(loaded: Loaded, attention: str | None) -> Loaded:
@@ -281,19 +302,24 @@ def _checkpoint(
     dtype: str,
     writes: bool,
     spread: Spread | None,
+    processes: int,
 ) -> Checkpoint:
     config_fields.require_sound(fields, name)
     there = sizes.read_sizes(weight_files(folder), name)
     sizes.require_fields(fields, there, name)
     config = _config(folder, fields, name)
+    if processes > 1:
+        sharing.require_shares(config, processes, name)
     tokenizer = _tokenizer(folder, name)
     kind = _model_class(config, name, writes)
     quantization.require_libraries(config, name)
     attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
     there = replace(there, is_packed=quantization.method_of(config) is not None)
     sizes.require_model(kind, config, attention, there, name)
-    taken = forecast(there, config, dtype, device, spread)
-    return Checkpoint(name, folder, fields, config, tokenizer, kind, device, spread, dtype, writes, attention, taken)
+    taken = forecast(there, config, dtype, device, spread, processes)
+    return Checkpoint(
+        name, folder, fields, config, tokenizer, kind, device, spread, processes, dtype, writes, attention, taken
+    )
 
 
 def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
@@ -400,7 +426,9 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
-    spread, temporary = checkpoint.spread.options() if checkpoint.spread else ({}, None)
+    apart, temporary = checkpoint.spread.options() if checkpoint.spread else ({}, None)
+    if checkpoint.processes > 1:
+        apart = sharing.options(checkpoint.device)
     try:
         model, loading = checkpoint.kind.from_pretrained(  # type: ignore[misc]
             checkpoint.folder,
@@ -409,7 +437,7 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
             attn_implementation=checkpoint.attention,
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
-            **spread,
+            **apart,
             **adapter.IGNORED,
             **_FROM_FILES,
             output_loading_info=True,

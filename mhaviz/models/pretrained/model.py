@@ -242,6 +242,10 @@ class PretrainedModel(PredictingModel):
             MhavizError: a model that shows its weights alone.
         """
         self.require_captured()
+        if self.loaded.processes > 1:
+            raise MhavizError(
+                f"{self.loaded.name}: the steps of an attention are traced in one process; run it without torchrun"
+            )
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number

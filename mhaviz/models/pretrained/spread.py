@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.models.pretrained.sharing import whole_weight
 from mhaviz.units import parse_bytes
 
 WAYS = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -99,7 +100,7 @@ def weight_at_hand(module: nn.Module) -> Iterator[Tensor | None]:
         with align_module_device(module):
             yield getattr(module, "weight", None)
         return
-    yield weight
+    yield None if weight is None else whole_weight(weight)
 
 
 def _places(model: nn.Module) -> list[str]:

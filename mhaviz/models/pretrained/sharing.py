@@ -1,0 +1,125 @@
+"""A model that several processes share, each a part of its heads: tensor parallelism, as transformers does it.
+
+Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3. Each process computes with its own heads; here they are
+gathered, so that every process sees the whole attention. ``torchrun`` starts the processes.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.units import with_article
+
+_BY_HEADS = "rowwise"
+"""How a plan shares the projection after the heads where each process has a part of them. Other plans gather the heads
+before, and share nothing but the projections."""
+
+
+def require_shares(config: PreTrainedConfig, processes: int, name: str) -> None:
+    """Raise MhavizError before a model is loaded that so many processes cannot share."""
+    if find_spec("accelerate") is None:
+        raise MhavizError(
+            f'{name}: several processes share a model by accelerate; install it with pip install "mhaviz[large]"'
+        )
+    plan = _plan(config)
+    alone = f"run it without torchrun, or with {parameter('device_map')} auto"
+    if not plan:
+        raise MhavizError(
+            f"{name}: transformers has no plan by which several processes share {with_article(config.model_type)}; "
+            f"{alone}"
+        )
+    if not _shares_heads(plan.items()):
+        return
+    text = config.get_text_config(decoder=True)
+    n_heads = getattr(text, "num_attention_heads", None)
+    kinds = {"heads": n_heads, "key heads": getattr(text, "num_key_value_heads", None) or n_heads}
+    for kind, number in kinds.items():
+        if isinstance(number, int) and number % processes:
+            fitting = [str(i) for i in range(2, number + 1) if all(n % i == 0 for n in kinds.values() if n)]
+            others = f"start {' or '.join(fitting[:4])} processes" if fitting else alone
+            raise MhavizError(
+                f"{name}: expected a number of {kind} that {processes} processes can share, got {number}; {others}"
+            )
+
+
+def options(device: torch.device) -> dict[str, Any]:
+    """For ``from_pretrained``. Raises ArgumentError of another device than transformers shares a model on."""
+    from transformers.distributed.configuration_utils import DistributedConfig
+
+    there = torch.accelerator.current_accelerator()
+    if there is not None and there.type == "cuda" and device.type != "cuda":
+        raise ArgumentError(
+            f"{parameter('device')}: processes share a model on the GPUs where there are any, got {device}; leave it "
+            f"out, or hide them by CUDA_VISIBLE_DEVICES="
+        )
+    return {"distributed_config": DistributedConfig(tp_plan="auto")}
+
+
+def shared_attentions(model: PreTrainedModel) -> frozenset[nn.Module]:
+    """The modules of which each process has a part of the heads, if the model is shared."""
+    rules = [(_pattern(rule), style) for rule, style in (model.tp_plan or {}).items()]
+
+    def is_by_heads(name: str) -> bool:
+        inner = [(rule, style) for rule, style in rules if rule.startswith(f"{_pattern(name)}.")]
+        return bool(name) and any(style == _BY_HEADS for _, style in inner)
+
+    return frozenset(module for name, module in model.named_modules() if is_by_heads(name))
+
+
+def gather_heads(
+    call: AttentionCall | AttentionWeights, output: Tensor | None
+) -> tuple[AttentionCall | AttentionWeights, Tensor | None]:
+    """The whole attention of which this process has a part of the heads, and its output; every process must call it."""
+    whole = None if output is None else _gathered(output, 1)
+    if isinstance(call, AttentionWeights):
+        return replace(call, given=_gathered(call.given, 1)), whole
+    mask = call.mask
+    gathered = replace(
+        call,
+        query=_gathered(call.query, 1),
+        key=_gathered(call.key, 1),
+        value=_gathered(call.value, 1),
+        mask=_gathered(mask, 1) if mask is not None and mask.shape[1] > 1 else mask,
+        sinks=None if call.sinks is None else _gathered(call.sinks, 0),
+    )
+    return gathered, whole
+
+
+def whole_weight(weight: Tensor) -> Tensor:
+    """A parameter of which this process has a part, whole; every process must call it."""
+    from torch.distributed.tensor import DTensor
+
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+def _gathered(x: Tensor, axis: int) -> Tensor:
+    """The parts of all processes, one after the other."""
+    sent = x.detach().contiguous()
+    sent = sent.view(torch.uint8) if sent.dtype == torch.bool else sent
+    parts = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, sent)
+    return torch.cat(parts, dim=axis).view(x.dtype)
+
+
+def _plan(config: PreTrainedConfig) -> dict[str, str]:
+    """How transformers shares the parts of a model of this configuration."""
+    parts = [config, config.get_text_config(), config.get_text_config(decoder=True)]
+    return next((dict(part.base_model_tp_plan) for part in parts if part.base_model_tp_plan), {})
+
+
+def _shares_heads(rules: Iterable[tuple[str, str]]) -> bool:
+    return any("att" in rule and style == _BY_HEADS for rule, style in rules)
+
+
+def _pattern(name: str) -> str:
+    """The name with * for the numbers of layers, as plans have it."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
