@@ -33,11 +33,19 @@ def run() -> int:
         from mhaviz.cli import app
 
         status = app.main()
+        _leave_group()
         gc.freeze()
         return status
     except KeyboardInterrupt:
         print("mhaviz: interrupted", file=sys.stderr)  # noqa: T201
         return 130
+
+
+def _leave_group() -> None:
+    """Tell PyTorch that this process is done, if it is one of several, or it would warn of it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

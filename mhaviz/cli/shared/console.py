@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mhaviz.errors import ArgumentError
+from mhaviz.processes import this_process
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ _PATIENCE = 2.0  # seconds; what is done by then needs no word
 def option_name(name: str) -> str:
     """What a parameter of Python is called on the command line: "d_model" → "--d-model"."""
     return "--mask" if name == "causal" else f"--{name.replace('_', '-')}"
+
+
+def is_first_process() -> bool:
+    """Whether this process shows and saves: the others that torchrun has started with it are silent."""
+    try:
+        return this_process().is_first
+    except ArgumentError:  # the environment says nothing that could be understood, which is told where it matters
+        return True
 
 
 def say(line: str) -> None:
@@ -47,7 +57,7 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 
     ``time_left``: say how long it will take, for work that is even.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or not is_first_process():
         yield lambda done, what: None
         return
 
@@ -69,7 +79,7 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 @contextmanager
 def working(what: str, quiet: bool = False) -> Iterator[None]:
     """Say what is being done, and for how long already, while work that cannot be counted takes more than a moment."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or not is_first_process():
         yield
         return
     done = threading.Event()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.console import print_view, say, working
+from mhaviz.cli.shared.console import is_first_process, print_view, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
 from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
@@ -56,7 +56,7 @@ class Delivery:
 
     def tell(self, notices: Iterable[str]) -> None:
         """Print what the user should be told, a line each, unless nothing is to be shown."""
-        if not self.quiet:
+        if not self.quiet and is_first_process():
             for line in notices:
                 say(line)
 
@@ -80,6 +80,8 @@ class Delivery:
     ) -> None:
         """Save what is to be saved, then print the record: as JSON, or as its view in the terminal.
 
+        Of several processes that ``torchrun`` has started the first alone does so.
+
         Args:
             record: what was found.
             style: of its picture.
@@ -89,6 +91,8 @@ class Delivery:
             checked: what limits are about, if it is more than the record.
             notice: what the user should be told.
         """
+        if not is_first_process():
+            return
         from mhaviz.views.showing import figure_of, view_of
 
         if self.json or any(path.suffix.lower() == ".json" for path in self.paths):

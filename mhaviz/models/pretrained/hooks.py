@@ -13,7 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.sharing import gather_heads
+from mhaviz.models.pretrained.sharing import gather_heads, of_this_process
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
@@ -76,6 +76,7 @@ def run_hooked(
         number = next(numbers)
         if module in loaded.shared:
             call, output = gather_heads(call, output)
+            zero = None if zero is None else of_this_process(zero, call.shape[1])
         try:
             hook(AttentionRun(number, module, call, output, zero))
             if number == last:

@@ -5,7 +5,7 @@ gathered, so that every process sees the whole attention. ``torchrun`` starts th
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +17,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.recording.zeroing import Zero
 from mhaviz.units import with_article
 
 _BY_HEADS = "rowwise"
@@ -92,6 +93,18 @@ def gather_heads(
         sinks=None if call.sinks is None else _gathered(call.sinks, 0),
     )
     return gathered, whole
+
+
+def of_this_process(zero: Zero, n_heads: int) -> Zero:
+    """Zeroes those of ``n_heads`` heads that this process computes with, by their numbers in the whole attention."""
+    here = n_heads // dist.get_world_size()
+    first = dist.get_rank() * here
+
+    def zero_own(heads: Sequence[int]) -> None:
+        if own := [head - first for head in heads if first <= head < first + here]:
+            zero(own)
+
+    return zero_own
 
 
 def whole_weight(weight: Tensor) -> Tensor:

@@ -1,0 +1,204 @@
+"""Models that two processes share: every map is that of one process, and the first process alone speaks."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from families import GROUPED, V, bytes_and_words
+
+import mhaviz
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import MhavizError
+from mhaviz.models.pretrained import sharing
+
+TEXT = "the cat sat on the mat"
+SAME = 5e-6
+"""A product whose sum two processes share is rounded in another order, in float32: it is 1.4e-6 at most here."""
+
+RUN = """
+import json, sys
+import numpy as np
+import mhaviz
+from mhaviz.cli import main
+from mhaviz.processes import this_process
+
+text, results, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
+rank = this_process().rank
+for number, folder in enumerate(folders):
+    loaded = mhaviz.load(folder, tensor_parallel=True)
+    attention = loaded.attend(text, verify=True)
+    names = {m.name: m.weights for m in attention}
+    names |= {f"written {m.name}": m.weights for m in loaded.attend(text, generate=2)}
+    names |= {"X": loaded.embeddings(text).parts[-1].values}
+    names |= {"output": loaded.explain(text, 1, head=3, layer=1).output}
+    np.savez(f"{results}/{number}-{rank}.npz", **names)
+print(json.dumps(attention.source.details["device"]), flush=True)
+assert main(["heatmap", text, "--model", folders[0], "-o", f"{results}/{rank}.json"]) == 0
+try:
+    loaded.trace_shapes(text)
+except mhaviz.MhavizError as error:
+    print(error)
+"""
+
+
+def gathered_before(root):
+    """A model of a plan that gathers the heads before the attention: each process has them all."""
+    folder = root / "olmo2"
+    hf.Olmo2ForCausalLM(hf.Olmo2Config(vocab_size=V, **GROUPED, pad_token_id=0)).save_pretrained(folder)
+    bytes_and_words().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared(model_folder, tmp_path_factory):
+    """What two processes have found, by model and by rank; what they have printed; and the models."""
+    root = tmp_path_factory.mktemp("shared")
+    folders = [model_folder("gemma2"), gathered_before(root)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment |= {"OMP_NUM_THREADS": "1"}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", RUN, TEXT, str(root), *map(str, folders)],
+            env=environment | {"RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=240) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    return root, folders, said
+
+
+def numbers_of(folder):
+    """The same as ``RUN`` finds, in this process."""
+    loaded = mhaviz.load(str(folder))
+    found = {m.name: m.weights for m in loaded.attend(TEXT)}
+    found |= {f"written {m.name}": m.weights for m in loaded.attend(TEXT, generate=2)}
+    found |= {"X": loaded.embeddings(TEXT).parts[-1].values}
+    return found | {"output": loaded.explain(TEXT, 1, head=3, layer=1).output}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_process_has_the_whole_of_what_one_finds(shared, number):
+    root, folders, _ = shared
+    expected = numbers_of(folders[number])
+    for rank in range(2):
+        with np.load(root / f"{number}-{rank}.npz") as found:
+            assert set(found) == set(expected)
+            for name, values in expected.items():
+                assert found[name].shape == values.shape
+                np.testing.assert_allclose(found[name], values, rtol=0, atol=SAME, err_msg=name)
+
+
+def test_the_first_process_alone_shows_and_saves(shared):
+    root, _, ((first, notices), (other, nothing)) = shared
+    assert "masked self-attention, layer 0" in first
+    assert "cpu, 2 processes" in first
+    assert f"saved {root}/0.json" in notices
+    assert other.splitlines()[0] == json.dumps("cpu, 2 processes")
+    assert len(other.splitlines()) == 2, "what the script itself prints"
+    assert nothing == ""
+    assert (root / "0.json").exists()
+    assert not (root / "1.json").exists()
+
+
+def test_steps_are_traced_in_one_process(shared):
+    _, _, ((first, _), _) = shared
+    assert "traced in one process; run it without torchrun" in first
+
+
+@pytest.mark.parametrize(
+    ("config", "processes", "said"),
+    [
+        (hf.LlamaConfig(**GROUPED), 4, "a number of key heads that 4 processes can share, got 2; start 2 processes"),
+        (
+            hf.LlamaConfig(**GROUPED | {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 6}),
+            4,
+            "start 2 or 3 or 6",
+        ),
+        (hf.LlamaConfig(**GROUPED | {"num_key_value_heads": 1}), 2, r"key heads .*, got 1; run it without torchrun"),
+        (hf.GPT2Config(), 2, "no plan by which several processes share a gpt2; run it without torchrun"),
+    ],
+)
+def test_heads_that_do_not_divide_are_told_before_a_model_is_loaded(config, processes, said):
+    with pytest.raises(MhavizError, match=said):
+        sharing.require_shares(config, processes, "it")
+
+
+def test_heads_that_divide_or_are_not_shared():
+    sharing.require_shares(hf.LlamaConfig(**GROUPED), 2, "it")
+    sharing.require_shares(hf.Olmo2Config(**GROUPED), 3, "it")
+
+
+def test_all_that_has_heads_is_gathered(monkeypatch):
+    """In the order of the processes; a mask that all heads share stays as it is."""
+
+    def part(heads, key_heads):
+        call = AttentionCall(
+            torch.randn(2, 8, 3, 4)[:, heads],
+            torch.randn(2, 4, 3, 4)[:, key_heads],
+            torch.randn(2, 4, 3, 4)[:, key_heads],
+            0.5,
+            False,
+            torch.rand(1, 8, 3, 3)[:, heads] < 0.5,
+            sinks=torch.randn(8)[heads],
+        )
+        return call, torch.randn(2, 8, 3, 4)[:, heads]
+
+    def made(*which):
+        torch.manual_seed(0)
+        return part(*which)
+
+    own, others = made(slice(0, 4), slice(0, 2)), made(slice(4, 8), slice(2, 4))
+    whole, output = made(slice(None), slice(None))
+    left = [others[1], others[0].query, others[0].key, others[0].value, others[0].mask.view(torch.uint8)]
+    left.append(others[0].sinks)
+
+    def all_gather(parts, sent):
+        parts[0].copy_(sent)
+        parts[1].copy_(left.pop(0))
+
+    monkeypatch.setattr(sharing.dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(sharing.dist, "all_gather", all_gather)
+    gathered, gathered_output = sharing.gather_heads(*own)
+    assert torch.equal(gathered_output, output)
+    assert torch.equal(gathered.weights(), whole.weights())
+    for name in ("query", "key", "value", "mask", "sinks"):
+        assert torch.equal(getattr(gathered, name), getattr(whole, name)), name
+    left = [whole.weights()[:, 4:]]
+    alone, nothing = sharing.gather_heads(AttentionWeights(whole.weights()[:, :4]), None)
+    assert torch.equal(alone.given, whole.weights())
+    assert nothing is None
+
+
+def test_heads_are_zeroed_where_they_are(monkeypatch):
+    zeroed = []
+    monkeypatch.setattr(sharing.dist, "get_world_size", lambda: 2)
+    for rank in range(2):
+        monkeypatch.setattr(sharing.dist, "get_rank", lambda rank=rank: rank)
+        sharing.of_this_process(zeroed.append, 8)([1, 3, 6])
+    assert zeroed == [[1, 3], [2]]
+
+
+def test_others_wait_for_the_first_to_say_what_is_wrong(mhaviz, monkeypatch):
+    waited = []
+    monkeypatch.setattr("mhaviz.cli.app.time.sleep", waited.append)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    failed = mhaviz("heatmap", TEXT, "--model", "nowhere.safetensors")
+    assert (failed.status, len(waited)) == (1, 1)
+    assert "cannot read nowhere.safetensors" in failed.err
+    monkeypatch.setenv("RANK", "0")
+    assert mhaviz("heatmap", TEXT, "--model", "nowhere.safetensors").status == 1
+    assert len(waited) == 1
