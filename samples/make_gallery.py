@@ -14,6 +14,7 @@ SENTENCE = "I wonder what will come next!"
 DEPOSIT = "I am going to deposit my money at the bank"
 TRANSLATED = ["the small black cat does not see my red car", "--model", "translation"]
 BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
+TEXT = str(Path(__file__).parent / "text.txt")
 MINILM = ["--model", "{folder}/minilm"]
 TIRED = "The animal didn't cross the street because it was too tired."
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
@@ -61,7 +62,7 @@ PICTURES: dict[str, list[str]] = {
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
     "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
     "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],
-    "heads.png": ["heads", "--file", str(Path(__file__).parent / "text.txt"), *MINILM, *CPU],
+    "heads.png": ["heads", "--file", TEXT, *MINILM, "--sort", "previous", "--top", "5", *CPU],
     "long.png": ["heatmap", *BOTTLES, *CPU],
     "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],

@@ -15,7 +15,7 @@ import typer.main
 from hypothesis import HealthCheck, settings
 from made import made_map
 
-from mhaviz.records import STATISTICS, Attention, Average, HeadAverages, HeadStatistics, Source
+from mhaviz.records import N_BINS, STATISTICS, Attention, Average, HeadAverages, HeadStatistics, Source
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(
@@ -137,14 +137,19 @@ def random_heads():
 
         def average(kind, name):
             shape = (n_layers, n_heads)
-            if (kind == "cross" and name not in ("entropy", "first", "separators")) or (kind, name) == (
-                "masked",
-                "next",
+            nothing, counts = np.full(shape, np.nan), np.zeros((*shape, N_BINS), np.int64)
+            if (
+                (kind == "cross" and name not in ("entropy", "first", "separators", "sink"))
+                or (kind, name) == ("masked", "next")
+                or name in ("retrieval", "needle")
             ):
-                return Average(np.full(shape, np.nan), np.full(shape, np.nan), 0, 0)
+                return Average(nothing, nothing, 0, 0, nothing, nothing, nothing, counts)
             mean = random.uniform(size=shape) * {"entropy": 3, "distance": 12}.get(name, 1)
-            spread = random.uniform(size=shape) / 5 if sentences > 1 else np.full(shape, np.nan)
-            return Average(mean, spread, sentences, 5 * sentences)
+            spread = random.uniform(size=shape) / 5 if sentences > 1 else nothing
+            counts[..., 3], counts[..., 5] = 1, sentences - 1
+            error = spread / np.sqrt(sentences)
+            chance = np.full(shape, mean.mean())
+            return Average(mean, spread, sentences, 5 * sentences, mean - error, mean + error, chance, counts)
 
         return HeadStatistics(
             Source("made by a test", {"kind": "test"}),
@@ -158,7 +163,7 @@ def random_heads():
                 )
                 for kind in kinds
             ),
-            **more,
+            **{"replicates": 1000} | more,
         )
 
     return make

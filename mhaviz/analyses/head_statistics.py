@@ -1,13 +1,12 @@
 """Statistics of what each head of a model looks at, averaged over any number of sentences in constant memory.
 
-All numbers but the entropy are sums of weights on certain keys, such as the one before the query. Which keys those are
-does not depend on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
+Most numbers are sums of weights on certain keys, such as the one before the query. Which keys those are does not depend
+on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import nan
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +16,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.bootstrap import Bootstrap, poisson_weights
+from mhaviz.analyses.head_sums import HeadSums, averages
+from mhaviz.analyses.needles import reading_of
 from mhaviz.analyses.study import Study
-from mhaviz.attention.call import entropy
+from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import SiteCall, is_token
-from mhaviz.records import STATISTICS, Average, HeadAverages, HeadStatistics, Kind, Source, Tokens
+from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
+_FIRST, _SINK, _ENTROPY, _RETRIEVAL, _NEEDLE_PLACE = map(
+    STATISTICS.index, ("first", "sink", "entropy", "retrieval", "needle")
+)
+_BOOTSTRAP, _NEEDLE = "bootstrap", "needle"  # arrays that say how a study counts
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 
 _OF_ALL_QUERIES = ("entropy", "distance")
@@ -34,12 +39,19 @@ class HeadStudy(Study):
 
     In float64 if the model computes in float64, else in float32; sums over sentences are of float64.
 
-    ``kind``: count the attentions of this kind alone; None: all.
+    Args:
+        kind: count the attentions of this kind alone; None: all.
+        bootstrap: of the intervals.
+        needle: ids of a needle that stands twice in each sentence; empty: there is none.
     """
 
-    def __init__(self, kind: Kind | None = None) -> None:
+    def __init__(
+        self, kind: Kind | None = None, bootstrap: Bootstrap | None = None, needle: Sequence[int] = ()
+    ) -> None:
         self._kind = kind
-        self._sums: dict[tuple[Kind, int], _Sums] = {}
+        self._bootstrap = bootstrap or Bootstrap()
+        self._needle = tuple(needle)
+        self._sums: dict[tuple[Kind, int], HeadSums] = {}
         self._counted: _Counted | None = None
 
     @property
@@ -54,48 +66,73 @@ class HeadStudy(Study):
         if self._kind not in (None, kind):
             return
         counted = self._counted
-        if counted is None or not counted.is_of(seen):  # the layers of a forward pass share their sides
-            counted = self._counted = _Counted.of(seen)
+        if counted is None or not counted.is_of(seen, numbers):  # the layers of a forward pass share their sides
+            drawn = poisson_weights(numbers, self._bootstrap)
+            counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
         weights = seen.call.weights().nan_to_num(nan=0.0)  # of padding; they may be the program's own
-        sums = weights.flatten(2) @ counted.factors.to(weights.dtype).mT  # batch_size n_heads n_statistics - 1
-        totals = torch.cat([_entropies(weights, counted.visible)[..., None], sums], dim=-1)
-        layer_sums = self._sums.setdefault((kind, layer), _Sums.none(weights.shape[1]))
-        layer_sums.add(totals.cpu().double().numpy(), counted.queries)
+        totals = counted.totals(weights)
+        layer_sums = self._sums.setdefault((kind, layer), self._none(weights.shape[1]))
+        layer_sums.add(_means(totals, counted.queries), counted.chance(seen), counted.queries, counted.drawn)
 
     def join(self, other: Self) -> None:
-        """See ``Study.join``."""
+        """See ``Study.join``. Raises ValueError of another bootstrap or needle, too."""
+        if not self._sums:
+            self._bootstrap, self._needle = other._bootstrap, other._needle
+        if (self._bootstrap, self._needle) != (other._bootstrap, other._needle):
+            raise ValueError(f"expected {self._bootstrap} and the same needle, got {other._bootstrap}")
         for (kind, layer), sums in other._sums.items():
-            n_heads = len(sums.moments.mean)
-            self._sums.setdefault((kind, layer), _Sums.none(n_heads)).join(sums)
+            self._sums.setdefault((kind, layer), self._none(sums.n_heads)).join(sums)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """See ``Study.arrays``: "self.0.mean", "self.0.queries", …"""
         named = (sums.arrays(f"{kind}.{layer}.") for (kind, layer), sums in self._sums.items())
-        return {name: array for arrays in named for name, array in arrays.items()}
+        bootstrap = self._bootstrap
+        return {
+            _BOOTSTRAP: np.array([bootstrap.replicates, bootstrap.seed, bootstrap.texts_apart], np.int64),
+            _NEEDLE: np.array(self._needle, np.int64),
+            **{name: array for arrays in named for name, array in arrays.items()},
+        }
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """See ``Study.of_arrays``."""
-        study = cls()
-        for name in arrays:
+        bootstrap, needle = (arrays.get(name) for name in (_BOOTSTRAP, _NEEDLE))
+        if bootstrap is None or bootstrap.shape != (3,) or bootstrap.dtype != np.int64:
+            raise ValueError(f"{_BOOTSTRAP}: expected three whole numbers")
+        if needle is None or needle.ndim != 1 or needle.dtype != np.int64:
+            raise ValueError(f"{_NEEDLE}: expected whole numbers")
+        study = cls(None, Bootstrap(*bootstrap.tolist()), needle.tolist())
+        for name in arrays.keys() - {_BOOTSTRAP, _NEEDLE}:
             kind, _, rest = name.partition(".")
             layer, _, _ = rest.partition(".")
             if kind not in _KINDS or not re.fullmatch(r"[0-9]{1,6}", layer):
                 raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
             if (kind, int(layer)) not in study._sums:
-                study._sums[kind, int(layer)] = _Sums.of_arrays(arrays, f"{kind}.{layer}.")
+                study._sums[kind, int(layer)] = HeadSums.of_arrays(
+                    arrays, f"{kind}.{layer}.", study._bootstrap.replicates
+                )
         return study
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
-        return HeadStatistics(source, tuple(map(self._averages, self.kinds)), too_long)
+        bootstrap = self._bootstrap
+        return HeadStatistics(
+            source,
+            tuple(map(self._averages, self.kinds)),
+            too_long,
+            replicates=bootstrap.replicates,
+            seed=bootstrap.seed,
+        )
+
+    def _none(self, n_heads: int) -> HeadSums:
+        return HeadSums.none(n_heads, self._bootstrap.replicates)
 
     def _averages(self, kind: Kind) -> HeadAverages:
         layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
         sums = [self._sums[kind, layer] for layer in layers]
-        averages = {name: _average(sums, place) for place, name in enumerate(STATISTICS)}
-        whole = averages["entropy"]
-        return HeadAverages(kind, layers, whole.sentences, whole.queries, **averages)
+        by_name = {name: averages(sums, place) for place, name in enumerate(STATISTICS)}
+        whole = by_name["entropy"]
+        return HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name)
 
 
 _KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
@@ -106,37 +143,140 @@ class _Counted:
     """Which weights of a batch, and which queries, each statistic counts: the same for all heads of all layers.
 
     Attributes:
-        sides, kind: what it is of.
+        sides, kind, numbers: what it is of.
         visible: bool, (batch_size, q_length, k_length); False for padding.
-        factors: float32, (batch_size, n_statistics - 1, q_length · k_length): each number but the entropy is the sum
-            over queries and keys of weight times factor.
-        queries: int64, (batch_size, n_statistics): how many queries it is the sum over.
+        names: of the statistics that are sums of weights.
+        factors: float32, (batch_size, names, q_length · k_length): each of them is the sum over queries and keys of
+            weight times factor.
+        queries: int64, (batch_size, n_statistics): how many queries each statistic is the sum over.
+        reading: bool, (batch_size, q_length, k_length), of a needle: the keys that a query may copy; None: no needle.
+        drawn: float64, (batch_size, replicates): how often each sentence is drawn by the bootstrap.
+        chances: what has been found of masks, which layers share, by the mask and whether later keys are hidden.
     """
 
     sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
     kind: Kind
+    numbers: tuple[int, ...]
     visible: Tensor
+    names: tuple[str, ...]
     factors: Tensor
     queries: NDArray[np.int64]
+    reading: Tensor | None
+    drawn: NDArray[np.float64]
+    chances: dict[tuple[int, bool], tuple[Tensor | None, NDArray[np.float64]]] = field(default_factory=dict)
 
-    def is_of(self, seen: SiteCall) -> bool:
+    def is_of(self, seen: SiteCall, numbers: Sequence[int]) -> bool:
         """Whether it is of this very batch."""
         queries, keys = self.sides
-        return seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
+        is_batch = seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
+        return is_batch and self.numbers == tuple(numbers)
 
     @classmethod
-    def of(cls, seen: SiteCall) -> "_Counted":
+    def of(
+        cls, seen: SiteCall, numbers: Sequence[int], drawn: NDArray[np.float64], needle: Sequence[int]
+    ) -> "_Counted":
         """Find what counts."""
         is_query, is_key = (is_token(side, seen.call.device) for side in (seen.queries, seen.keys))
         visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
         factors = _factors(seen.keys, is_key, visible, seen.site.kind)
+        reading = _reading(seen.keys, visible, needle) if needle and seen.site.kind == "masked" else None
+        if reading is not None:
+            factors["needle"] = reading
         there = {name: factor.any(dim=-1) for name, factor in factors.items()}  # batch_size q_length
         there |= {name: is_query for name in _OF_ALL_QUERIES if name in factors or name == "entropy"}
-        nothing, nobody = torch.zeros_like(visible), torch.zeros_like(is_query)
-        summed = [factors.get(name, nothing).float() for name in STATISTICS[1:]]
+        there["sink"] = there["first"]
+        if reading is not None:
+            there["retrieval"] = there["needle"]
+        nobody = torch.zeros_like(is_query)
         queries = torch.stack([there.get(name, nobody).sum(dim=-1) for name in STATISTICS], dim=-1)
-        summed_up = torch.stack(summed, dim=1).flatten(2)
-        return cls((seen.queries, seen.keys), seen.site.kind, visible, summed_up, queries.cpu().numpy())
+        summed_up = torch.stack([factor.float() for factor in factors.values()], dim=1).flatten(2)
+        return cls(
+            (seen.queries, seen.keys),
+            seen.site.kind,
+            tuple(numbers),
+            visible,
+            tuple(factors),
+            summed_up,
+            queries.cpu().numpy(),
+            reading,
+            drawn,
+        )
+
+    def totals(self, weights: Tensor) -> NDArray[np.float64]:
+        """The sums over the queries of all statistics but ``sink``, (batch_size, n_heads, n_statistics)."""
+        totals = weights.new_zeros(*weights.shape[:2], len(STATISTICS))
+        totals[..., _places(self.names)] = weights.flatten(2) @ self.factors.to(weights.dtype).mT
+        totals[..., _ENTROPY] = _entropies(weights, self.visible)
+        if self.reading is not None:
+            totals[..., _RETRIEVAL] = self._hits(weights, self.reading)
+        return totals.cpu().double().numpy()
+
+    def chance(self, seen: SiteCall) -> NDArray[np.float64]:
+        """The statistics of a head that gives all keys that a query sees the same weight, (batch_size, 1 or n_heads,
+        n_statistics).
+        """
+        call = seen.call
+        mask, causal = (call.mask, call.causal) if isinstance(call, AttentionCall) else (call.given, False)
+        found = self.chances.get((id(mask), causal))
+        if found is None:
+            # The mask is kept, so that no other one can get its number.
+            found = self.chances[id(mask), causal] = mask, self._chance(call)
+        return found[1]
+
+    def _chance(self, call: AttentionCall | AttentionWeights) -> NDArray[np.float64]:
+        visible = _seen_keys(call)
+        visible = self.visible[:, None] if visible is None else visible & self.visible[:, None]
+        n_keys = visible.sum(dim=-1, keepdim=True).clamp(min=1)  # batch_size 1|n_heads q_length 1
+        dtype = torch.promote_types(
+            call.query.dtype if isinstance(call, AttentionCall) else call.given.dtype, torch.float32
+        )
+        uniform = visible / n_keys.to(dtype)
+        totals = uniform.new_zeros(*uniform.shape[:2], len(STATISTICS))
+        totals[..., _places(self.names)] = uniform.flatten(2) @ self.factors.to(dtype).mT
+        totals[..., _ENTROPY] = (n_keys.to(dtype).log()[..., 0] * self.visible.any(dim=-1)[:, None]).sum(dim=-1)
+        totals[..., _RETRIEVAL] = totals[..., _NEEDLE_PLACE]
+        return _means(totals.cpu().double().numpy(), self.queries)
+
+    def _hits(self, weights: Tensor, reading: Tensor) -> Tensor:
+        """Of how many queries the largest weight lies on a key that is theirs to copy, (batch_size, n_heads)."""
+        sentence, query = reading.any(dim=-1).nonzero(as_tuple=True)
+        largest = weights[sentence, :, query].argmax(dim=-1)  # queries n_heads
+        hits = reading[sentence, query].gather(1, largest).to(weights.dtype)
+        return weights.new_zeros(weights.shape[:2]).index_add_(0, sentence, hits)
+
+
+def _places(names: Sequence[str]) -> list[int]:
+    return [STATISTICS.index(name) for name in names]
+
+
+def _means(totals: NDArray[np.float64], queries: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The means over the queries, and whether the first key is a sink; (batch_size, n_heads, n_statistics)."""
+    means = totals / np.maximum(queries, 1)[:, None]
+    means[..., _SINK] = means[..., _FIRST] > SINK_ABOVE
+    return means
+
+
+def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
+    """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length): which keys a query sees; None: all.
+
+    Of weights alone, whose mask is not known, the keys that some head gives a weight.
+    """
+    visible = call.visible()
+    if visible is None or visible.shape[1] == 1:
+        return visible
+    if isinstance(call, AttentionWeights):
+        return visible.any(dim=1, keepdim=True)
+    first = visible[:, :1]  # a bias for each head hides, nearly always, the same keys from all
+    return first if bool((visible == first).all()) else visible
+
+
+def _reading(keys: tuple[Tokens, ...], visible: Tensor, needle: Sequence[int]) -> Tensor:
+    """bool, (batch_size, q_length, k_length): the keys that hold the token of the needle that a query predicts."""
+    reading = torch.zeros_like(visible)
+    for row, tokens in zip(reading, keys, strict=True):
+        for query, copied in reading_of(tokens.ids, needle):
+            row[query, copied] = True
+    return reading
 
 
 def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
@@ -177,63 +317,3 @@ def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
         seen = a if bool(visible.all()) else a.masked_fill(~visible[:, None], 0.0)
         parts.append(entropy(seen, (-2, -1)))
     return torch.cat(parts, dim=1)
-
-
-@dataclass
-class _Sums:
-    """What is added up of the heads of one layer.
-
-    Attributes:
-        moments: mean (n_heads, n_statistics), count (1, n_statistics).
-        queries: int64, (n_statistics,): how many queries count, in all sentences.
-    """
-
-    moments: Moments
-    queries: NDArray[np.int64]
-
-    @classmethod
-    def none(cls, n_heads: int) -> "_Sums":
-        """Those of no sentence."""
-        moments = Moments.none((n_heads, len(STATISTICS)), (1, len(STATISTICS)))
-        return cls(moments, np.zeros(len(STATISTICS), np.int64))
-
-    def add(self, totals: NDArray[np.float64], queries: NDArray[np.int64]) -> None:
-        """Join with a batch.
-
-        Args:
-            totals: (batch_size, n_heads, n_statistics), sums over the queries.
-            queries: (batch_size, n_statistics), how many those are.
-        """
-        self.moments.add(totals / np.maximum(queries, 1)[:, None], (queries > 0)[:, None])
-        self.queries += queries.sum(axis=0)
-
-    def join(self, other: "_Sums") -> None:
-        """Join with those of other sentences. Raises ValueError of another number of heads."""
-        self.moments.join(other.moments)
-        self.queries += other.queries
-
-    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """By name."""
-        return {**self.moments.arrays(prefix), f"{prefix}queries": self.queries}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> "_Sums":
-        """The reverse. Raises ValueError for arrays that cannot be those."""
-        moments, queries = Moments.of_arrays(arrays, prefix), arrays.get(f"{prefix}queries")
-        n = len(STATISTICS)
-        if moments.mean.ndim != 2 or moments.mean.shape[1] != n or moments.count.shape != (1, n):
-            raise ValueError(f"{prefix}mean: expected (n_heads, {n}) numbers, got shape {moments.mean.shape}")
-        if queries is None or queries.shape != (n,) or queries.dtype != np.int64 or (queries < 0).any():
-            raise ValueError(f"{prefix}queries: expected {n} whole numbers from 0 on")
-        return cls(moments, queries.copy())
-
-
-def _average(layers: list[_Sums], place: int) -> Average:
-    """One number of all layers."""
-    n_heads = max(len(sums.moments.mean) for sums in layers)
-    mean, spread = (np.full((len(layers), n_heads), nan) for _ in range(2))
-    for row, sums in enumerate(layers):
-        there = len(sums.moments.mean)
-        mean[row, :there] = sums.moments.known_mean[:, place]
-        spread[row, :there] = sums.moments.spread[:, place]
-    return Average(mean, spread, int(layers[0].moments.count[0, place]), int(layers[0].queries[place]))

@@ -32,7 +32,7 @@ from mhaviz.cli.shared.console import is_first_process, option_name, say
 from mhaviz.cli.shared.running import ProgramEndedError
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import ArgumentError, ChangedError, MhavizError, StoppedError, is_out_of_memory, parameters_named
-from mhaviz.views.formats import DIFFERENCE_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -49,6 +49,7 @@ def _help(text: str) -> str:
         "{page_files}": PAGE_SUFFIXES,
         "{map_files}": MAP_SUFFIXES,
         "{difference_files}": DIFFERENCE_SUFFIXES,
+        "{head_files}": HEAD_SUFFIXES,
     }
     for place, suffixes in groups.items():
         text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")

@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, Axis, HeadAverages, HeadStatistics
+from mhaviz.records import KIND_NAMES, SINK_ABOVE, Axis, HeadAverages, HeadStatistics, Needle, RandomRepeats
 
+CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
+_UP_TO_1 = ("weight", "share")
+_DISTRIBUTIONS = 6  # heads
 _ACROSS = 5  # panels side by side where several kinds are to have cells of one size
+_ACROSS_OF_ONE_KIND = 4  # three rows, beside which the bars have room
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,14 @@ COLUMNS = (
     Measure("separators", "sep", "on special tokens such as [SEP]"),
     Measure("copies", "copy", "on earlier copies of the query's token"),
     Measure("induction", "ind", "on what followed those copies"),
+    Measure("sink", "sink", f"how often the mean of first is above {SINK_ABOVE:g}", "share"),
+    Measure("retrieval", "retr", "share of a needle's tokens that get the largest weight where they are read", "share"),
+    Measure("needle", "ndl", "on the token of the needle that is read"),
 )
 """The numbers, in their order."""
+
+OF_ONE_SENTENCE = tuple(measure for measure in COLUMNS if measure.name not in ("sink", "retrieval", "needle"))
+"""Those that one sentence's map has by itself; the others are of many, or of a needle."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,17 @@ class Head:
             return None
         return self.mean(name), float(self.averages.average(name).spread[self.row, self.column])
 
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """Between what the mean lies; None where that is not known."""
+        average = self.averages.average(name)
+        low, high = (float(end[self.row, self.column]) for end in (average.low, average.high))
+        return None if math.isnan(low) else (low, high)
+
+    def counts(self, name: str) -> NDArray[np.int64]:
+        """How many sentences have a number in each bin, (n_bins,)."""
+        counts: NDArray[np.int64] = self.averages.average(name).counts[self.row, self.column]
+        return counts
+
 
 USUAL_ORDER = Order(most=16)
 """What the terminal has room for."""
@@ -98,14 +121,16 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
     s, measures = statistics, known_columns(statistics.kinds)
     scales = _scales(s)
-    by_unit = {measure.unit: scales[measure.name] for measure in measures}
-    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight")))
+    by_unit = {"weight, share" if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
+    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight, share")))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
+    said = (*counts, *sink_texts(s))
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
-        Text((*counts, notes(measures)), "quiet", "drawn"),
+        *_distributions(s, order),
+        Text((*said, *chance_texts(s), notes(measures)), "quiet", "drawn"),
         ranking_table(s, order),
-        Text((*counts, *left_out), "quiet", "listed"),
+        Text((*filter(None, ["; ".join(said)]), *left_out), "quiet", "listed"),
     )
     return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))
 
@@ -117,19 +142,66 @@ def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Sc
         if kind.average(measure.name).is_known
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.entropy.mean.shape[1])))
-    across = None if len(statistics.kinds) == 1 else min(_ACROSS, len(panels))
+    across = min(_ACROSS if len(statistics.kinds) > 1 else _ACROSS_OF_ONE_KIND, len(panels))
     name, caption = title(statistics, kind), reading_text(statistics)
     return Panels(name, panels, rows, columns, order.column, across, caption, "-o heads.png has {} more".format)
 
 
 def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
-    """The scale of each number, one for all kinds: weights from 0 to 1, the others from 0 to the largest."""
+    """The scale of each number, one for all kinds: weights and shares from 0 to 1, the others up to the largest."""
     scales = {}
     for measure in known_columns(statistics.kinds):
         largest = max(float(np.nanmax(kind.average(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
-        high = 1.0 if measure.unit == "weight" else largest or 1.0
+        high = 1.0 if measure.unit in _UP_TO_1 else largest or 1.0
         scales[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
     return scales
+
+
+def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
+    """Of the number that heads are ordered by, of the first heads; none of a single sentence."""
+    known = known_columns(statistics.kinds)
+    measure = next((measure for measure in known if measure.name == order.column), known[0])
+    heads = ranked(statistics, replace(order, column=measure.name))[: min(order.most or _DISTRIBUTIONS, _DISTRIBUTIONS)]
+    rows = {_label(statistics, head, measure): head.counts(measure.name) for head in heads if head.spread(measure.name)}
+    if all(counts.sum() < 2 for counts in rows.values()):
+        return []
+    panels = distribution_panels(measure.name, rows, one_text(statistics))
+    return [panels, Text((panels.caption,), "quiet", "drawn")]
+
+
+def _label(statistics: HeadStatistics, head: Head, measure: Measure) -> str:
+    """ "3.5 0.53 0.51–0.55"."""
+    kind = f"{head.averages.kind} " if len(statistics.kinds) > 1 else ""
+    ends = head.interval(measure.name)
+    interval = "" if ends is None else f" {_interval(measure, ends)}"
+    name = f"{kind}{head.averages.layers[head.row]}.{head.column}"
+    return f"{name} {_number(measure, head.mean(measure.name))}{interval}"
+
+
+def chance_texts(statistics: HeadStatistics) -> list[str]:
+    """Of each kind, what each number is by chance: "chance, …: entropy 2.31, distance 3.4 to 5.1, …"."""
+    return [text for kind in statistics.kinds if (text := _chance_text(statistics, kind))]
+
+
+def _chance_text(statistics: HeadStatistics, kind: HeadAverages) -> str:
+    numbers = []
+    for measure in COLUMNS:
+        chance = kind.average(measure.name).chance
+        if np.isfinite(chance).any():
+            ends = dict.fromkeys(_number(measure, float(end)) for end in (np.nanmin(chance), np.nanmax(chance)))
+            numbers.append(f"{measure.name} {' to '.join(ends)}")
+    of = f"{kind.kind}, " if len(statistics.kinds) > 1 else ""
+    return f"{of}{CHANCE}: {', '.join(numbers)}" if numbers else ""
+
+
+def sink_texts(statistics: HeadStatistics) -> list[str]:
+    """Of each kind, how many heads look at the first token."""
+    several = len(statistics.kinds) > 1
+    return [
+        f"{kind.kind + ', ' if several else ''}sink rate, of all heads: {100 * kind.sink_rate:.1f} %"
+        for kind in statistics.kinds
+        if kind.sink.is_known
+    ]
 
 
 def ranked(statistics: HeadStatistics, order: Order) -> list[Head]:
@@ -169,43 +241,83 @@ def ranked_columns(statistics: HeadStatistics, order: Order) -> list[Measure]:
 
 
 def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
-    """A row a head, the number that they are ordered by before the others."""
+    """A row a head, the number that they are ordered by before the others, with its interval; chance stands below."""
     measures = ranked_columns(statistics, order)
     several = len(statistics.kinds) > 1
+    heads = ranked(statistics, order)[: order.most]
+    first = measures[0]
+    has_interval = any(head.interval(first.name) for head in heads)
+    spreads = [
+        Column(
+            m.name,
+            partial(_spread, m, " ± "),
+            short=m.short,
+            stacked=partial(_spread, m, "\n±"),
+            is_extra=m.unit == "share" and m is not first,
+        )
+        for m in measures
+    ]
     columns = (
         *([Column("kind", align="left", is_key=True)] if several else []),
         *(Column(name, is_key=True) for name in ("layer", "head")),
-        *(
-            Column(m.name, partial(_spread, m, " ± "), short=m.short, stacked=partial(_spread, m, "\n±"))
-            for m in measures
-        ),
+        spreads[0],
+        *([Column("95 %", partial(_interval, first), is_extra=True)] if has_interval else []),
+        *spreads[1:],
     )
-    rows = [
-        (
-            *([head.averages.kind] if several else []),
-            head.averages.layers[head.row],
-            head.column,
-            *(head.spread(measure.name) for measure in measures),
-        )
-        for head in ranked(statistics, order)[: order.most]
-    ]
+    rows: list[tuple[object, ...]] = []
+    for head in heads:
+        of_first, *others = (head.spread(measure.name) for measure in measures)
+        interval = [head.interval(first.name)] if has_interval else []
+        of_kind = [head.averages.kind] if several else []
+        rows.append((*of_kind, head.averages.layers[head.row], head.column, of_first, *interval, *others))
+    for kind in statistics.kinds:
+        chances = [_chance(kind, measure) for measure in measures]
+        if any(chances):
+            unknown = [""] if has_interval else []
+            rows.append((*([kind.kind] if several else []), "chance", "", chances[0], *unknown, *chances[1:]))
     long, short = (
-        f"{notes(measures, of_short)}; ±: standard deviation between {one_text(statistics)}s"
+        "; ".join([notes(measures, of_short), *_notes_of_rows(statistics, has_interval and not of_short)])
         for of_short in (False, True)
     )
     heading = ranking_heading(statistics, order)
     return Table(columns, tuple(rows), heading, notes=long, short_notes=short, where="listed")
 
 
+def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
+    """As in a row of the table: the mean over the heads, as layers may see different keys."""
+    chance = kind.average(measure.name).chance
+    return (float(np.nanmean(chance)), math.nan) if np.isfinite(chance).any() else None
+
+
+def _notes_of_rows(statistics: HeadStatistics, has_interval: bool) -> list[str]:
+    """What ±, 95 % and chance are."""
+    sentence = one_text(statistics)
+    texts = [f"±: standard deviation between {sentence}s"]
+    if has_interval:
+        texts.append(f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {sentence}s")
+    return [*texts, CHANCE] if any(_chance_text(statistics, kind) for kind in statistics.kinds) else texts
+
+
+def _number(measure: Measure, number: float) -> str:
+    return f"{number:z.{measure.decimals}f}"
+
+
+def _interval(measure: Measure, ends: tuple[float, float]) -> str:
+    """ "0.51–0.55"."""
+    return "–".join(_number(measure, end) for end in ends)
+
+
 def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
     """ "0.53 ± 0.12", or on two lines; without what is not known."""
     mean, spread = number
     after = "" if math.isnan(spread) else f"{between}{spread:.{measure.decimals}f}"
-    return f"{mean:z.{measure.decimals}f}{after}"
+    return f"{_number(measure, mean)}{after}"
 
 
 def one_text(statistics: HeadStatistics) -> str:
     """What the means are over is called, one of it."""
+    if isinstance(statistics.probe, RandomRepeats):
+        return "sequence"
     return "example" if statistics.is_recorded else "sentence"
 
 
@@ -213,8 +325,16 @@ def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
     return (
         f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
-        f"{counted(kind.sentences, one_text(statistics))}, {counted(kind.queries, 'token')}"
+        f"{counted(kind.sentences, one_text(statistics))}{_probe_text(statistics)}, {counted(kind.queries, 'token')}"
     )
+
+
+def _probe_text(statistics: HeadStatistics) -> str:
+    """What the sentences were made for."""
+    probe = statistics.probe
+    if isinstance(probe, RandomRepeats):
+        return f" of {counted(probe.n_tokens, 'random token')}, repeated"
+    return f" with a needle at {counted(len(probe.depths), 'depth')}" if isinstance(probe, Needle) else ""
 
 
 def reading_text(statistics: HeadStatistics) -> str:
@@ -252,7 +372,7 @@ def left_out_text(statistics: HeadStatistics) -> str:
 
 def notes(columns: Sequence[Measure], short: bool = False) -> str:
     """What the columns mean, in their order."""
-    ordered = [column for column in COLUMNS if column in columns]
+    ordered = sorted((column for column in COLUMNS if column in columns), key=lambda column: column.unit == "weight")
     meanings = [f"{column.short if short else column.name}: {column.meaning}" for column in ordered]
     weights = next((place for place, column in enumerate(ordered) if column.unit == "weight"), len(ordered))
     return "; ".join([*meanings[:weights], "the others are weights, from 0 to 1", *meanings[weights:]])

@@ -10,12 +10,13 @@ from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, 
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.given import Given, GivenOptions, Message
-from mhaviz.records.head_statistics import STATISTICS, Average, HeadAverages, HeadStatistics
+from mhaviz.records.head_statistics import EDGES, N_BINS, SINK_ABOVE, STATISTICS, Average, HeadAverages, HeadStatistics
 from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.limits import Limits
 from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import NORM, QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
@@ -33,15 +34,18 @@ from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, 
 from mhaviz.records.verification import Deviation
 
 __all__ = [
+    "EDGES",
     "EFFECTS",
     "KIND_NAMES",
     "LARGEST",
     "NORM",
+    "N_BINS",
     "PRECISE",
     "QUANTITIES",
     "RENORMALISED",
     "ROLLOUT",
     "ROUNDING",
+    "SINK_ABOVE",
     "SINUSOIDS",
     "STATISTICS",
     "WEIGHT",
@@ -97,14 +101,17 @@ __all__ = [
     "Matrix",
     "Message",
     "ModelIdentity",
+    "Needle",
     "Part",
     "PositionTable",
     "Prediction",
+    "Probe",
     "ProjectionComparison",
     "ProjectionInputs",
     "ProjectionStage",
     "Quantity",
     "QueriesAndKeys",
+    "RandomRepeats",
     "Reduction",
     "Report",
     "RowChange",

@@ -1,17 +1,23 @@
 """What every head of a model looks at, averaged over many sentences."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from math import nan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import MhavizError
 from mhaviz.records.attention import Attention
 from mhaviz.records.brief import Brief
+from mhaviz.records.probes import Probe
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -25,17 +31,39 @@ class Average(Brief):
             for fewer than two.
         sentences: how many have a query that counts.
         queries: how many count, in all sentences.
+        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences; NaN for fewer than
+            two.
+        chance: the same shape: the number of a head that gives all keys that a query sees the same weight, on the same
+            sentences.
+        counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between
+            the ``EDGES`` of the number, and the last one has all that is above, too.
     """
 
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
     sentences: int
     queries: int
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    chance: NDArray[np.float64]
+    counts: NDArray[np.int64]
 
     @property
     def is_known(self) -> bool:
         """Whether there was anything to average."""
         return bool(np.isfinite(self.mean).any())
+
+    def of_head(self, row: int, column: int) -> tuple[float, float, float, float, float, int, int]:
+        """Mean, spread, low, high, chance, sentences and queries of one head."""
+        mean, spread, low, high, chance = (
+            float(array[row, column]) for array in (self.mean, self.spread, self.low, self.high, self.chance)
+        )
+        return mean, spread, low, high, chance, self.sentences, self.queries
+
+    def select(self, rows: Sequence[int]) -> "Average":
+        """That of the layers in these rows."""
+        chosen, arrays = list(rows), ("mean", "spread", "low", "high", "chance", "counts")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in arrays})
 
 
 @dataclass(frozen=True)
@@ -68,6 +96,13 @@ class HeadAverages(Brief):
             what the duplicate token heads of Wang et al. 2022 (arXiv 2211.00593) look at.
         induction: Σ_j a(i, j + 1) over the same j, of the same queries: the weight on what followed an earlier copy,
             the prefix matching of Olsson et al. 2022 (arXiv 2209.11895). What followed a copy just before is the query.
+        sink: 1 of a sentence whose mean a(i, 0) is above 0.3, else 0: its mean is the share of such sentences. The mean
+            over all heads is the sink rate of Gu et al. 2024 (arXiv 2410.10781, section 3.2) with their ε = 0.3.
+        retrieval: of the queries i that predict a token of a needle that stands earlier in the text, the share whose
+            largest weight lies on that token in the needle: the retrieval score of Wu et al. 2024 (arXiv 2404.15574,
+            section 2), on a needle that is given at the end, too, instead of written by the model. Masked attention
+            alone, and where there is a needle.
+        needle: Σ_j a(i, j) over the same tokens of the needle, of the same queries.
     """
 
     kind: Kind
@@ -83,6 +118,14 @@ class HeadAverages(Brief):
     separators: Average
     copies: Average
     induction: Average
+    sink: Average
+    retrieval: Average
+    needle: Average
+
+    @property
+    def sink_rate(self) -> float:
+        """The mean of ``sink`` over all heads, from 0 to 1; NaN where nothing is known of it."""
+        return float(np.nanmean(self.sink.mean)) if self.sink.is_known else nan
 
     def average(self, name: str) -> Average:
         """That of a name in ``STATISTICS``."""
@@ -92,10 +135,7 @@ class HeadAverages(Brief):
     def select(self, layers: Collection[int]) -> "HeadAverages":
         """Those of these layers."""
         rows = [row for row, layer in enumerate(self.layers) if layer in layers]
-        averages: dict[str, Any] = {
-            name: replace(one, mean=one.mean[rows], spread=one.spread[rows])
-            for name, one in ((name, self.average(name)) for name in STATISTICS)
-        }
+        averages: dict[str, Any] = {name: self.average(name).select(rows) for name in STATISTICS}
         return replace(self, layers=tuple(self.layers[row] for row in rows), **averages)
 
     def heads(self) -> Iterator[tuple[int, int]]:
@@ -108,6 +148,37 @@ STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.ty
 """The names of all numbers, in their order."""
 
 
+SINK_ABOVE = 0.3
+"""ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
+
+N_BINS = 20
+"""Of every histogram."""
+
+_NATS_A_BIN = 0.5
+_TOKENS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
+
+EDGES: Mapping[str, tuple[float, ...]] = {
+    name: tuple(i / N_BINS for i in range(N_BINS)) for name in STATISTICS if name not in ("entropy", "distance")
+} | {"entropy": tuple(_NATS_A_BIN * i for i in range(N_BINS)), "distance": tuple(map(float, _TOKENS))}
+"""Where the bins of each number's histogram begin: fixed, so that histograms of parts of a corpus add up."""
+
+
+HEAD_COLUMNS = (
+    "kind",
+    "layer",
+    "head",
+    "number",
+    "mean",
+    "spread",
+    "low",
+    "high",
+    "chance",
+    "sentences",
+    "queries",
+)
+"""Of a table with a row for each head and each of its numbers."""
+
+
 @dataclass(frozen=True)
 class HeadStatistics(Shown):
     """What every head of a model looks at.
@@ -117,6 +188,8 @@ class HeadStatistics(Shown):
         too_long: how many sentences were left out, as the model cannot read so many tokens.
         examples: the weights of all heads on some of the sentences, for a page in which heads can be looked at.
         is_recorded: whether the sentences are examples of the batches of a program that ran.
+        probe: what the sentences were made for, if they are none of a corpus.
+        replicates, seed: of the bootstrap that the intervals are of.
     """
 
     source: Source
@@ -124,3 +197,22 @@ class HeadStatistics(Shown):
     too_long: int = 0
     examples: Attention | None = None
     is_recorded: bool = False
+    probe: Probe | None = None
+    replicates: int = 0
+    seed: int = 0
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """A row of ``HEAD_COLUMNS`` for each head and each number that its kind has; NaN for what is not known."""
+        for kind in self.kinds:
+            known = [name for name in STATISTICS if kind.average(name).is_known]
+            for row, column in kind.heads():
+                for name in known:
+                    yield (kind.kind, kind.layers[row], column, name, *kind.average(name).of_head(row, column))
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """The same as a table. Raises MhavizError if pandas is not installed."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
+        return pandas.DataFrame(list(self.rows()), columns=list(HEAD_COLUMNS))

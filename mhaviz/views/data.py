@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import MhavizError
 from mhaviz.pages.timings import skip_text
 from mhaviz.records import (
+    EDGES,
     SINUSOIDS,
     STATISTICS,
     Attention,
@@ -31,8 +32,10 @@ from mhaviz.records import (
     ImplementationComparison,
     LayerMatrices,
     Masking,
+    Needle,
     PositionTable,
     ProjectionComparison,
+    RandomRepeats,
     Report,
     ScalingComparison,
     ScalingSweep,
@@ -41,12 +44,14 @@ from mhaviz.records import (
     TraceStep,
     Training,
 )
+from mhaviz.records.head_statistics import HEAD_COLUMNS
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+_PROBES: dict[type, str] = {RandomRepeats: "random repeats", Needle: "needle"}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
 
 
@@ -218,11 +223,19 @@ def _(record: HeadStatistics) -> dict[str, Any]:
             "layers": list(kind.layers),
             "sentences": kind.sentences,
             "queries": kind.queries,
+            "sink_rate": kind.sink_rate,
             "statistics": {name: _fields(kind.average(name)) for name in STATISTICS},
         }
         for kind in record.kinds
     ]
-    return describe_source(record.source) | {"too_long": record.too_long, "kinds": kinds}
+    probe = None if record.probe is None else {"kind": _PROBES[type(record.probe)], **asdict(record.probe)}
+    about = {
+        "too_long": record.too_long,
+        "probe": probe,
+        "bootstrap": {"replicates": record.replicates, "seed": record.seed, "level": 0.95},
+        "edges": {name: list(edges) for name, edges in EDGES.items()},
+    }
+    return describe_source(record.source) | about | {"kinds": kinds}
 
 
 @document.register
@@ -390,6 +403,15 @@ def write_csv(attention: Attention, stream: IO[str]) -> None:
                 lines.writerow(columns)
             weights = map(_ShortFloat, columns.pop("weight").astype(str))
             lines.writerows(zip(*(column.tolist() for column in columns.values()), weights, strict=True))
+
+
+def write_head_csv(statistics: HeadStatistics, stream: IO[str]) -> None:
+    """A line a head and number, with the columns of ``HeadStatistics.to_dataframe``."""
+    lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    lines.writerow(HEAD_COLUMNS)
+    lines.writerows(
+        ["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in statistics.rows()
+    )
 
 
 class _ShortFloat(float):

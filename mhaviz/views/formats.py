@@ -109,12 +109,15 @@ def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
 
 
 def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import Attention
-    from mhaviz.views.data import write_csv
+    from mhaviz.records import Attention, HeadStatistics
+    from mhaviz.views.data import write_csv, write_head_csv
 
-    assert isinstance(result.record, Attention)
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # of half characters
-    write_csv(result.record, text)
+    if isinstance(result.record, HeadStatistics):
+        write_head_csv(result.record, text)
+    else:
+        assert isinstance(result.record, Attention)
+        write_csv(result.record, text)
     text.flush()
     text.detach()
 
@@ -159,13 +162,14 @@ FORMATS = {
 FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of == "pictures")
 RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records"))
 PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records", "pages"))
+HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
 DIFFERENCE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
 MAP_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "differences")
 _OF_RECORDS = {
     "Attention": MAP_SUFFIXES,
     "CorpusDifference": tuple(suffix for suffix in DIFFERENCE_SUFFIXES if suffix != ".html"),
     "Difference": DIFFERENCE_SUFFIXES,
-    "HeadStatistics": PAGE_SUFFIXES,
+    "HeadStatistics": HEAD_SUFFIXES,
     "Report": PAGE_SUFFIXES,
 }
 """Of records that are more than a picture: whose maps a browser can show, and whose limits a machine checks."""

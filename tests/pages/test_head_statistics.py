@@ -55,23 +55,26 @@ def test_a_number_that_no_head_has(random_heads):
 def test_rows(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     order = Order("first", most=3)
-    assert ranking_table(statistics, order).headings()[:5] == ("kind", "layer", "head", "first", "entropy")
-    assert ranking_table(statistics, order).headings(short=True)[3:5] == ("first", "entr")
+    assert ranking_table(statistics, order).headings()[:6] == ("kind", "layer", "head", "first", "95 %", "entropy")
+    assert ranking_table(statistics, order).headings(short=True)[3:6] == ("first", "95 %", "entr")
     rows = ranking_table(statistics, order).texts()
-    assert len(rows) == 3
-    for head, row in zip(ranked(statistics, order), rows, strict=False):
+    assert len(rows) == 3 + 2
+    for head, row in zip(ranked(statistics, order), rows[:3], strict=False):
         first = head.averages.first
         at = head.row, head.column
-        assert row[:4] == (
+        assert row[:5] == (
             head.averages.kind,
             str(head.row),
             str(head.column),
             f"{first.mean[at]:.2f} ± {first.spread[at]:.2f}",
+            f"{first.low[at]:.2f}–{first.high[at]:.2f}",
         )
+    for kind, row in zip(statistics.kinds, rows[3:], strict=True):
+        assert row[:5] == (kind.kind, "chance", "", f"{kind.first.chance[0, 0]:.2f}", "")
     self_, cross = statistics.kinds
     every = ranking_table(statistics, Order("layer"))
     distance = every.headings().index("distance")
-    assert every.texts()[-1][distance] == "–", f"no distance of {cross.kind}"
+    assert every.texts()[-3][distance] == "–", f"no distance of {cross.kind}"
     assert every.texts(stacked=True)[0][distance] == (
         f"{self_.distance.mean[0, 0]:.1f}\n±{self_.distance.spread[0, 0]:.1f}"
     )
@@ -86,7 +89,7 @@ def test_no_spread_of_one_sentence(random_heads):
 def test_layers_by_their_numbers(random_heads):
     statistics = random_heads(2, 1)
     chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(4, 9)),))
-    assert {row[0] for row in ranking_table(chosen, Order()).texts()} == {"4", "9"}
+    assert {row[0] for row in ranking_table(chosen, Order()).texts()} == {"4", "9", "chance"}
 
 
 def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
@@ -95,8 +98,10 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
         "layer",
         "head",
         "entropy",
+        "95 %",
         "first",
         "separators",
+        "sink",
     )
 
 

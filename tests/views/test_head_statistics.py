@@ -14,19 +14,20 @@ def parts(statistics):
     """The panels of each kind, by their titles, and the scales beside them."""
     page = head_statistics_page(statistics)
     (bars,) = page.beside
-    kinds = [{panel.title: panel for panel in b.panels} for b in page.blocks if isinstance(b, Panels)]
+    kinds = [{panel.title: panel for panel in b.panels} for b in page.blocks if isinstance(b, Panels) and not b.scales]
     return kinds, dict(bars.scales)
 
 
 def test_scales(random_heads):
     statistics = random_heads(kinds=("self", "cross"))
     (of_self, of_cross), bars = parts(statistics)
-    assert {(of_self[name].scale.low, of_self[name].scale.high) for name in STATISTICS[2:]} == {(0.0, 1.0)}
+    weights = [name for name in STATISTICS[2:] if name in of_self]
+    assert {(of_self[name].scale.low, of_self[name].scale.high) for name in weights} == {(0.0, 1.0)}
     for name, kinds in (("entropy", statistics.kinds), ("distance", statistics.kinds[:1])):
         assert of_self[name].scale.high == max(kind.average(name).mean.max() for kind in kinds)
-    assert list(bars) == ["weight", "entropy, nats", "distance, tokens"]
-    assert list(parts(random_heads(kinds=("cross",)))[1]) == ["weight", "entropy, nats"]
-    assert list(of_cross) == ["entropy", "first", "separators"]
+    assert list(bars) == ["weight, share", "entropy, nats", "distance, tokens"]
+    assert list(parts(random_heads(kinds=("cross",)))[1]) == ["weight, share", "entropy, nats"]
+    assert list(of_cross) == ["entropy", "first", "separators", "sink"]
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
 

@@ -21,10 +21,22 @@ from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
-from mhaviz.views.formats import PAGE_SUFFIXES
+from mhaviz.views.formats import HEAD_SUFFIXES
 
 SortColumn = Literal[
-    "entropy", "distance", "itself", "previous", "next", "first", "separators", "copies", "induction", "layer"
+    "entropy",
+    "distance",
+    "itself",
+    "previous",
+    "next",
+    "first",
+    "separators",
+    "copies",
+    "induction",
+    "sink",
+    "retrieval",
+    "needle",
+    "layer",
 ]
 """What heads can be ranked by; "layer" is the order of the model."""
 
@@ -71,9 +83,9 @@ def heads(
     A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
     are too long, are left out and counted.
 
-    Output: a {page_files} file.
+    Output: a {head_files} file.
     """
-    delivery.check([file] if file else [], PAGE_SUFFIXES)
+    delivery.check([file] if file else [], HEAD_SUFFIXES)
     most = _parse_top(top)
 
     from mhaviz.pages.head_statistics import Order

@@ -16,7 +16,7 @@ from mhaviz.cli.shared.groups import MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.running import ProgramEndedError, room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError, quoted
-from mhaviz.views.formats import MAP_SUFFIXES, PAGE_SUFFIXES
+from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
@@ -96,7 +96,7 @@ def record(
     Output: a {map_files} file.
     """
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
-    delivery.check(inputs, PAGE_SUFFIXES if heads else MAP_SUFFIXES)
+    delivery.check(inputs, HEAD_SUFFIXES if heads else MAP_SUFFIXES)
     if heads:
         _require_no_maps(recorded, pooled, looks, images, rollout)
     if rollout and pooled.pool is not None:

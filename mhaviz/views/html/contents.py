@@ -15,8 +15,20 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
+<<<<<<< HEAD
 from mhaviz.pages.difference import difference_page, heading, ranking_table
 from mhaviz.pages.head_statistics import COLUMNS, USUAL_ORDER, Measure, Order, head_statistics_page
+=======
+from mhaviz.pages.difference import difference_page, ranking_table
+from mhaviz.pages.head_statistics import (
+    OF_ONE_SENTENCE,
+    USUAL_ORDER,
+    Measure,
+    Order,
+    head_statistics_page,
+    known_columns,
+)
+>>>>>>> c003c6e (Give chance, intervals, sinks and distributions beside the means of heads, and write them as CSV)
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
 from mhaviz.pages.maps import attention_page, scale_group
@@ -29,7 +41,6 @@ from mhaviz.pages.words import counted, rule_text, unnamed_text
 from mhaviz.records import (
     KIND_NAMES,
     PRECISE,
-    STATISTICS,
     Attention,
     AttentionMap,
     Axis,
@@ -114,6 +125,8 @@ def _(record: Difference, style: Style) -> Contents:
 @contents_of.register
 def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Contents:
     examples = () if record.examples is None else record.examples.maps
+    measures = known_columns(record.kinds)
+    known = [measure.name for measure in measures]
     statistics = [
         {
             "kind": kind.kind,
@@ -121,8 +134,10 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
             "sentences": kind.sentences,
             "queries": kind.queries,
             "title": averages_title(record, kind),
-            "means": {name: list(map(_numbers, kind.average(name).mean)) for name in STATISTICS},
-            "spreads": {name: list(map(_numbers, kind.average(name).spread)) for name in STATISTICS},
+            **{
+                f"{part}s": {name: list(map(_numbers, getattr(kind.average(name), part))) for name in known}
+                for part in ("mean", "spread", "low", "high", "chance")
+            },
         }
         for kind in record.kinds
     ]
@@ -132,6 +147,7 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         of_maps = _words(attention_page(record.examples), record.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {"subject": "heads", "title": title, "statistics": statistics, **words}
+    about |= {"measures": list(map(_measure, measures))}
     if order.column != USUAL_ORDER.column or order.reverse:
         about["sort"] = {"by": order.column, "reverse": order.reverse}
     n_sentences = max(kind.sentences for kind in record.kinds)
@@ -176,7 +192,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         "numbers": None,
         "tables": [],
         "sort": None,
-        "measures": [_measure(measure) for measure in COLUMNS] if _are_measured(maps, about) else [],
+        "measures": [_measure(measure) for measure in OF_ONE_SENTENCE] if _are_measured(maps, about) else [],
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
         "scales": writer.described_scales,

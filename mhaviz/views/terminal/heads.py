@@ -176,6 +176,8 @@ def panels_lines(
         for name, scale in replace(block, panels=tuple(panels)).named_scales:
             beyond = values_beyond([panel for panel in panels if panel.scale == scale], scale)
             yield ScaleBar(scale, abilities.plain(name), beyond)
+        if block.caption:
+            yield Text(abilities.plain(block.caption), DIM)
         yield Text()
         return
     shown = layout.per_line * max(_GRID_LINES // (lines * n_blocks), 1)

@@ -57,7 +57,7 @@ class PageView:
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
-                n_blocks = sum(isinstance(other, Panels) for other in blocks)
+                n_blocks = sum(isinstance(other, Panels) and not other.scales for other in blocks)
                 yield from panels_lines(block, n_blocks, self.style, console, options)
             elif isinstance(block, Bars):
                 yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)

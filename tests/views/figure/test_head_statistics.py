@@ -11,6 +11,7 @@ from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 
 KINDS = ("self", "masked", "cross")
+KNOWN = tuple(name for name in STATISTICS if name not in ("retrieval", "needle"))
 
 
 def tiles(sheet):
@@ -43,8 +44,9 @@ def clear(sheet):
 
 def test_a_panel_for_every_number(random_heads):
     statistics = random_heads(3, 4)
-    drawn = tiles(head_statistics_figure(statistics))
-    assert tuple(image.get_label() for image in drawn) == STATISTICS
+    *drawn, distribution = tiles(head_statistics_figure(statistics))
+    assert tuple(image.get_label() for image in drawn) == KNOWN
+    assert distribution.get_label() == "entropy"
     for image in drawn:
         mean = statistics.kinds[0].average(image.get_label()).mean
         np.testing.assert_array_equal(image.get_array(), mean.astype(np.float32))
@@ -55,15 +57,15 @@ def test_a_panel_for_every_number(random_heads):
 def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
     sheet = head_statistics_figure(random_heads(2, 2, KINDS))
     names = [image.get_label() for image in tiles(sheet)]
-    masked = [name for name in STATISTICS if name != "next"]
-    assert names == [*STATISTICS, *masked, "entropy", "first", "separators"]
+    masked = [name for name in KNOWN if name != "next"]
+    assert names == [*KNOWN, *masked, "entropy", "first", "separators", "sink", "entropy"]
     for title in ("self-attention", "masked self-attention", "source-target attention"):
         assert any(text.startswith(f"{title}: 4 heads, means over 10 sentences, 50 tokens") for text in texts(sheet))
 
 
 @pytest.mark.parametrize("heads", [2, 20])
 def test_kinds_have_cells_of_one_size(random_heads, heads):
-    extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))]
+    extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))[:-1]]
     widths = [right - left for left, right, _, _ in extents]
     assert max(widths) == pytest.approx(min(widths), rel=0.05)
 
@@ -71,7 +73,12 @@ def test_kinds_have_cells_of_one_size(random_heads, heads):
 def test_scales_are_named_once(random_heads):
     sheet = head_statistics_figure(random_heads(2, 2, KINDS))
     bars = [image.get_label() for image in sheet.page.images if image.get_label().startswith("scale of")]
-    assert bars == ["scale of weight", "scale of entropy, nats", "scale of distance, tokens"]
+    assert bars == [
+        "scale of weight, share",
+        "scale of entropy, nats",
+        "scale of distance, tokens",
+        "scale of share of sentences",
+    ]
 
 
 def test_numbers_where_they_fit(random_heads):
@@ -80,8 +87,9 @@ def test_numbers_where_they_fit(random_heads):
     (kind,) = statistics.kinds
     for name, decimals in (("entropy", 2), ("distance", 1), ("itself", 2)):
         assert {f"numbers {number:z.{decimals}f}" for number in kind.average(name).mean.flat} <= drawn
-    many = head_statistics_figure(random_heads(32, 32)).page.collections
-    assert not any(artist.get_label().startswith("numbers") for artist in many)
+    of_many = head_statistics_figure(random_heads(32, 32)).page.collections
+    in_cells = [artist for artist in of_many if artist.get_label().startswith("numbers")]
+    assert len(in_cells) <= 20, "those of the distribution alone"
 
 
 def test_layers_by_their_numbers(random_heads):

@@ -69,7 +69,7 @@ class TablesView {
     const { measures } = this.#app.contents;
     const shown = measures.filter((measure) => averages.means[measure.name]);
     const largest = (unit) =>
-      unit === "weight"
+      unit === "weight" || unit === "share"
         ? 1
         : Math.max(
             ...shown
@@ -131,7 +131,10 @@ class TablesView {
 
   #cell(averages, measure, at, head, share) {
     const mean = averages.means[measure.name][at][head];
-    const spread = averages.spreads?.[measure.name]?.[at]?.[head] ?? null;
+    const number = (table) => table?.[measure.name]?.[at]?.[head] ?? null;
+    const [spread, low, high, chance] = ["spreads", "lows", "highs", "chances"].map((part) =>
+      number(averages[part]),
+    );
     const text = mean === null ? "–" : mean.toFixed(measure.decimals);
     const layer = averages.layers[at];
     const button = make(
@@ -139,8 +142,13 @@ class TablesView {
       { type: "button", tabIndex: -1, onclick: () => this.#open(averages.kind, layer, head) },
       text,
     );
-    const said =
-      mean === null ? "no number" : text + (spread === null ? "" : ` ± ${spread.toFixed(measure.decimals)}`);
+    const written = (value) => value.toFixed(measure.decimals);
+    const parts = [
+      spread === null ? "" : ` ± ${written(spread)}`,
+      low === null || high === null ? "" : `, 95 %: ${written(low)} to ${written(high)}`,
+      chance === null ? "" : `, chance: ${written(chance)}`,
+    ];
+    const said = mean === null ? "no number" : text + parts.join("");
     button.title = `layer ${layer}, head ${head}: ${measure.name} ${said}`;
     if (mean !== null) {
       const colour = this.#app.colours.shade(share);

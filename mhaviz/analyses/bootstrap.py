@@ -1,0 +1,127 @@
+"""Bootstrap over sentences: what the means of other corpora of the same kind would have been.
+
+A bootstrap replicate of a corpus of n sentences draws n of them with replacement. Where n is not known before the last
+sentence, and where the sentences are counted by several processes, each sentence is drawn by itself a Poisson(1) number
+of times instead: the Poisson bootstrap of Hanley and MacGibbon 2006, "Creating non-parametric bootstrap samples using
+Poisson frequencies", and of Chamandy et al. 2012, "Estimating uncertainty for massive data streams", section 3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache
+from math import factorial, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+REPLICATES = 1000
+"""As many as papers usually draw for an interval of 95 %."""
+
+MOST_REPLICATES = 100_000
+
+LEVEL = 0.95
+"""The share of the replicates whose means lie inside an interval."""
+
+_MOST_DRAWN = 20  # times of a sentence in a replicate; more has a probability below 2^-64
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How sentences are drawn.
+
+    Attributes:
+        replicates: how often, each time all of them; 0: no bootstrap.
+        seed: from 0 to 2^63 - 1.
+        texts_apart: so many sentences, one after the other, are of one text, and are drawn together.
+
+    Raises:
+        ValueError: numbers that cannot be.
+    """
+
+    replicates: int = REPLICATES
+    seed: int = 0
+    texts_apart: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.replicates <= MOST_REPLICATES and 0 <= self.seed < 2**63 and self.texts_apart > 0):
+            raise ValueError(f"expected 0 to {MOST_REPLICATES:,} replicates and a seed from 0 on, got {self}")
+
+
+def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> NDArray[np.float64]:
+    """How often each sentence is drawn in each replicate, (sentences, replicates).
+
+    They depend on the seed and on the sentence's number alone, so that they are the same in any batch, process and
+    order. The bits of Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") become Poisson numbers
+    by inversion: numpy promises the bits of a generator to stay as they are, and not what it makes of them.
+
+    Args:
+        numbers: of the sentences in the corpus, from 0.
+        bootstrap: how many replicates, and their seed.
+    """
+    weights = np.empty((len(numbers), bootstrap.replicates))
+    for row, number in zip(weights, numbers, strict=True):
+        key = np.array([bootstrap.seed, number // bootstrap.texts_apart], np.uint64)
+        bits = np.random.Philox(key=key).random_raw(bootstrap.replicates)
+        row[:] = np.searchsorted(_thresholds(), bits, side="right")
+    return weights
+
+
+@cache
+def _thresholds() -> NDArray[np.uint64]:
+    """2^64 · P(x ≤ k) of Poisson(1) numbers x, for k = 0, 1, …: in integers, the same on every machine."""
+    with localcontext(prec=60):
+        e = Decimal(1).exp()
+        shares = [sum((1 / (e * factorial(i)) for i in range(k + 1)), Decimal(0)) for k in range(_MOST_DRAWN)]
+        return np.array([int(share * 2**64) for share in shares], np.uint64)
+
+
+@dataclass
+class Replicates:
+    """Sums over sentences, each counted as often as it is drawn, for each head of one layer and each number.
+
+    Attributes:
+        drawn: float64, (replicates, n_numbers): how many sentences that have the number.
+        sums: float64, (replicates, n_heads, n_numbers).
+    """
+
+    drawn: NDArray[np.float64]
+    sums: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, replicates: int, n_heads: int, n_numbers: int) -> "Replicates":
+        """Those of no sentence."""
+        return cls(np.zeros((replicates, n_numbers)), np.zeros((replicates, n_heads, n_numbers)))
+
+    def add(self, values: NDArray[np.float64], has: NDArray[np.bool_], weights: NDArray[np.float64]) -> None:
+        """Count sentences.
+
+        Args:
+            values: (sentences, n_heads, n_numbers); anything finite where a sentence lacks a number.
+            has: (sentences, n_numbers), whether it has it.
+            weights: (sentences, replicates), of ``poisson_weights``.
+        """
+        known = np.where(has[:, None], values, 0.0).reshape(len(values), -1)
+        self.drawn += weights.T @ has
+        self.sums += (weights.T @ known).reshape(self.sums.shape)
+
+    def join(self, other: "Replicates") -> None:
+        """Count the sentences of another part of the corpus, too. Raises ValueError of another shape."""
+        if other.sums.shape != self.sums.shape:
+            raise ValueError(f"expected numbers of shape {self.sums.shape}, got {other.sums.shape}")
+        self.drawn += other.drawn
+        self.sums += other.sums
+
+    def interval(self, place: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """From where to where the means of ``LEVEL`` of the replicates go, (n_heads,) each: the percentile interval of
+        Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
+
+        A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean.
+        """
+        is_drawn = self.drawn[:, place] > 0
+        if not is_drawn.any():
+            nothing = np.full(self.sums.shape[1], nan)
+            return nothing, nothing.copy()
+        means = self.sums[is_drawn, :, place] / self.drawn[is_drawn, place, None]
+        low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        return low, high

@@ -1,0 +1,105 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap, chisquare, poisson
+
+from mhaviz.analyses.bootstrap import Bootstrap, Replicates, poisson_weights
+from mhaviz.analyses.histograms import Histograms
+
+
+def counted(values, numbers=None, start=0, **options):
+    """Replicates of one head with one number, whose values are these; NaN: a sentence lacks it."""
+    chosen = Bootstrap(**options)
+    replicates = Replicates.none(chosen.replicates, 1, 1)
+    numbers = range(start, start + len(values)) if numbers is None else numbers
+    has = np.isfinite(values)[:, None]
+    replicates.add(np.asarray(values)[:, None, None], has, poisson_weights(numbers, chosen))
+    return replicates
+
+
+def test_weights_are_poisson_numbers():
+    weights = poisson_weights(range(300), Bootstrap(seed=3))
+    counts = np.bincount(weights.astype(int).ravel(), minlength=7)
+    expected = poisson.pmf(np.arange(7), 1) * weights.size
+    expected[-1] += poisson.sf(6, 1) * weights.size
+    assert chisquare([*counts[:6], counts[6:].sum()], expected).pvalue > 0.001
+    across = np.corrcoef(weights)[np.triu_indices(300, 1)]
+    assert np.abs(across).max() < 0.2, "sentences are drawn independently of each other"
+
+
+def test_weights_are_of_the_number_and_the_seed_alone():
+    whole = poisson_weights(range(20), Bootstrap(50))
+    np.testing.assert_array_equal(poisson_weights([7, 3], Bootstrap(50)), whole[[7, 3]])
+    np.testing.assert_array_equal(poisson_weights([9, 10, 11], Bootstrap(50, texts_apart=5))[[0, 1]], whole[[1, 2]])
+    assert not np.array_equal(poisson_weights(range(20), Bootstrap(50, seed=1)), whole)
+
+
+def test_the_first_weights_never_change():
+    """They must be the same on every machine, or parts of one corpus do not belong together."""
+    weights = poisson_weights([0, 10**6], Bootstrap(12, seed=5))
+    assert weights.astype(int).tolist() == [[1, 1, 0, 1, 0, 1, 2, 2, 2, 0, 0, 2], [0, 0, 0, 1, 2, 1, 1, 2, 3, 2, 2, 0]]
+
+
+@pytest.mark.parametrize("draw", ["normal", "exponential", "beta"])
+def test_intervals_beside_scipy(draw):
+    random = np.random.default_rng(1)
+    values = {
+        "normal": random.normal(2, 1, 120),
+        "exponential": random.exponential(3, 120),
+        "beta": random.beta(0.3, 2, 120),
+    }[draw]
+    low, high = counted(values, replicates=4000).interval(0)
+    theirs = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=0).confidence_interval
+    width = theirs.high - theirs.low
+    assert low[0] == pytest.approx(theirs.low, abs=0.08 * width)
+    assert high[0] == pytest.approx(theirs.high, abs=0.08 * width)
+
+
+def test_intervals_hold_the_mean_as_often_as_they_say():
+    random = np.random.default_rng(2)
+    ends = [counted(random.normal(size=40), start=40 * i, replicates=400).interval(0) for i in range(300)]
+    share = np.mean([low[0] <= 0 <= high[0] for low, high in ends])
+    assert 0.9 < share < 0.98, "those of 40 sentences are a little narrow, as percentile intervals are"
+
+
+def test_parts_add_up():
+    values = np.random.default_rng(0).normal(size=30)
+    values[::4] = np.nan
+    whole, joined = counted(values, replicates=100), Replicates.none(100, 1, 1)
+    for part in (counted(values[20:], start=20, replicates=100), counted(values[:20], replicates=100)):
+        joined.join(part)
+    np.testing.assert_array_equal(joined.drawn, whole.drawn)
+    np.testing.assert_allclose(joined.sums, whole.sums, atol=1e-14)
+
+
+def test_a_sentence_without_the_number_changes_nothing():
+    some = counted([1.0, 3.0, 5.0], [0, 2, 3], replicates=100)
+    all_ = counted([1.0, math.nan, 3.0, 5.0], replicates=100)
+    np.testing.assert_array_equal(some.sums, all_.sums)
+    assert some.interval(0) == all_.interval(0)
+
+
+def test_no_replicate_no_interval():
+    assert np.isnan(counted([1.0], replicates=0).interval(0)).all()
+    assert np.isnan(counted([math.nan], replicates=10).interval(0)).all()
+    with pytest.raises(ValueError, match="expected numbers of"):
+        counted([1.0], replicates=3).join(counted([1.0], replicates=4))
+
+
+def test_histograms_beside_numpy():
+    random, edges = np.random.default_rng(0), np.array([0.25, 0.5, 0.75])
+    values, has = random.random((50, 3, 2)), random.random((50, 2)) < 0.7
+    values[:4, 0, 0] = [*edges.tolist(), 7.0]
+    one, whole = (Histograms.none([edges, edges * 2], 3) for _ in range(2))
+    for part in (slice(0, 20), slice(20, 50)):
+        other = Histograms.none([edges, edges * 2], 3)
+        other.add(values[part], has[part])
+        one.join(other)
+    whole.add(values, has)
+    np.testing.assert_array_equal(one.counts, whole.counts)
+    for place, factor in enumerate((1, 2)):
+        for head in range(3):
+            bins = [-np.inf, *(edges * factor), np.inf]
+            theirs, _ = np.histogram(values[has[:, place], head, place], bins)
+            np.testing.assert_array_equal(whole.counts[head, place], theirs)
