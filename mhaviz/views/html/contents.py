@@ -15,11 +15,7 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
-<<<<<<< HEAD
 from mhaviz.pages.difference import difference_page, heading, ranking_table
-from mhaviz.pages.head_statistics import COLUMNS, USUAL_ORDER, Measure, Order, head_statistics_page
-=======
-from mhaviz.pages.difference import difference_page, ranking_table
 from mhaviz.pages.head_statistics import (
     OF_ONE_SENTENCE,
     USUAL_ORDER,
@@ -28,7 +24,6 @@ from mhaviz.pages.head_statistics import (
     head_statistics_page,
     known_columns,
 )
->>>>>>> c003c6e (Give chance, intervals, sinks and distributions beside the means of heads, and write them as CSV)
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
 from mhaviz.pages.maps import attention_page, scale_group
