@@ -86,7 +86,8 @@ def unknown_text(head: HeadDifference) -> str:
     if head.divergence is not None:
         return ""
     if not head.map.quantity.rows_are_shares:
-        return "it has no divergence; compare maps by mass, whose rows sum to 1"
+        advice = "maps by mass" if head.map.quantity.is_distribution else "weights"
+        return f"it has no divergence; compare {advice}, whose rows sum to 1"
     return "all its rows are zeros in both; expected some weight"
 
 
