@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mhaviz._version import __version__
-from mhaviz.analyses.study import Study
+from mhaviz.analyses.study import Study, Sums
 from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
@@ -93,7 +93,7 @@ class CorpusRun:
     """
 
     name: str
-    study: Study
+    study: Sums
     models: Sequence[CorpusModel]
     count: CountBatch
     options: Mapping[str, Any]
@@ -168,6 +168,15 @@ def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
         study.add(seen, batch.numbers[start : start + len(seen.queries)])
 
     model.run(model.encode_unnamed(batch.texts), add, batched=True)
+
+
+def source_of_part(part: CorpusPart) -> Source:
+    """Where the numbers of a part come from, and which shard they are of, if it is not all."""
+    source, shard = part.source, part.shard
+    if shard.is_whole:
+        return source
+    details = {**source.details, "shard": [shard.number, shard.count]}
+    return replace(source, footnote=f"{source.footnote}, shard {shard}", details=details)
 
 
 def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:

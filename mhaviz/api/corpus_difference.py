@@ -6,14 +6,15 @@ from pathlib import Path
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
 from mhaviz.analyses.difference import joined_source
+from mhaviz.analyses.study import Sums
 from mhaviz.api.choosing import Numbers
-from mhaviz.api.corpora import left_out
+from mhaviz.api.corpora import CorpusRun, Division, left_out, require_some, sentences_of, source_of_part
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.attention.model import CorpusModel, Inputs
-from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
+from mhaviz.errors import MhavizError
+from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records import CorpusDifference, Kind, Limits, Source
+from mhaviz.records import CorpusDifference, CorpusPart, Kind, Limits, Source
 
 
 def diff_models(
@@ -25,6 +26,10 @@ def diff_models(
     kind: Kind | None = None,
     fail_above: float | None = None,
     fail_above_row: float | None = None,
+    shard: tuple[int, int] | None = None,
+    part: str | Path | None = None,
+    resume: bool = False,
+    distributed: bool = False,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
@@ -39,12 +44,15 @@ def diff_models(
         layer, kind: the attentions that are compared; None: all.
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the record's ``limits``, and what is ``above`` them is told.
+        shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share the
+            corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
     Raises:
         ArgumentError: a model that has no such attention, or cannot read many texts; no text; limits that cannot be.
-        MhavizError: the models have other attentions, or make other tokens of a text; they can read none of them.
+        MhavizError: the models have other attentions, or make other tokens of a text; they can read none of
+            them; a part that is of something else; a text that has changed.
     """
     limits = Limits(fail_above, fail_above_row)
     first, second = (
@@ -52,23 +60,26 @@ def diff_models(
         for one in (before, after)
     )
     require_alike(first, second)
-    several = [texts] if isinstance(texts, str) else texts
-    sentences = (text if isinstance(text, Sentence) else Sentence(text, 0.0) for text in several)
-    longest = min((most for most in (first.max_length, second.max_length) if most is not None), default=None)
-    study, batches = DifferenceStudy(), CorpusBatches(sentences, first.lengths, longest)
-    for batch in batches:
+    study = DifferenceStudy()
+
+    def count(batch: CorpusBatch) -> None:
         add_batch(study, first, second, same_inputs(first, second, batch), batch.numbers)
-        on_progress(batch.done, batches.behind.taken)
-    behind = batches.behind
-    notices = list(left_out(behind, longest))
-    if not behind.taken and not notices:
-        raise ArgumentError("diff_models: expected at least one sentence, got none")
-    if not behind.taken:
-        raise MhavizError(f"expected a sentence that the models can read: {'; '.join(notices)}")
-    for notice in notices:
-        on_notice(notice)
+
+    options = {"kind": first.kind, "layers": None if first.layers is None else sorted(first.layers)}
     source = source_of(first.describe(), second.describe())
-    return replace(study.result(source, behind.too_long), limits=limits)
+    run = CorpusRun("diff", study, [first, second], count, options, source)
+    found = run.over(sentences_of(texts), Division(shard, part, resume, distributed), on_notice, on_progress)
+    longest = min((most for most in (first.max_length, second.max_length) if most is not None), default=None)
+    require_some("diff_models", found.behind, longest)
+    for notice in left_out(found.behind, longest):
+        on_notice(notice)
+    return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
+
+
+def difference_of_part(study: Sums, part: CorpusPart) -> CorpusDifference:
+    """What a part, or all parts joined to one, say of two models."""
+    assert isinstance(study, DifferenceStudy)
+    return study.result(source_of_part(part), part.behind.too_long)
 
 
 def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> Inputs:

@@ -7,7 +7,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
 from mhaviz.analyses.study import Study
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.api.corpora import CorpusRun, Division, count_batch, left_out, require_some, sentences_of
+from mhaviz.api.corpora import CorpusRun, Division, count_batch, left_out, require_some, sentences_of, source_of_part
 from mhaviz.api.long_inputs import page_size
 from mhaviz.attention.model import CorpusModel, Model
 from mhaviz.limits import MOST_CELLS
@@ -43,14 +43,7 @@ def head_statistics(
 def statistics_of_part(study: Study, part: CorpusPart) -> HeadStatistics:
     """What a part, or all parts joined to one, say of the heads."""
     assert isinstance(study, HeadStudy)
-    source = part.source
-    if not part.shard.is_whole:
-        source = replace(
-            source,
-            footnote=f"{source.footnote}, shard {part.shard}",
-            details={**source.details, "shard": [part.shard.number, part.shard.count]},
-        )
-    return study.result(source, part.behind.too_long)
+    return study.result(source_of_part(part), part.behind.too_long)
 
 
 def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[str]) -> Iterator[Sentence]:

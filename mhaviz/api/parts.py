@@ -7,7 +7,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from mhaviz.analyses.study import Study
+from mhaviz.analyses.study import Sums
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version
 from mhaviz.records import CorpusPart, Shard
@@ -20,26 +20,29 @@ class StudyKind:
     """How parts of a kind of study become a result; each names a function or a class, which is loaded when needed.
 
     Attributes:
-        study: the subclass of ``Study``.
+        study: the subclass of ``Sums``.
         result: of the study and the part that all parts were joined to, makes the record.
     """
 
     study: str
     result: str
 
-    def load(self, arrays: Mapping[str, Any]) -> Study:
+    def load(self, arrays: Mapping[str, Any]) -> Sums:
         """The study of these arrays. Raises ValueError if they are of none."""
-        made: Study = resolve_name(self.study).of_arrays(arrays)
+        made: Sums = resolve_name(self.study).of_arrays(arrays)
         return made
 
     def record(self, part: CorpusPart) -> Any:
         """What is shown. Raises ValueError for arrays that cannot be."""
-        make: Callable[[Study, CorpusPart], Any] = resolve_name(self.result)
+        make: Callable[[Sums, CorpusPart], Any] = resolve_name(self.result)
         return make(self.load(part.arrays), part)
 
 
 STUDIES = {
     "heads": StudyKind("mhaviz.analyses.head_statistics:HeadStudy", "mhaviz.api.head_statistics:statistics_of_part"),
+    "diff": StudyKind(
+        "mhaviz.analyses.corpus_difference:DifferenceStudy", "mhaviz.api.corpus_difference:difference_of_part"
+    ),
 }
 """Every study that has parts, by the name that they bear. A new one is a row here."""
 
@@ -51,7 +54,7 @@ def merge(paths: Sequence[str | Path]) -> Any:
         paths: the .safetensors files of all shards, in any order.
 
     Returns:
-        What the study gives: ``HeadStatistics`` of ``head_statistics``.
+        What the study gives: ``HeadStatistics`` of ``head_statistics``, ``CorpusDifference`` of ``diff_models``.
 
     Raises:
         ArgumentError: there is no file.

@@ -44,14 +44,18 @@ def read_part(path: Path) -> CorpusPart:
     with reading(path):
         text = metadata.get(METADATA)
         if text is None:
-            raise ContentError("it is no part of a corpus; expected what heads has saved with -o part.safetensors")
+            raise ContentError(
+                "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
+            )
         needed = memory_of(text) + path.stat().st_size
         if short := shortage(needed, free_main_memory()):
             raise ContentError(f"its numbers need {short}")
         try:
             description = json.loads(text)
             if not isinstance(description, dict) or "study" not in description:
-                raise ContentError("it is no part of a corpus; expected what heads has saved with -o part.safetensors")
+                raise ContentError(
+                    "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
+                )
             for name, array in held.items():
                 if array.dtype not in _DTYPES:
                     raise ValueError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,3 +104,11 @@ class CorpusDifference(Shown):
         """Those that differ more than the limits allow, the largest mean first."""
         most_mean, most_row = (math.inf if most is None else most for most in (self.limits.mean, self.limits.row))
         return tuple(head for head in self.ranking if head.mean > most_mean or head.largest > most_row)
+
+    def limited(self, fail_above: float | None = None, fail_above_row: float | None = None) -> "CorpusDifference":
+        """The same with limits: the largest mean of a head, and the largest row, that are allowed, in bits; None: any.
+
+        Raises:
+            ArgumentError: a limit that is not from 0 to 1.
+        """
+        return replace(self, limits=Limits(fail_above, fail_above_row))

@@ -115,3 +115,61 @@ def test_models_that_cannot_be_compared(model_folder):
         mhaviz.diff_models("random", bert, TEXTS)
     with pytest.raises(ArgumentError, match="expected at least one sentence, got none"):
         mhaviz.diff_models(bert, bert, [])
+
+
+MANY = [" ".join(["the cat", "a dog ran", "hello world"][i % 3 :] * (i % 5 + 1)) for i in range(120)]
+
+
+def same(one, other):
+    """Whether all numbers of both are those of the other, bit for bit."""
+    pairs = zip(one.kinds, other.kinds, strict=True)
+    return all(
+        np.array_equal(vars(a)[name], vars(b)[name], True) for a, b in pairs for name in vars(a) if name != "kind"
+    )
+
+
+def test_shards_join_to_the_whole(model_folder, tmp_path):
+    before, after, tokenizer = shaken(model_folder("bert"))
+    models = [mhaviz.load(model, tokenizer) for model in (before, after)]
+    whole = mhaviz.diff_models(*models, MANY)
+    parts = [tmp_path / f"{number}.safetensors" for number in (1, 2, 3)]
+    shards = [mhaviz.diff_models(*models, MANY, shard=(i + 1, 3), part=path) for i, path in enumerate(parts)]
+    assert sum(shard.kinds[0].sentences for shard in shards) == whole.kinds[0].sentences == len(MANY)
+    assert shards[1].source.details["shard"] == [2, 3]
+    merged = mhaviz.merge(parts[::-1])
+    assert merged.source == whole.source
+    (one,), (other,) = whole.kinds, merged.kinds
+    for name in ("mean", "spread"):
+        np.testing.assert_allclose(vars(one)[name], vars(other)[name], rtol=1e-12)
+    for name in ("largest", "sentence", "query"):
+        np.testing.assert_array_equal(vars(one)[name], vars(other)[name])
+    assert len(merged.limited(fail_above=0.0).above) == 8
+    with pytest.raises(MhavizError, match="shard 2/3 is missing"):
+        mhaviz.merge(parts[::2])
+    swapped = tmp_path / "2.safetensors"
+    mhaviz.diff_models(*models[::-1], MANY, shard=(2, 3), part=swapped)
+    with pytest.raises(MhavizError, match="is of another model"):
+        mhaviz.merge(parts)
+
+
+def test_a_run_that_was_killed_goes_on(model_folder, tmp_path, monkeypatch):
+    from mhaviz.api import corpora
+
+    before, after, tokenizer = shaken(model_folder("bert"))
+    models = [mhaviz.load(model, tokenizer) for model in (before, after)]
+    whole = mhaviz.diff_models(*models, MANY)
+    monkeypatch.setattr(corpora, "_SECONDS", 0.0)
+    monkeypatch.setattr(corpora, "_SHARE", 0.0)
+    part = tmp_path / "part.safetensors"
+
+    def killed(done, taken):
+        if taken > 70:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mhaviz.diff_models(*models, MANY, part=part, on_progress=killed)
+    counted = []
+    resumed = mhaviz.diff_models(*models, MANY, part=part, resume=True, on_progress=lambda done, n: counted.append(n))
+    assert counted[0] > 60, "the first sentences were not read again"
+    assert same(resumed, whole)
+    assert same(mhaviz.merge([part]), whole)
