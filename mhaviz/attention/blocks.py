@@ -137,17 +137,19 @@ class HeadBlocks:
         Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
         """
         A, lse, entropy = self._softmax(Q, tile, start, used, rows, alone)
-        if norms is not None:
-            A.mul_(norms[: A.shape[1]])
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
+        norms = None if norms is None else norms[: A.shape[1]]
+        if norms is not None and not (alone and wanted.only_cells):
+            A.mul_(norms)
+            norms = None
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
         received = ((positions, A.sum(dim=0) if alone else A),) if wanted.received else ()
         is_overwritten = not alone and tile.cells.changes_nothing  # by the next tile
         own = A.clone() if is_overwritten else A
         return lse, BlockSums(
             tile.cell,
-            self._in_cells(own, tile, rows if alone else None, CellReducer.sum) if wanted.mass else None,
-            self._in_cells(own, tile, rows if alone else None, CellReducer.largest) if wanted.largest else None,
+            self._in_cells(own, tile, rows if alone else None, norms, CellReducer.sum) if wanted.mass else None,
+            self._in_cells(own, tile, rows if alone else None, norms, CellReducer.largest) if wanted.largest else None,
             entropy,
             self._local(A, positions, start) if wanted.local is not None else None,
             A.sum(dim=-1) if wanted.totals else None,
@@ -160,11 +162,15 @@ class HeadBlocks:
         taken_together = reduce(rows, cells, 0, self._in_order)
         return rows.put_back(taken_together, 0) if self._in_order else taken_together
 
-    def _in_cells(self, A: Tensor, tile: Tile, rows: CellReducer | None, reduce: Callable[..., Tensor]) -> Tensor:
+    def _in_cells(
+        self, A: Tensor, tile: Tile, rows: CellReducer | None, norms: Tensor | None, reduce: Callable[..., Tensor]
+    ) -> Tensor:
         """The weights of a tile in its cells, and in rows of cells, if these are given: first the rows, as fewer
-        numbers are left then."""
+        numbers are left then, which are multiplied by the norms of their keys if that has not been done."""
         if rows is not None:
             A = reduce(rows, A, 0, self._in_order)
+        if norms is not None:
+            A = A * norms
         cells = reduce(tile.cells, A, -1, tile.in_order)
         if tile.in_order:
             cells = tile.cells.put_back(cells)

@@ -38,6 +38,11 @@ class Wanted(NamedTuple):
         return self.reduce != "mass"
 
     @property
+    def only_cells(self) -> bool:
+        """Whether nothing is wanted of single weights but the entropy."""
+        return not (self.top_keys or self.received or self.totals or self.local is not None)
+
+    @property
     def queries(self) -> int:
         """Of the window."""
         return self.window[1] - self.window[0]
