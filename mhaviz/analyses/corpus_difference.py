@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.study import Sums
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_token
+from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.records import CorpusDifference, Kind, KindDivergence, Source
 
@@ -40,6 +41,7 @@ class DifferenceStudy(Sums):
 
     def __init__(self) -> None:
         self._sums: dict[tuple[Kind, int], _HeadSums] = {}
+        self._pieces = Pieces()
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention that both models have been called with.
@@ -48,11 +50,17 @@ class DifferenceStudy(Sums):
             before, after: the calls, of the same tokens.
             numbers: of each of these sentences in the corpus, from 0.
         """
-        is_query = is_token(before.queries, torch.device("cpu")).numpy()
+        counts = is_counted(before, torch.device("cpu")).numpy()
         bits = _of_rows(before, after).cpu().double().numpy()  # batch_size n_heads q_length
         site = before.site
         sums = self._sums.setdefault((site.kind, site.layer), _HeadSums.none(bits.shape[1]))
-        sums.add(np.where(is_query[:, None], bits, 0.0), is_query.sum(axis=1), np.asarray(numbers))
+        bits = np.where(counts[:, None], bits, 0.0)
+        offsets = np.array([piece.offset if piece else 0 for piece in before.pieces] or [0] * len(bits))
+        sums.find_largest(bits, offsets, np.asarray(numbers))
+        _, (totals, lengths) = self._pieces.joined(
+            (site.kind, site.layer), before.pieces, numbers, bits.sum(axis=2), counts.sum(axis=1)
+        )
+        sums.add(totals, lengths)
 
     def join(self, other: Self) -> None:
         """See ``Sums.join``."""
@@ -252,20 +260,29 @@ class _HeadSums:
         nowhere = np.full(n_heads, -1, np.int64)
         return cls(Moments.none((n_heads,), (1,)), np.zeros(1, np.int64), np.zeros(n_heads), nowhere, nowhere.copy())
 
-    def add(self, bits: NDArray[np.float64], lengths: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Join with a batch.
+    def add(self, totals: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Join with some sentences.
+
+        Args:
+            totals: sums over the queries, (batch_size, n_heads).
+            lengths: how many queries those are, (batch_size,).
+        """
+        if len(totals):
+            self.moments.add(totals / lengths[:, None])
+            self.queries += lengths.sum()
+
+    def find_largest(self, bits: NDArray[np.float64], offsets: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """See where a batch has larger rows.
 
         Args:
             bits: (batch_size, n_heads, q_length); 0 for padding.
-            lengths: (batch_size,): queries.
+            offsets: (batch_size,): which query of its sentence the first one is.
             numbers: (batch_size,): of the sentences.
         """
-        self.moments.add(bits.sum(axis=2) / lengths[:, None])
-        self.queries += lengths.sum()
-        order = np.argsort(numbers)  # of equal rows that of the first sentence counts
+        order = np.lexsort((offsets, numbers))  # of equal rows that of the first sentence counts
         largest, heads = bits.max(axis=2)[order], np.arange(bits.shape[1])
         place = largest.argmax(axis=0)
-        sentence, query = numbers[order][place], bits[order][place, heads].argmax(axis=1)
+        sentence, query = numbers[order][place], offsets[order][place] + bits[order][place, heads].argmax(axis=1)
         self._take_larger(largest[place, heads], sentence, query)
 
     def join(self, other: "_HeadSums") -> None:

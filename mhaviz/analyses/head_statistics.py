@@ -19,9 +19,10 @@ from torch.nn.utils.rnn import pad_sequence
 from mhaviz.analyses.bootstrap import Bootstrap, poisson_weights
 from mhaviz.analyses.head_sums import HeadSums, averages
 from mhaviz.analyses.needles import reading_of
+from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.study import Study
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
-from mhaviz.attention.model import SiteCall, is_token
+from mhaviz.attention.model import SiteCall, is_counted, is_token
 from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
 _FIRST, _SINK, _ENTROPY, _RETRIEVAL, _NEEDLE_PLACE = map(
@@ -53,6 +54,7 @@ class HeadStudy(Study):
         self._needle = tuple(needle)
         self._sums: dict[tuple[Kind, int], HeadSums] = {}
         self._counted: _Counted | None = None
+        self._pieces = Pieces()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -70,9 +72,12 @@ class HeadStudy(Study):
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
         weights = seen.call.weights().nan_to_num(nan=0.0)  # of padding; they may be the program's own
-        totals = counted.totals(weights)
         layer_sums = self._sums.setdefault((kind, layer), self._none(weights.shape[1]))
-        layer_sums.add(_means(totals, counted.queries), counted.chance(seen), counted.queries, counted.drawn)
+        whole, (totals, chance, queries) = self._pieces.joined(
+            (kind, layer), seen.pieces, numbers, counted.totals(weights), counted.chance(seen), counted.queries
+        )
+        if whole:
+            layer_sums.add(_means(totals, queries), _means(chance, queries), queries, counted.drawn_of(whole))
 
     def join(self, other: Self) -> None:
         """See ``Study.join``. Raises ValueError of another bootstrap or needle, too."""
@@ -144,7 +149,7 @@ class _Counted:
 
     Attributes:
         sides, kind, numbers: what it is of.
-        visible: bool, (batch_size, q_length, k_length); False for padding.
+        visible: bool, (batch_size, q_length, k_length); False for padding, and for queries that do not count.
         names: of the statistics that are sums of weights.
         factors: float32, (batch_size, names, q_length · k_length): each of them is the sum over queries and keys of
             weight times factor.
@@ -176,7 +181,7 @@ class _Counted:
         cls, seen: SiteCall, numbers: Sequence[int], drawn: NDArray[np.float64], needle: Sequence[int]
     ) -> "_Counted":
         """Find what counts."""
-        is_query, is_key = (is_token(side, seen.call.device) for side in (seen.queries, seen.keys))
+        is_query, is_key = is_counted(seen, seen.call.device), is_token(seen.keys, seen.call.device)
         visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
         factors = _factors(seen.keys, is_key, visible, seen.site.kind)
         reading = _reading(seen.keys, visible, needle) if needle and seen.site.kind == "masked" else None
@@ -212,7 +217,7 @@ class _Counted:
         return totals.cpu().double().numpy()
 
     def chance(self, seen: SiteCall) -> NDArray[np.float64]:
-        """The statistics of a head that gives all keys that a query sees the same weight, (batch_size, 1 or n_heads,
+        """The same sums of a head that gives all keys that a query sees the same weight, (batch_size, 1 or n_heads,
         n_statistics).
         """
         call = seen.call
@@ -235,7 +240,13 @@ class _Counted:
         totals[..., _places(self.names)] = uniform.flatten(2) @ self.factors.to(dtype).mT
         totals[..., _ENTROPY] = (n_keys.to(dtype).log()[..., 0] * self.visible.any(dim=-1)[:, None]).sum(dim=-1)
         totals[..., _RETRIEVAL] = totals[..., _NEEDLE_PLACE]
-        return _means(totals.cpu().double().numpy(), self.queries)
+        return totals.cpu().double().numpy()
+
+    def drawn_of(self, numbers: Sequence[int]) -> NDArray[np.float64]:
+        """How often sentences of the batch are drawn; the pieces of one have the same number."""
+        if tuple(numbers) == self.numbers:
+            return self.drawn
+        return self.drawn[[self.numbers.index(number) for number in numbers]]
 
     def _hits(self, weights: Tensor, reading: Tensor) -> Tensor:
         """Of how many queries the largest weight lies on a key that is theirs to copy, (batch_size, n_heads)."""

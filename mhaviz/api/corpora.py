@@ -14,7 +14,7 @@ from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import SUFFIX, read_part, require_version, write_part
 from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
 from mhaviz.processes import gathered, this_process
-from mhaviz.records import Behind, CorpusPart, Shard, Source
+from mhaviz.records import Behind, CorpusPart, Shard, Source, Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved
@@ -90,6 +90,7 @@ class CorpusRun:
         count: runs them on a batch, and adds what they do to the study.
         options: all that the numbers depend on beside models and text, as plain JSON values.
         source: what the result says of where its numbers come from.
+        overlap: so many tokens the pieces share that a text is cut into that is too long; see ``CorpusModel.cut``.
     """
 
     name: str
@@ -98,6 +99,7 @@ class CorpusRun:
     count: CountBatch
     options: Mapping[str, Any]
     source: Source
+    overlap: int | None = None
 
     def over(
         self,
@@ -120,8 +122,12 @@ class CorpusRun:
         if division.resume and path is not None and path.exists():
             part = self._gone_on_from(path, part, on_notice)
         model = self.models[0]
-        lengths = [one.max_length for one in self.models if one.max_length is not None]
-        batches = CorpusBatches(sentences, model.lengths, min(lengths, default=None), shard=shard, after=part.behind)
+        longest = self.max_length
+
+        def cut(text: str) -> Sequence[Text]:
+            return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
+
+        batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, cut=cut)
         saved, patience = time.monotonic(), _SECONDS
         for batch in batches:
             self.count(batch)
@@ -142,6 +148,11 @@ class CorpusRun:
         if division.part is not None:
             write_part(part, Path(division.part))
         return part
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that every model can read; None: any number."""
+        return min((one.max_length for one in self.models if one.max_length is not None), default=None)
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
         return replace(part, behind=batches.behind, arrays=self.study.arrays())
@@ -167,7 +178,7 @@ def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
         start = seen.sentence or 0  # some models read one sentence after the other
         study.add(seen, batch.numbers[start : start + len(seen.queries)])
 
-    model.run(model.encode_unnamed(batch.texts), add, batched=True)
+    model.run(model.encode_unnamed(batch.texts, batch.pieces), add, batched=True)
 
 
 def source_of_part(part: CorpusPart) -> Source:
@@ -183,6 +194,29 @@ def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:
     """One text, or several, as sentences of a corpus whose length nobody knows."""
     for text in [texts] if isinstance(texts, str) else texts:
         yield text if isinstance(text, Sentence) else Sentence(text, 0.0)
+
+
+def same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: int | None) -> Sequence[Text]:
+    """The pieces of a text that is too long. Raises MhavizError unless all models make the same of it."""
+    pieces, *others = (model.cut(text, most, overlap) for model in models)
+    if any(list(other) != list(pieces) for other in others):
+        raise MhavizError(
+            f"expected the same tokens in both models, but they make others of {text!r:.40}; compare models of one "
+            f"tokenizer"
+        )
+    return pieces
+
+
+def cut_up(behind: Behind, most: int | None, overlap: int | None) -> list[str]:
+    """What is said of sentences that were cut into pieces."""
+    if not behind.cut:
+        return []
+    shared = "a quarter of that" if overlap is None else f"{overlap:,}"
+    many = "sentence was" if behind.cut == 1 else "sentences were"
+    return [
+        f"{behind.cut:,} {many} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
+        f"{behind.longest:,} tokens are more than the model reads at once; each query counts once"
+    ]
 
 
 def left_out(behind: Behind, most: int | None) -> list[str]:

@@ -8,7 +8,7 @@ from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, requir
 from mhaviz.analyses.difference import joined_source
 from mhaviz.analyses.study import Sums
 from mhaviz.api.choosing import Numbers
-from mhaviz.api.corpora import CorpusRun, Division, left_out, require_some, sentences_of, source_of_part
+from mhaviz.api.corpora import CorpusRun, Division, cut_up, left_out, require_some, sentences_of, source_of_part
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import MhavizError
@@ -26,6 +26,9 @@ def diff_models(
     kind: Kind | None = None,
     fail_above: float | None = None,
     fail_above_row: float | None = None,
+    overlap: int | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
     shard: tuple[int, int] | None = None,
     part: str | Path | None = None,
     resume: bool = False,
@@ -44,6 +47,7 @@ def diff_models(
         layer, kind: the attentions that are compared; None: all.
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the record's ``limits``, and what is ``above`` them is told.
+        overlap, source_language, target_language: as in ``LoadedModel.head_statistics``.
         shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share the
             corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
         on_notice: is told of texts that were left out.
@@ -56,7 +60,9 @@ def diff_models(
     """
     limits = Limits(fail_above, fail_above_row)
     first, second = (
-        (one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice)).corpus_model(layer, kind)
+        (one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice))
+        .corpus_model(layer, kind)
+        .speaking(source_language, target_language)
         for one in (before, after)
     )
     require_alike(first, second)
@@ -65,13 +71,18 @@ def diff_models(
     def count(batch: CorpusBatch) -> None:
         add_batch(study, first, second, same_inputs(first, second, batch), batch.numbers)
 
-    options = {"kind": first.kind, "layers": None if first.layers is None else sorted(first.layers)}
+    options = {
+        "kind": first.kind,
+        "layers": None if first.layers is None else sorted(first.layers),
+        "overlap": overlap,
+        "languages": first.spoken,
+    }
     source = source_of(first.describe(), second.describe())
-    run = CorpusRun("diff", study, [first, second], count, options, source)
+    run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
     found = run.over(sentences_of(texts), Division(shard, part, resume, distributed), on_notice, on_progress)
-    longest = min((most for most in (first.max_length, second.max_length) if most is not None), default=None)
+    longest = run.max_length
     require_some("diff_models", found.behind, longest)
-    for notice in left_out(found.behind, longest):
+    for notice in (*left_out(found.behind, longest), *cut_up(found.behind, longest, overlap)):
         on_notice(notice)
     return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
 
@@ -84,10 +95,11 @@ def difference_of_part(study: Sums, part: CorpusPart) -> CorpusDifference:
 
 def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> Inputs:
     """What the first model reads for a batch. Raises MhavizError unless the second makes the same tokens of it."""
-    inputs = first.encode_unnamed(batch.texts)
-    others = second.read_unnamed(batch.texts)
-    for text, number, ours, theirs in zip(batch.texts, batch.numbers, inputs.texts, others, strict=True):
-        one, other = ours.source, theirs
+    inputs = first.encode_unnamed(batch.texts, batch.pieces)
+    whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # pieces are the same, or no pieces
+    others = second.read_unnamed([batch.texts[row] for row in whole])
+    for row, other in zip(whole, others, strict=True):
+        text, number, one = batch.texts[row], batch.numbers[row], inputs.texts[row].source
         if (one.ids, one.special) == (other.ids, other.special):
             continue
         where = f"sentence {number}, {text!r:.40}"

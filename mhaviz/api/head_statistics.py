@@ -2,12 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
 from mhaviz.analyses.study import Study
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.api.corpora import CorpusRun, Division, count_batch, left_out, require_some, sentences_of, source_of_part
+from mhaviz.api.corpora import (
+    CorpusRun,
+    Division,
+    count_batch,
+    cut_up,
+    left_out,
+    require_some,
+    sentences_of,
+    source_of_part,
+)
 from mhaviz.api.long_inputs import page_size
 from mhaviz.attention.model import CorpusModel, Model
 from mhaviz.limits import MOST_CELLS
@@ -22,6 +32,7 @@ def head_statistics(
     texts: str | Iterable[str | Sentence],
     division: Division,
     examples: int = 0,
+    overlap: int | None = None,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> HeadStatistics:
@@ -30,11 +41,17 @@ def head_statistics(
     shown: list[str] = []
     sentences = _watched(sentences_of(texts), model, examples if shows else 0, shown)
     study = HeadStudy()
-    options = {"kind": model.kind, "layers": None if model.layers is None else sorted(model.layers)}
-    run = CorpusRun("heads", study, [model], lambda batch: count_batch(model, study, batch), options, model.describe())
+    options = {
+        "kind": model.kind,
+        "layers": None if model.layers is None else sorted(model.layers),
+        "overlap": overlap,
+        "languages": model.spoken,
+    }
+    count = partial(count_batch, model, study)
+    run = CorpusRun("heads", study, [model], count, options, model.describe(), overlap)
     part = run.over(sentences, division, on_notice, on_progress)
     require_some("head_statistics", part.behind, model.max_length)
-    for notice in left_out(part.behind, model.max_length):
+    for notice in (*left_out(part.behind, model.max_length), *cut_up(part.behind, model.max_length, overlap)):
         on_notice(notice)
     found = statistics_of_part(HeadStudy.of_arrays(part.arrays), part)
     return _with_examples(found, model, shown, on_notice)

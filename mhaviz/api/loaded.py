@@ -413,6 +413,9 @@ class LoadedModel:
         layer: Numbers = None,
         kind: Kind | None = None,
         examples: int = 0,
+        overlap: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         shard: tuple[int, int] | None = None,
         part: str | Path | None = None,
         resume: bool = False,
@@ -427,6 +430,10 @@ class LoadedModel:
             layer, kind: as in ``attend``.
             examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
                 browser; of fewer where the page would be too large.
+            overlap: texts that are too long for the model are cut into pieces that share so many tokens; each query
+                counts in the piece where it has more context, and a text as one sentence. None: a quarter of the most
+                tokens that the model reads.
+            source_language, target_language: as in ``attend``.
             shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share
                 the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
@@ -436,8 +443,9 @@ class LoadedModel:
             ArgumentError: the model has no attention of this kind, or cannot read many texts.
             MhavizError: it can read none of them; a part that is of something else; a text that has changed.
         """
-        model, division = self.corpus_model(layer, kind), Division(shard, part, resume, distributed)
-        return head_statistics(model, texts, division, examples, on_notice, on_progress)
+        model = self.corpus_model(layer, kind).speaking(source_language, target_language)
+        division = Division(shard, part, resume, distributed)
+        return head_statistics(model, texts, division, examples, overlap, on_notice, on_progress)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.

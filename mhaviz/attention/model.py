@@ -25,6 +25,7 @@ from mhaviz.records import (
     Given,
     Kind,
     ModelIdentity,
+    Piece,
     ShapeTrace,
     Site,
     Source,
@@ -64,6 +65,8 @@ class SiteCall:
         output: what the model itself has made of the values, (batch_size, n_heads, q_length, d_value), if it shows it.
         sentence: the number of the first sentence; None if there is only one.
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
+        pieces: for each sentence, which part of a longer one it is, with the queries that count; None, or nothing: the
+            whole.
     """
 
     site: Site
@@ -74,6 +77,7 @@ class SiteCall:
     output: Tensor | None = None
     sentence: int | None = None
     reach: int | None = None
+    pieces: tuple[Piece | None, ...] = ()
 
     @property
     def captured(self) -> AttentionCall:
@@ -280,6 +284,14 @@ class Model(ABC):
             f"{parameter('generate')} goes with a model of transformers; name one by {parameter('model')}"
         )
 
+    def speaking(self: _M, source: str | None, target: str | None) -> _M:
+        """The same model, of which texts are in this language, and what it writes in that; None: as they are.
+
+        Raises ArgumentError if it does not know them.
+        """
+        require_texts(Given(source_language=source, target_language=target))
+        return self
+
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """What the first layer reads of a text, and what it is made of.
 
@@ -352,13 +364,31 @@ class CorpusModel(Model):
         """Tokens of each of many texts, special ones included; 0 if there are no others."""
 
     @abstractmethod
-    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
-        """As ``encode``, of many sentences, whose tokens nobody will look at."""
+    def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
+        """As ``encode``, of many sentences, whose tokens nobody will look at.
+
+        ``pieces``: for each sentence the piece of it that ``cut`` has made, to be read in its place; None: the whole.
+        """
 
     @property
     @abstractmethod
     def max_length(self) -> int | None:
         """The most tokens that the model can read; None: there is no such limit."""
+
+    def cut(self, text: str, most: int, overlap: int | None = None) -> Sequence[Text]:
+        """A text that is too long, as pieces of at most so many tokens; none: this model's texts cannot be cut.
+
+        ``overlap``: so many tokens two pieces share; None: a quarter of ``most``.
+
+        Raises:
+            ArgumentError: an overlap that leaves a piece no token of its own.
+        """
+        return ()
+
+    @property
+    def spoken(self) -> list[str | None]:
+        """The codes of the languages of its texts and of what it writes; None: as its tokenizer has it."""
+        return [None, None]
 
     @property
     def pads_unseen(self) -> bool:
@@ -455,6 +485,16 @@ def with_plain_mask(seen: SiteCall) -> SiteCall:
         return seen
     call, reach = seen.call.with_plain_mask(seen.site.kind == "masked")
     return replace(seen, call=call, reach=reach)
+
+
+def is_counted(seen: SiteCall, device: torch.device) -> Tensor:
+    """bool, (batch_size, q_length): False for padding, and for queries that count in another piece of their text."""
+    counts = is_token(seen.queries, device)
+    for row, piece in enumerate(seen.pieces):
+        if piece is not None:
+            counts[row, : piece.start] = False
+            counts[row, piece.end :] = False
+    return counts
 
 
 def is_token(sides: Sequence[Tokens], device: torch.device) -> Tensor:

@@ -91,9 +91,8 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
     if not re.fullmatch("[0-9a-f]{64}", counts["digest"]):
         raise ValueError("digest: expected 64 hexadecimal digits")
     behind = Behind(**counts)
-    if min(behind.taken, behind.too_long, behind.empty, behind.longest) < 0 or behind.read < (
-        behind.taken + behind.too_long + behind.empty
-    ):
+    counts_from_0 = behind.taken - behind.cut, behind.cut, behind.too_long, behind.empty, behind.longest
+    if min(counts_from_0) < 0 or behind.read < behind.taken + behind.too_long + behind.empty:
         raise ValueError("text: expected numbers from 0 on, and no more sentences than were read")
     return CorpusPart(
         _short(description, "study"),

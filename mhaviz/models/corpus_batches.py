@@ -13,7 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records import Behind, Shard
+from mhaviz.records import Behind, Shard, Text
 
 _MOST_TOKENS = 2048
 _LEAST, _MOST, _ALIKE = 8, 256, 16  # sentences of the first and of the last blocks; blocks of the same size
@@ -44,12 +44,14 @@ class CorpusBatch:
         numbers: of these sentences in the corpus, from 0.
         done: the share of the corpus that is behind with them, from 0 to 1.
         ends_block: whether nothing of its block is left.
+        pieces: for each sentence the piece of it that is read in its place, as it is too long; None: the whole.
     """
 
     texts: tuple[str, ...]
     numbers: tuple[int, ...]
     done: float
     ends_block: bool
+    pieces: tuple[Text | None, ...] = ()
 
 
 class CorpusBatches:
@@ -58,11 +60,12 @@ class CorpusBatches:
     Args:
         sentences: those of the corpus, one after the other.
         length_of: the tokens of each of several texts.
-        max_length: the most tokens of a sentence; longer ones are left out. None: any number.
+        max_length: the most tokens of a sentence; None: any number.
         most_tokens: the most tokens of a batch, padding included, unless it is a single sentence.
         shard: which part of the corpus; the other sentences are read, and not more.
         after: go on from here, the end of a block or of the corpus.
         size_of: sentences of the block of a number, from 0.
+        cut: makes pieces of a sentence that is too long; None, or where it makes none: the sentence is left out.
 
     Raises:
         MhavizError: while it is read: what is before ``after`` is not the text that was read then.
@@ -77,10 +80,11 @@ class CorpusBatches:
         shard: Shard | None = None,
         after: Behind | None = None,
         size_of: Callable[[int], int] = block_size,
+        cut: Callable[[str], Sequence[Text]] | None = None,
     ) -> None:
         self._sentences, self._length_of, self._max_length = sentences, length_of, max_length
         self._most_tokens, self._shard, self._size_of = most_tokens, shard or Shard(), size_of
-        self._after = after or Behind()
+        self._after, self._cut = after or Behind(), cut
         self._counts, self._read, self._text = replace(self._after, is_all=False), 0, sha256()
 
     @property
@@ -143,31 +147,47 @@ class CorpusBatches:
         ``before``: the share of the corpus that is behind before it.
         """
         lengths = self._length_of([sentence.text for _, sentence in block])
-        self._count(lengths)
-        fitting = [(length, *one) for length, one in zip(lengths, block, strict=True) if self._fits(length)]
-        fitting.sort(key=lambda one: -one[0])
-        all_tokens, tokens = sum(length for length, *_ in fitting), 0
-        for start, end in _cuts([length for length, *_ in fitting], self._most_tokens):
+        fitting = [row for length, one in zip(lengths, block, strict=True) for row in self._rows(length, *one)]
+        fitting.sort(key=lambda row: -row.length)  # the pieces of a sentence, all of a length, stay together
+        all_tokens, tokens = sum(row.length for row in fitting), 0
+        for start, end in _cuts([row.length for row in fitting], self._most_tokens):
             part = fitting[start:end]
-            tokens += sum(length for length, *_ in part)
+            tokens += sum(row.length for row in part)
             share = before + (block[-1][1].done - before) * tokens / all_tokens
-            texts, numbers = tuple(one.text for *_, one in part), tuple(number for _, number, _ in part)
-            self._counts = replace(self._counts, taken=self._counts.taken + len(part))
-            yield CorpusBatch(texts, numbers, share, ends_block=end == len(fitting))
+            taken = sum(row.is_first for row in part)
+            self._counts = replace(self._counts, taken=self._counts.taken + taken)
+            texts, numbers = tuple(row.text for row in part), tuple(row.number for row in part)
+            pieces = tuple(row.piece for row in part)
+            yield CorpusBatch(texts, numbers, share, end == len(fitting), pieces if any(pieces) else ())
 
-    def _fits(self, length: int) -> bool:
-        return length >= 1 and (self._max_length is None or length <= self._max_length)
-
-    def _count(self, lengths: Sequence[int]) -> None:
-        """Count the sentences that fit into no batch."""
-        long = [length for length in lengths if length >= 1 and not self._fits(length)]
+    def _rows(self, length: int, number: int, sentence: Sentence) -> Iterator["_Row"]:
+        """A sentence, or its pieces, as rows of batches; one that is in no batch is counted."""
         counts = self._counts
-        self._counts = replace(
-            counts,
-            empty=counts.empty + sum(length < 1 for length in lengths),
-            too_long=counts.too_long + len(long),
-            longest=max(counts.longest, *long, 0),
-        )
+        if length < 1:
+            self._counts = replace(counts, empty=counts.empty + 1)
+        elif self._max_length is None or length <= self._max_length:
+            yield _Row(length, number, sentence.text)
+        elif pieces := () if self._cut is None else self._cut(sentence.text):
+            self._counts = replace(counts, cut=counts.cut + 1, longest=max(counts.longest, length))
+            for piece in pieces:
+                yield _Row(len(piece.source), number, sentence.text, piece)
+        else:
+            self._counts = replace(counts, too_long=counts.too_long + 1, longest=max(counts.longest, length))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A sentence, or a piece of it, in a batch; ``length``: in tokens."""
+
+    length: int
+    number: int
+    text: str
+    piece: Text | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is no later piece of a sentence."""
+        return self.piece is None or self.piece.piece is None or self.piece.piece.offset == 0
 
 
 def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]:

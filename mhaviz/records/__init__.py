@@ -28,7 +28,7 @@ from mhaviz.records.source import Source
 from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import KIND_NAMES, Kind, Segment, Special, Text, Tokens, patch_tokens, segments_text
+from mhaviz.records.tokens import KIND_NAMES, Kind, Piece, Segment, Special, Text, Tokens, patch_tokens, segments_text
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -103,6 +103,7 @@ __all__ = [
     "ModelIdentity",
     "Needle",
     "Part",
+    "Piece",
     "PositionTable",
     "Prediction",
     "Probe",

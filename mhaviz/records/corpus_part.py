@@ -50,7 +50,8 @@ class Behind:
         read: sentences of the corpus, also those of other shards.
         digest: SHA-256 of all of them, in hexadecimal digits.
         taken, too_long, empty: of this shard, how many are in batches, were too long, or had no token at all.
-        longest: the tokens of the longest that was too long.
+        longest: the tokens of the longest that was too long, or was cut.
+        cut: of those that were taken, how many were too long, and were cut into pieces.
         is_all: whether the corpus ends here.
     """
 
@@ -60,6 +61,7 @@ class Behind:
     too_long: int = 0
     empty: int = 0
     longest: int = 0
+    cut: int = 0
     is_all: bool = False
 
     def joined(self, other: "Behind") -> "Behind":
@@ -70,6 +72,7 @@ class Behind:
             too_long=self.too_long + other.too_long,
             empty=self.empty + other.empty,
             longest=max(self.longest, other.longest),
+            cut=self.cut + other.cut,
         )
 
 

@@ -150,6 +150,22 @@ def segments_text(segments: Sequence[Segment]) -> str:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """Which part of a text this is, that was too long for a model.
+
+    Attributes:
+        start, end: the queries that count, as each token of the text counts in one piece alone.
+        offset: token i of the piece is token ``offset`` + i of the whole text.
+        count: how many pieces the text has.
+    """
+
+    start: int
+    end: int
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Text:
     """What a model reads for one sentence.
 
@@ -162,6 +178,7 @@ class Text:
         types: of each token of the source, the number of its type, by which a model tells the second of two texts from
             the first; none: the model is not told.
         segments: the parts that the source was put together of, in order; none: it is one text.
+        piece: which part of a longer text the source is; None: it is the whole.
     """
 
     source: Tokens
@@ -170,6 +187,7 @@ class Text:
     prompt: int = 0
     types: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
+    piece: Piece | None = None
 
     def sides(self, kind: Kind) -> tuple[Tokens, Tokens]:
         """The queries and the keys of an attention of this kind."""

@@ -47,7 +47,7 @@ class FakeModel(CorpusModel):
     def lengths(self, texts):
         return [len(text.split()) + 2 if text.split() != ["."] else 0 for text in texts]
 
-    def encode_unnamed(self, texts):
+    def encode_unnamed(self, texts, pieces=()):
         self.batches.append(texts)
         lengths = self.lengths(texts)
         assert self.max_length is None or max(lengths) <= self.max_length

@@ -23,6 +23,7 @@ from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_o
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.output_projection import output_grams
+from mhaviz.models.pretrained.pieces import cut
 from mhaviz.models.pretrained.prediction import (
     logits_of,
     pooled_of,
@@ -42,6 +43,7 @@ from mhaviz.records import (
     Given,
     Kind,
     ModelIdentity,
+    Piece,
     Prediction,
     ShapeTrace,
     Site,
@@ -118,9 +120,13 @@ class PretrainedModel(PredictingModel):
         self._require_memory(inputs)
         return inputs
 
-    def encode_unnamed(self, sentences: Sequence[str]) -> Inputs:
+    def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
-        return Inputs(tuple(self._reader.read_without_names(sentences)))
+        return Inputs(tuple(self._reader.read_without_names(sentences, pieces)))
+
+    def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
+        """See ``CorpusModel.cut``."""
+        return cut(self._reader.whole_unnamed(text), most, overlap, is_masked="self" not in self._kinds)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
@@ -144,6 +150,7 @@ class PretrainedModel(PredictingModel):
         sites = {site.number: site for site in self.all_sites}
         chosen = set(self.sites())
         sides = {kind: tuple(zip(*(t.sides(kind) for t in texts), strict=True)) for kind in self._kinds}
+        pieces = {kind: self._pieces(texts, kind) for kind in self._kinds}
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
         last = max(site.number for site in chosen)
@@ -161,7 +168,9 @@ class PretrainedModel(PredictingModel):
             call = ran.call
             if self.grams is not None and site in chosen and isinstance(call, AttentionCall):
                 call = replace(call, value_norms=value_norms(call.value, self.grams[site.number]))
-            seen = SiteCall(site, call, heads_of(site, None), queries, keys, ran.output, sentence)
+            seen = SiteCall(
+                site, call, heads_of(site, None), queries, keys, ran.output, sentence, pieces=pieces[site.kind]
+            )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(ran)
@@ -218,6 +227,16 @@ class PretrainedModel(PredictingModel):
         zeroed = copy(self)  # with what has been found out about how it reads
         object.__setattr__(zeroed, "zeroed", frozenset((site.number, head) for site, head in heads))
         return zeroed
+
+    def _pieces(self, texts: Sequence[Text], kind: Kind) -> tuple[Piece | None, ...]:
+        """Which queries of an attention of this kind count: of what a decoder beside an encoder writes, all."""
+        if not any(text.piece for text in texts):
+            return ()
+        of_source = kind == "self" or not self.loaded.has_encoder
+        return tuple(
+            text.piece if of_source or text.piece is None else Piece(0, len(text.sides(kind)[0]), 0, text.piece.count)
+            for text in texts
+        )
 
     def _zero(self, ran: AttentionRun) -> None:
         """Zero the heads of an attention that has just run."""
@@ -284,7 +303,8 @@ class PretrainedModel(PredictingModel):
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, special ones included; 0 if there are no others."""
-        return [len(tokens) for tokens in read_without_names(self.loaded.tokenizer, texts)]
+        with self.languages.spoken(self.loaded.tokenizer):
+            return [len(tokens) for tokens in read_without_names(self.loaded.tokenizer, texts)]
 
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
         """See ``CorpusModel.read_unnamed``."""
@@ -387,11 +407,17 @@ class PretrainedModel(PredictingModel):
 
     def speaking(self, source: str | None, target: str | None) -> "PretrainedModel":
         """The same model with ``languages``. Raises ArgumentError if it does not know them."""
-        return replace(self, languages=Languages(source, target))
+        if source is None and target is None:
+            return self
+        chosen = replace(self, languages=Languages(source, target))
+        return chosen.select(self.layers, self.kind)
+
+    @property
+    def spoken(self) -> list[str | None]:
+        """See ``CorpusModel.spoken``."""
+        return [self.languages.source, self.languages.target]
 
     def _speaking(self, given: Given) -> "PretrainedModel":
-        if given.source_language is None and given.target_language is None:
-            return self
         return self.speaking(given.source_language, given.target_language)
 
     @property

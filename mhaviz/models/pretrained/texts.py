@@ -117,19 +117,33 @@ class Texts:
         """The token that a decoder beside an encoder begins with, (1, 1)."""
         return torch.tensor([[self._start]], device=self.loaded.device)
 
-    def read_without_names(self, sentences: Sequence[str]) -> list[Text]:
-        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
-        readings = self.read_unnamed(sentences)
+    def read_without_names(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> list[Text]:
+        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets.
+
+        ``pieces``: what is read in the place of each of the sentences; None, or nothing: the sentence.
+        """
+        pieces = pieces or (None,) * len(sentences)
+        whole = iter(self.read_unnamed([one for one, piece in zip(sentences, pieces, strict=True) if piece is None]))
+        texts = [Text(next(whole)) if piece is None else piece for piece in pieces]
         if not self.loaded.has_encoder:
-            return [Text(reading) for reading in readings]
-        written = self._written([Text(reading) for reading in readings], self._most_written)
+            return texts
+        written = self._written(texts, self._most_written)
         return [
-            Text(reading, self._unnamed(ids[:-1]), self._unnamed(ids[1:]))
-            for reading, ids in zip(readings, written, strict=True)
+            replace(text, target=self._unnamed(ids[:-1]), produced=self._unnamed(ids[1:]))
+            for text, ids in zip(texts, written, strict=True)
         ]
+
+    def whole_unnamed(self, sentence: str) -> Tokens:
+        """The tokens of a sentence, of more than the model has positions, too."""
+        with self.languages.spoken(self.loaded.tokenizer):
+            (reading,) = read_without_names(self.loaded.tokenizer, [sentence])
+        self._require_embeddings(reading.ids)
+        return reading
 
     def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
         """The tokens of these sentences alone. Raises as ``read``."""
+        if not sentences:
+            return []
         with self.languages.spoken(self.loaded.tokenizer):
             readings = read_without_names(self.loaded.tokenizer, sentences)
         for reading in readings:
