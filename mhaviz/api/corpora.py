@@ -182,12 +182,14 @@ def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
 
 
 def source_of_part(part: CorpusPart) -> Source:
-    """Where the numbers of a part come from, and which shard they are of, if it is not all."""
-    source, shard = part.source, part.shard
-    if shard.is_whole:
-        return source
-    details = {**source.details, "shard": [shard.number, shard.count]}
-    return replace(source, footnote=f"{source.footnote}, shard {shard}", details=details)
+    """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
+    source, shard, n_cut = part.source, part.shard, part.behind.cut
+    footnote, details = source.footnote, dict(source.details)
+    if not shard.is_whole:
+        footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
+    if n_cut:
+        footnote, details["cut"] = f"{footnote}, {n_cut:,} text{'s' * (n_cut != 1)} cut into pieces", n_cut
+    return replace(source, footnote=footnote, details=details)
 
 
 def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:

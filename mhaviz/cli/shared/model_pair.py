@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Device, model_option
 from mhaviz.cli.shared.saved_maps import of_each
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PairOptions:
+class PairOptions(CorpusTexts):
     """The corpus that two models read, and how they are loaded."""
 
     file: Annotated[
@@ -77,6 +78,7 @@ def diff_of_models(
             stream,
             layer=layer,
             kind=kind,
+            **pair.reading,
             on_notice=delivery.notice,
             on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
         )

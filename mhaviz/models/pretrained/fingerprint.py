@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from mhaviz.models.pretrained.reading import vocabulary
+
 _OF_EACH = 64  # numbers, from the first to the last, evenly apart
 _DIGITS = 16
 
@@ -22,6 +24,6 @@ def fingerprint(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> str:
             flat = parameter.detach().flatten()
             places = torch.linspace(0, flat.numel() - 1, min(_OF_EACH, flat.numel()), dtype=torch.float64).long()
             digest.update(flat[places.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    for token, number in sorted(tokenizer.get_vocab().items()):
+    for token, number in vocabulary(tokenizer):
         digest.update(f"{number} {token}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:_DIGITS]

@@ -101,6 +101,12 @@ def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int) -> list[int]:
 
 
 @asks_the_tokenizer
+def vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, int]]:
+    """All tokens with their numbers, in the order of the tokens."""
+    return sorted(tokenizer.get_vocab().items())
+
+
+@asks_the_tokenizer
 def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
     """The number of its token for this, such as "pad_token_id"; None: it has no such token."""
     number = getattr(tokenizer, role, None)
