@@ -38,7 +38,8 @@ _OF_ALL_QUERIES = ("entropy", "distance")
 class HeadStudy(Study):
     """Running averages of the statistics of all heads, to which batches of weights are added.
 
-    In float64 if the model computes in float64, else in float32; sums over sentences are of float64.
+    In float64 if the model computes in float64, else in float32; sums over sentences are of float64. Of a model with
+    norms, each row of these as shares of its sum stands in place of the weights.
 
     Args:
         kind: count the attentions of this kind alone; None: all.
@@ -71,7 +72,7 @@ class HeadStudy(Study):
         if counted is None or not counted.is_of(seen, numbers):  # the layers of a forward pass share their sides
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
-        weights = seen.call.weights().nan_to_num(nan=0.0)  # of padding; they may be the program's own
+        weights = seen.call.shares().nan_to_num(nan=0.0)  # of padding; they may be the program's own
         layer_sums = self._sums.setdefault((kind, layer), self._none(weights.shape[1]))
         whole, (totals, chance, queries) = self._pieces.joined(
             (kind, layer), seen.pieces, numbers, counted.totals(weights), counted.chance(seen), counted.queries

@@ -19,12 +19,14 @@ from mhaviz.api.corpora import (
     source_of_part,
 )
 from mhaviz.api.long_inputs import page_size
+from mhaviz.api.shown_numbers import ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Model
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
 from mhaviz.records import CorpusPart, HeadStatistics
+from mhaviz.records.head_statistics import SHOWN
 
 
 def head_statistics(
@@ -35,20 +37,27 @@ def head_statistics(
     overlap: int | None = None,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    show: ShownNumbers = "weights",
 ) -> HeadStatistics:
     """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
+    require_shown(show, {})
+    model = showing(model, show)
     shows = this_process().is_first or not division.distributed
     shown: list[str] = []
     sentences = _watched(sentences_of(texts), model, examples if shows else 0, shown)
     study = HeadStudy()
-    options = {
+    options: dict[str, object] = {
         "kind": model.kind,
         "layers": None if model.layers is None else sorted(model.layers),
         "overlap": overlap,
         "languages": model.spoken,
     }
+    source = model.describe()
+    if show != "weights":
+        options[SHOWN] = show
+        source = replace(source, details={**source.details, SHOWN: show})
     count = partial(count_batch, model, study)
-    run = CorpusRun("heads", study, [model], count, options, model.describe(), overlap)
+    run = CorpusRun("heads", study, [model], count, options, source, overlap)
     part = run.over(sentences, division, on_notice, on_progress)
     require_some("head_statistics", part.behind, model.max_length)
     for notice in (*left_out(part.behind, model.max_length), *cut_up(part.behind, model.max_length, overlap)):

@@ -412,6 +412,7 @@ class LoadedModel:
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
+        show: ShownNumbers = "weights",
         examples: int = 0,
         overlap: int | None = None,
         source_language: str | None = None,
@@ -428,6 +429,7 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, kind: as in ``attend``.
+            show: of "norms", each query's as shares of their sum, in place of weights; see ``attend``.
             examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
                 browser; of fewer where the page would be too large.
             overlap: texts that are too long for the model are cut into pieces that share so many tokens; each query
@@ -441,11 +443,12 @@ class LoadedModel:
 
         Raises:
             ArgumentError: the model has no attention of this kind, or cannot read many texts.
-            MhavizError: it can read none of them; a part that is of something else; a text that has changed.
+            MhavizError: it can read none of them; a part that is of something else; a text that has changed; norms of
+                a model whose W_O cannot be found.
         """
         model = self.corpus_model(layer, kind).speaking(source_language, target_language)
         division = Division(shard, part, resume, distributed)
-        return head_statistics(model, texts, division, examples, overlap, on_notice, on_progress)
+        return head_statistics(model, texts, division, examples, overlap, on_notice, on_progress, show)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.

@@ -102,6 +102,10 @@ class AttentionCall:
         """What is mapped: the weights, or with ``value_norms`` ‖A_ij · v_j W_O‖, in the same shape."""
         return times_norms(self.weights(start, end), self.value_norms)
 
+    def shares(self) -> Tensor:
+        """The weights of all queries, or with ``value_norms`` each row of norms as shares of its sum; same shape."""
+        return shares_of(self.weights(), self.value_norms)
+
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
         """The weights of scores that are there; ``in_place``: the scores may be written over."""
         sees_nothing = None if self.visible_everywhere else S.amax(dim=-1, keepdim=True) == -torch.inf
@@ -244,6 +248,10 @@ class AttentionWeights:
         A = self.weights(start, end)
         return A if self.value_norms is None else times_norms(A.clone(), self.value_norms)
 
+    def shares(self) -> Tensor:
+        """As in ``AttentionCall``."""
+        return shares_of(self.weights(), self.value_norms)
+
     def visible(self) -> Tensor:
         """bool, in the shape of the weights: where there is some weight, and it is a number."""
         return self.given > 0
@@ -262,6 +270,14 @@ class AttentionWeights:
         whole = 1 - others if self.has_sink else kept.sum(dim=-1, keepdim=True)
         norms = None if self.value_norms is None else self.value_norms[..., list(keys)]
         return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)), value_norms=norms)
+
+
+def shares_of(A: Tensor, norms: Tensor | None) -> Tensor:
+    """Weights times the norms of their keys' values as shares of the sum of their row; without norms the weights."""
+    if norms is None:
+        return A
+    parts = A * norms[:, :, None].to(A.dtype)
+    return parts / parts.sum(dim=-1, keepdim=True).clamp_(min=torch.finfo(A.dtype).tiny)
 
 
 def times_norms(A: Tensor, norms: Tensor | None) -> Tensor:

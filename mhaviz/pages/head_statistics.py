@@ -12,7 +12,7 @@ from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, SINK_ABOVE, Axis, HeadAverages, HeadStatistics, Needle, RandomRepeats
+from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics, Needle, RandomRepeats
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
@@ -128,7 +128,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
         *_distributions(s, order),
-        Text((*said, *chance_texts(s), notes(measures)), "quiet", "drawn"),
+        Text((*said, *chance_texts(s), notes(measures, are_of_norms=s.are_of_norms)), "quiet", "drawn"),
         ranking_table(s, order),
         Text((*filter(None, ["; ".join(said)]), *left_out), "quiet", "listed"),
     )
@@ -276,7 +276,12 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
             unknown = [""] if has_interval else []
             rows.append((*([kind.kind] if several else []), "chance", "", chances[0], *unknown, *chances[1:]))
     long, short = (
-        "; ".join([notes(measures, of_short), *_notes_of_rows(statistics, has_interval and not of_short)])
+        "; ".join(
+            [
+                notes(measures, of_short, statistics.are_of_norms),
+                *_notes_of_rows(statistics, has_interval and not of_short),
+            ]
+        )
         for of_short in (False, True)
     )
     heading = ranking_heading(statistics, order)
@@ -340,7 +345,10 @@ def _probe_text(statistics: HeadStatistics) -> str:
 def reading_text(statistics: HeadStatistics) -> str:
     """How to read the pictures."""
     lacking = any(len(list(kind.heads())) < kind.entropy.mean.size for kind in statistics.kinds)
-    return "rows are layers, columns heads" + ("; blank: no such head" if lacking else "")
+    parts = ["rows are layers, columns heads", "blank: no such head" * lacking]
+    if statistics.are_of_norms:
+        parts.append(f"in place of weights, shares of each query's {NORM.name}s; {NORM.remark}")
+    return "; ".join(filter(None, parts))
 
 
 def counts_text(statistics: HeadStatistics) -> str:
@@ -370,9 +378,10 @@ def left_out_text(statistics: HeadStatistics) -> str:
     return f"{counted(statistics.too_long, 'sentence')} {were} left out: longer than the model can read"
 
 
-def notes(columns: Sequence[Measure], short: bool = False) -> str:
+def notes(columns: Sequence[Measure], short: bool = False, are_of_norms: bool = False) -> str:
     """What the columns mean, in their order."""
+    others = f"shares of a query's {NORM.name}s" if are_of_norms else "weights"
     ordered = sorted((column for column in COLUMNS if column in columns), key=lambda column: column.unit == "weight")
     meanings = [f"{column.short if short else column.name}: {column.meaning}" for column in ordered]
     weights = next((place for place, column in enumerate(ordered) if column.unit == "weight"), len(ordered))
-    return "; ".join([*meanings[:weights], "the others are weights, from 0 to 1", *meanings[weights:]])
+    return "; ".join([*meanings[:weights], f"the others are {others}, from 0 to 1", *meanings[weights:]])

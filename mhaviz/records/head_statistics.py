@@ -179,6 +179,10 @@ HEAD_COLUMNS = (
 """Of a table with a row for each head and each of its numbers."""
 
 
+SHOWN = "show"
+"""Of the source's details: says what stood in place of the weights, "norms"; it is not there of weights."""
+
+
 @dataclass(frozen=True)
 class HeadStatistics(Shown):
     """What every head of a model looks at.
@@ -200,6 +204,11 @@ class HeadStatistics(Shown):
     probe: Probe | None = None
     replicates: int = 0
     seed: int = 0
+
+    @property
+    def are_of_norms(self) -> bool:
+        """Whether the numbers are of shares of norms, ‖A_ij · v_j W_O‖, in place of weights."""
+        return self.source.details.get(SHOWN) == "norms"
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """A row of ``HEAD_COLUMNS`` for each head and each number that its kind has; NaN for what is not known."""

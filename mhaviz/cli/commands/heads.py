@@ -19,6 +19,7 @@ from mhaviz.cli.shared.groups import (
 )
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
+from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
 from mhaviz.views.formats import HEAD_SUFFIXES
@@ -46,6 +47,7 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 def heads(
     delivery: Delivery,
     looks: CmapOptions,
+    shown: ShowOptions,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
@@ -113,6 +115,7 @@ def heads(
             stream,
             layer=layers,
             kind=kind,
+            show=shown.show,
             examples=_EXAMPLES if delivery.has_page else 0,
             on_notice=delivery.notice,
             on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),

@@ -198,11 +198,8 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
 
 
 def _are_measured(maps: Sequence[Sequence[Part]], about: dict[str, Any]) -> bool:
-    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many, and of
-    shares of 1."""
-    return "statistics" in about or any(
-        m.is_whole and m.quantity.is_distribution and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps
-    )
+    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many."""
+    return "statistics" in about or any(m.is_whole and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps)
 
 
 def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:

@@ -167,6 +167,27 @@ def test_half_precision_and_models_as_they_were(pretrained):
     assert all(torch.equal(p, before[name]) for name, p in made.named_parameters())
 
 
+def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, tmp_path):
+    """Each row of norms divided by its sum, in place of weights; parts join as they do of weights."""
+    loaded = mhaviz.load(str(model_folder("bert")))
+    texts = [TEXT, "a dog ran"]
+    statistics = loaded.head_statistics(texts, show="norms")
+    (kind,) = statistics.kinds
+    maps = [loaded.attend(text, show="norms").maps for text in texts]
+    for layer in range(2):
+        shares = [m[layer].weights / m[layer].weights.sum(axis=-1, keepdims=True) for m in maps]
+        first = np.mean([A[:, :, 0].mean(axis=1) for A in shares], axis=0)
+        entropy = np.mean([-(A * np.log(A)).sum(axis=-1).mean(axis=1) for A in shares], axis=0)
+        np.testing.assert_allclose(kind.first.mean[layer], first, rtol=1e-5)
+        np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=1e-5)
+    assert "shares of each query's norms" in str(statistics.to_html())
+    for k in (1, 2):
+        loaded.head_statistics(texts, show="norms", shard=(k, 2), part=tmp_path / f"{k}.safetensors")
+    joined = mhaviz.merge([tmp_path / "1.safetensors", tmp_path / "2.safetensors"])
+    assert joined.are_of_norms
+    np.testing.assert_allclose(joined.kinds[0].first.mean, kind.first.mean, rtol=1e-9)
+
+
 def test_heads_and_layers_that_are_chosen(pretrained):
     torch.manual_seed(0)
     loaded = mhaviz.load(hf.BertModel(hf.BertConfig(vocab_size=V, **BERT_LIKE)).eval(), bytes_and_words())

@@ -129,13 +129,13 @@ def test_a_difference_has_before_after_and_change(opened, tmp_path):
     np.testing.assert_allclose(page.weights(0, 0), difference.maps[0].change.weights[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_statistics_are_those_of_heads(opened, tmp_path, tmp_path_factory, name):
+@pytest.mark.parametrize(("name", "show"), [("bert", "weights"), ("gpt2", "weights"), ("gpt2", "norms")])
+def test_statistics_are_those_of_heads(opened, tmp_path, tmp_path_factory, name, show):
     folder = save(name, tmp_path_factory.getbasetemp().parent / "families")
     model = mhaviz.load(folder)
     text = "the cat sat on the mat the cat ran"
-    model.attend(text).save(tmp_path / "page.html")
-    (kind,) = model.head_statistics([text]).kinds
+    model.attend(text, show=show).save(tmp_path / "page.html")
+    (kind,) = model.head_statistics([text], show=show).kinds
     page = opened(tmp_path / "page.html").ready()
     found = page.ask("""async () => {
         const contents = Contents.read(document);

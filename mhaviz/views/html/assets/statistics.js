@@ -43,13 +43,15 @@ function headTotals(map, place, weights, start) {
   const keys = map.columns.tokens;
   const queries = weights.length / keys;
   const apart = map.asideValues(place);
+  const areNorms = map.quantity.key === "norm"; // of which each row's shares count
   const special = [...map.columns.special];
   const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
   const copyBefore = samePositions ? earlierCopies(map.columns) : null;
 
   for (let r = 0; r < queries; r++) {
     const i = start + r;
-    const row = weights.subarray(r * keys, (r + 1) * keys);
+    const numbers = weights.subarray(r * keys, (r + 1) * keys);
+    const { row, rest } = areNorms ? sharesOf(numbers, apart?.[i] ?? 0) : { row: numbers, rest: apart?.[i] };
     if (apart === null) {
       add("entropy", entropyOf(row));
       add("first", row[0]);
@@ -59,7 +61,7 @@ function headTotals(map, place, weights, start) {
           special.reduce((sum, j) => sum + row[j], 0),
         );
     } else {
-      add("separators", apart[i]);
+      add("separators", rest);
     }
     if (!samePositions) continue;
 
@@ -78,6 +80,12 @@ function headTotals(map, place, weights, start) {
     add("induction", induction);
   }
   return totals;
+}
+
+/** A row as shares of its sum, and what else belongs to that sum. */
+function sharesOf(numbers, rest) {
+  const sum = numbers.reduce((total, number) => total + number, rest);
+  return sum > 0 ? { row: numbers.map((number) => number / sum), rest: rest / sum } : { row: numbers, rest };
 }
 
 /** The sums of two groups of queries together. */
