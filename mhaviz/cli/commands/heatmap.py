@@ -40,9 +40,9 @@ def heatmap(
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
-    A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
-    tokens are computed block by block, exactly, and pooled. A token that occurs more than once has its position, from
-    0 on, beside it, such as the₂.
+    A row is a query, a column a key, a cell the weight that the query gives to the key; of --show norms, the length of
+    what this adds to the output. Maps of more than --size tokens are pooled, exactly. A token that occurs more than
+    once has its position, from 0 on, beside it, such as the₂.
 
     Output: a {map_files} file.
     """

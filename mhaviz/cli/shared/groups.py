@@ -47,9 +47,7 @@ NHeads = Annotated[int | None, weights_option(help="Number of heads; it must div
 Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, bfloat16 or float16.")]
 
-ModelDevice = Annotated[
-    str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps; on several: --device-map.")
-]
+ModelDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda:1, mps; several: --device-map.")]
 DeviceMap = Annotated[
     str | None,
     model_option(metavar="auto", hidden=True, help="Spread the model over all devices, main memory and disk."),
