@@ -23,6 +23,7 @@ from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.study import Study
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import SiteCall, is_counted, is_token
+from mhaviz.errors import MhavizError
 from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
 _FIRST, _SINK, _ENTROPY, _RETRIEVAL, _NEEDLE_PLACE = map(
@@ -68,6 +69,11 @@ class HeadStudy(Study):
         kind, layer = seen.site.kind, seen.site.layer
         if self._kind not in (None, kind):
             return
+        if self._needle and any(seen.pieces):
+            raise MhavizError(
+                "expected texts that the model reads at once, as the needle stands in each twice, got one that is too "
+                "long for it; give shorter ones"
+            )
         counted = self._counted
         if counted is None or not counted.is_of(seen, numbers):  # the layers of a forward pass share their sides
             drawn = poisson_weights(numbers, self._bootstrap)

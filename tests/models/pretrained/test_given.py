@@ -39,7 +39,9 @@ def of_pairs():
 
 
 def of_chats(template=CHATML):
+    """As Llama's, which begin every text with <s>, unless a chat template has written it."""
     words = bytes_and_words()
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 1)])
     words.add_special_tokens({"bos_token": "<s>"})
     words.chat_template = template
     return words

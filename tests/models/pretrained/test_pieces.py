@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 
 import mhaviz
+from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.pieces import cut
 from mhaviz.records import Tokens
@@ -183,3 +184,11 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
     written = loaded._whole.encode_unnamed([LONG] * len(pieces) + ["the cat"], [*pieces, None])
     assert found["cross"].sentences == 2
     assert found["cross"].queries == sum(len(text.target) for text in written.texts)
+
+
+def test_a_needle_needs_texts_that_are_read_at_once(short):
+    model = short[2]._whole
+    pieces = model.cut(LONG, 12)
+    study = HeadStudy(needle=[5, 6])
+    with pytest.raises(MhavizError, match="expected texts that the model reads at once, as the needle stands"):
+        model.run(model.encode_unnamed([LONG], pieces[:1]), lambda seen: study.add(seen, [0]))
