@@ -13,6 +13,7 @@ from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 
 _LONG = 2048  # tokens; weights of longer inputs are small, and so are the errors of coarser steps
 _FEW = 2**23  # weights of all heads, which are all computed once more to know how precise they are; of more,
+_AT_ONCE = 2**20  # of so many at a time, so that what is freed leaves no holes in memory as large as a layer
 _SAMPLED, _RUNS = 16, 8  # those of so many queries, in so many places
 
 
@@ -80,10 +81,17 @@ def _error(call: AttentionCall, other: AttentionCall, weights: Tensor | None) ->
         starts = {max((q_length * run) // _RUNS - _SAMPLED, 0) for run in range(1, _RUNS + 1)}
         runs = [(start, start + _SAMPLED) for start in sorted(starts)]
 
-    def of_call(start: int, end: int) -> Tensor:
-        return call.weights(start, end) if weights is None else weights[:, :, start:end]
+    def differ(heads: range, start: int, end: int) -> float:
+        own = (
+            call.select(heads).weights(start, end)
+            if weights is None
+            else weights[:, heads.start : heads.stop, start:end]
+        )
+        return float((other.select(heads).weights(start, end) - own).abs().max())
 
-    return max(float((other.weights(*run) - of_call(*run)).abs().max()) for run in runs)
+    at_once = max(_AT_ONCE // ((runs[0][1] - runs[0][0]) * k_length), 1)
+    heads = [range(first, min(first + at_once, n_heads)) for first in range(0, n_heads, at_once)]
+    return max(differ(some, *run) for some in heads for run in runs)
 
 
 def _kept_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:

@@ -149,6 +149,7 @@ class LoadedModel:
         memory: int | None = None,
         max_tokens: int = MAX_TOKENS,
         queries_and_keys: bool | None = None,
+        drawn: bool = False,
         check: Callable[[int], None] = lambda n_maps: None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
@@ -173,6 +174,8 @@ class LoadedModel:
             max_tokens: refuse longer inputs.
             queries_and_keys: keep them beside the weights for a page for the browser, which then shows single tokens
                 of long inputs, too, and what each score is the sum of; None: if they take at most 64 MiB.
+            drawn: keep no more than pictures and pages show: of many heads, more than 256 MiB of weights, each map is
+                pooled as soon as it is computed, to a few cells, unless ``size`` says to how many.
             check: is called with the number of maps before they are made.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
@@ -220,7 +223,7 @@ class LoadedModel:
         dtype = model.require_outputs() if verify else None
         check(n_maps)
         sizes = map_sizes(model, inputs, heads, special)
-        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device)
+        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, drawn)
         if queries_and_keys:
             page_size(sizes, pooling, special).require_fit()
         keep = _takes_little(sizes) if queries_and_keys is None else queries_and_keys

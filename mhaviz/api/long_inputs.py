@@ -25,6 +25,9 @@ from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
 _COPIES = 3  # of the weights: those of the layer, of the record, of the picture
+_MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
+_DRAWN_CELLS = 2**24  # of these so many are kept: a third of the pixels of the largest picture, beside titles and gaps
+_LEAST_DRAWN = 32  # cells of a side: as many as the smallest picture of a head on a page for the browser
 _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
 
 
@@ -63,7 +66,9 @@ class LongInputs:
         """What may be used: ``memory``, or a quarter of what is free where maps are computed."""
         return self.memory or (free_memory(device) or 2**32) // 4
 
-    def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device) -> Pooling | None:
+    def plan(
+        self, longest: int, n_maps: int, n_heads: int, device: torch.device, drawn: bool = False
+    ) -> Pooling | None:
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
 
         Args:
@@ -71,6 +76,7 @@ class LongInputs:
             n_maps: how many maps there will be.
             n_heads: of each.
             device: where they are computed.
+            drawn: whether they are for pictures and pages alone: of many heads fewer cells are then kept.
 
         Raises:
             MhavizError: the cells that were asked for do not fit into memory.
@@ -79,6 +85,8 @@ class LongInputs:
         allowed = self.allowed_bytes(device)
         a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
         cells = min(size, longest)
+        if drawn and self.size is None and n_maps * n_heads * cells**2 > _MANY_CELLS:
+            cells = max(math.isqrt(_DRAWN_CELLS // (n_maps * n_heads)), min(_LEAST_DRAWN, cells))
         if a_cell * cells**2 > allowed:
             fitting = math.isqrt(allowed // a_cell)
             if not fitting:
@@ -94,7 +102,7 @@ class LongInputs:
                     f"{fitting} would fit; or take fewer heads, or more {parameter('memory')}"
                 )
             cells = fitting
-        elif longest <= size and not asked:
+        elif longest <= cells and not asked:
             return None
         summary = self.summary if self.summary is not None else longest > cells
         return Pooling(cells, self.pool or "mass", self.window, self.memory, summary)

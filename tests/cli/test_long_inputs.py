@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from looking import attend
 from safetensors import safe_open
 
+from mhaviz.api import long_inputs
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.style import Style
 
@@ -341,3 +344,34 @@ def test_few_keys_and_many_have_the_same_kind_of_scale(mhaviz, monkeypatch, tmp_
 def share_below(weights, end):
     """How much of the attention lies below."""
     return weights[weights < end].sum() / weights.sum()
+
+
+def test_of_many_heads_no_more_is_kept_than_is_drawn(mhaviz, book, weights, monkeypatch):
+    """2 heads of 700 × 700 weights stand for the million weights of which pictures have no pixels for each."""
+    monkeypatch.setattr(long_inputs, "_MANY_CELLS", 2 * 500**2)
+    monkeypatch.setattr(long_inputs, "_DRAWN_CELLS", 2 * 35**2)
+    kept = []
+    deliver = Delivery.deliver_maps
+    monkeypatch.setattr(
+        Delivery, "deliver_maps", lambda self, found, *more: kept.append(found) or deliver(self, found, *more)
+    )
+    for outputs in (["-o", "map.png"], ["-o", "map.html"], ["-o", "map.json"], ["-o", "map.png", "--size", "70"]):
+        assert mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-q", *outputs).status == 0
+    drawn, page, data, sized = (attention[0] for attention in kept)
+    expected = weights.reshape(2, 35, 20, 35, 20).sum(axis=4).mean(axis=2)
+    for m in (drawn, page):
+        np.testing.assert_allclose(m.weights, expected, atol=1e-6)
+        assert m.summary is not None
+    assert page.queries_and_keys is not None
+    assert data.weights.shape == (2, 350, 350)
+    assert sized.weights.shape == (2, 70, 70)
+
+
+def test_many_heads_have_the_cells_of_the_largest_picture():
+    """32 layers of 32 heads; of a few heads nothing is pooled, and of very many a little is left of each."""
+    options, cpu = long_inputs.LongInputs(memory=2**34), torch.device("cpu")
+    assert options.plan(512, 32, 32, cpu, drawn=True).size == 128
+    assert options.plan(512, 32, 32, cpu) is None
+    assert options.plan(512, 12, 12, cpu, drawn=True) is None
+    assert options.plan(60, 32, 32, cpu, drawn=True) is None
+    assert options.plan(512, 300, 100, cpu, drawn=True).size == 32

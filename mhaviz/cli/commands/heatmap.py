@@ -71,6 +71,7 @@ def heatmap(
             rollout=rollout,
             show=shown.show,
             queries_and_keys=delivery.has_page,
+            drawn=not delivery.has_data,
             verify=verify,
             pool=long.pool,
             size=long.size,
