@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mhaviz.analyses.bootstrap import Bootstrap, Replicates, poisson_weights
 from mhaviz.analyses.moments import Moments
 from mhaviz.attention.model import Inputs
 from mhaviz.attention.predicting import PredictingModel
@@ -31,17 +32,18 @@ class AblationStudy:
     Args:
         model: the attentions that are looked at are those whose heads are zeroed.
         heads: those of each attention that are zeroed; None: all.
-        seed: of the choice of the tokens that are masked, which depends on nothing else but the tokens of the sentence.
+        bootstrap: of the intervals; its seed is that of the choice of the tokens that are masked, too, which depends on
+            nothing else but the tokens of the sentence.
     """
 
-    def __init__(self, model: PredictingModel, heads: Collection[int] | None = None, seed: int = 0) -> None:
-        self._model, self._seed = model, seed
+    def __init__(
+        self, model: PredictingModel, heads: Collection[int] | None = None, bootstrap: Bootstrap | None = None
+    ) -> None:
+        self._model, self._bootstrap = model, bootstrap or Bootstrap()
         self._zeroed = [
             (site, head) for site in model.sites() for head in range(site.n_heads) if heads is None or head in heads
         ]
-        self._moments = {
-            site: Moments.none((site.n_heads, len(EFFECTS)), (1, len(EFFECTS))) for site, _ in self._zeroed
-        }
+        self._sums = {site: _Sums.none(site.n_heads, self._bootstrap.replicates) for site, _ in self._zeroed}
         self._before = Moments.none((1,))
         self._predictions = np.zeros(len(EFFECTS), np.int64)
         self._sentences = 0
@@ -58,58 +60,93 @@ class AblationStudy:
             return None
         return max(_LEAST_TOKENS, _MOST_PROBABILITIES // self._model.vocabulary)
 
-    def add(self, inputs: Inputs, on_pass: Callable[[int], None] = lambda done: None) -> None:
-        """Count these sentences, in one batch. ``on_pass``: is called with how many forward passes are done.
+    def add(self, inputs: Inputs, numbers: Sequence[int], on_pass: Callable[[int], None] = lambda done: None) -> None:
+        """Count these sentences, in one batch.
+
+        Args:
+            inputs: the sentences.
+            numbers: of each in the corpus, from 0.
+            on_pass: is called with how many forward passes are done.
 
         Raises:
             MhavizError: as ``PredictingModel.logits``.
         """
-        made = self._made(inputs)
+        made, drawn = self._made(inputs), poisson_weights(numbers, self._bootstrap)
         before = made.of(self._model)
-        self._count(made, before)
+        self._sentences += len(inputs.texts)
+        self._predictions += made.counts.sum(axis=0)
+        self._before.add(*made.loss(before))
         on_pass(1)
-        values = {site: np.full((len(inputs.texts), site.n_heads, len(EFFECTS)), nan) for site in self._moments}
+        values = {site: np.zeros((len(inputs.texts), site.n_heads, len(EFFECTS))) for site in self._sums}
         for number, (site, head) in enumerate(self._zeroed, 2):
             after = made.of(self._model.zeroing([(site, head)]))
             values[site][:, head] = made.compare(before, after)
             on_pass(number)
-        has = (made.counts > 0)[:, None]  # batch_size 1 n_effects
-        for site, moments in self._moments.items():
-            moments.add(values[site], has)
+        for site, sums in self._sums.items():
+            sums.add(values[site], made.counts > 0, drawn)
 
     def result(self, source: Source, too_long: int = 0) -> Ablation:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
-        there = {site.kind for site in self._moments}
+        there = {site.kind for site in self._sums}
         kinds = tuple(self._effects(kind) for kind in _KINDS if kind in there)
-        loss = float(self._before.known_mean[0])
-        return Ablation(source, self._model.prediction, kinds, self._sentences, loss, too_long)
+        loss, bootstrap = float(self._before.known_mean[0]), self._bootstrap
+        return Ablation(
+            source,
+            self._model.prediction,
+            kinds,
+            self._sentences,
+            loss,
+            too_long,
+            bootstrap.replicates,
+            bootstrap.seed,
+        )
 
     def _made(self, inputs: Inputs) -> "_Made":
         if self._model.prediction == "embedding":
             return _Embeddings(inputs)
         if self._model.prediction == "next token":
             return _Predictions.of_next_tokens(inputs)
-        return _Predictions.of_masked_tokens(inputs, self._model, self._seed)
-
-    def _count(self, made: "_Made", before: Tensor) -> None:
-        self._sentences += len(made.inputs.texts)
-        self._predictions += made.counts.sum(axis=0)
-        self._before.add(*made.loss(before))
+        return _Predictions.of_masked_tokens(inputs, self._model, self._bootstrap.seed)
 
     def _effects(self, kind: Kind) -> HeadEffects:
-        sites = sorted((site for site in self._moments if site.kind == kind), key=lambda site: site.layer)
+        sites = sorted((site for site in self._sums if site.kind == kind), key=lambda site: site.layer)
         effects = {name: self._effect(sites, place) for place, name in enumerate(EFFECTS)}
         return HeadEffects(kind, tuple(site.layer for site in sites), **effects)
 
     def _effect(self, sites: Sequence[Site], place: int) -> Effect:
-        """One number of all layers."""
-        moments = [self._moments[site] for site in sites]
-        n_heads = max(site.n_heads for site in sites)
-        mean, spread = (np.full((len(sites), n_heads), nan) for _ in range(2))
-        for row, one in enumerate(moments):
-            there = len(one.mean)
-            mean[row, :there], spread[row, :there] = one.known_mean[:, place], one.spread[:, place]
-        return Effect(mean, spread, int(moments[0].count[0, place]), int(self._predictions[place]))
+        """One number of all layers; NaN for heads that were not zeroed, and where a layer has fewer."""
+        arrays = np.full((4, len(sites), max(site.n_heads for site in sites)), nan)
+        zeroed = set(self._zeroed)
+        for row, site in enumerate(sites):
+            chosen = [head for head in range(site.n_heads) if (site, head) in zeroed]
+            arrays[:, row, chosen] = self._sums[site].numbers(place)[:, chosen]
+        sentences = int(self._sums[sites[0]].moments.count[0, place])
+        return Effect(*arrays, sentences=sentences, predictions=int(self._predictions[place]))
+
+
+@dataclass
+class _Sums:
+    """What has been added up of the heads of one attention; of one that is not zeroed, zeros."""
+
+    moments: Moments
+    replicates: Replicates
+
+    @classmethod
+    def none(cls, n_heads: int, replicates: int) -> "_Sums":
+        """Those of no sentence."""
+        n = len(EFFECTS)
+        return cls(Moments.none((n_heads, n), (1, n)), Replicates.none(replicates, n_heads, n))
+
+    def add(self, values: NDArray[np.float64], has: NDArray[np.bool_], drawn: NDArray[np.float64]) -> None:
+        """Count sentences; the arguments are those of ``Replicates.add``."""
+        self.moments.add(values, has[:, None])
+        self.replicates.add(values, has, drawn)
+
+    def numbers(self, place: int) -> NDArray[np.float64]:
+        """Mean, spread, low and high of one of the numbers, (4, n_heads)."""
+        mean, spread = self.moments.known_mean[:, place], self.moments.spread[:, place]
+        ends = np.stack(self.replicates.interval(place))
+        return np.stack([mean, spread, *(ends if self.moments.count[0, place] > 1 else ends * nan)])
 
 
 class _Made:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
@@ -21,6 +22,7 @@ from mhaviz.api.corpora import (
 from mhaviz.api.long_inputs import page_size
 from mhaviz.api.shown_numbers import ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Model
+from mhaviz.attention.predicting import PredictingModel
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
@@ -46,12 +48,14 @@ def head_statistics(
     shown: list[str] = []
     sentences = _watched(sentences_of(texts), model, examples if shows else 0, shown)
     study = HeadStudy()
-    options: dict[str, object] = {
+    options: dict[str, Any] = {
         "kind": model.kind,
         "layers": None if model.layers is None else sorted(model.layers),
         "overlap": overlap,
         "languages": model.spoken,
     }
+    if isinstance(model, PredictingModel) and model.zeroed:
+        options["zeroed"] = sorted(map(list, model.zeroed))
     source = model.describe()
     if show != "weights":
         options[SHOWN] = show

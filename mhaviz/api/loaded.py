@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
+from mhaviz.analyses.bootstrap import REPLICATES
 from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
+from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.corpora import Division
 from mhaviz.api.head_statistics import head_statistics
@@ -22,6 +24,7 @@ from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
+    Ablation,
     Attention,
     EmbeddedText,
     Explanation,
@@ -57,6 +60,7 @@ def load(
     *,
     device: str = "auto",
     writes: bool = False,
+    predicts: bool = False,
     on_notice: Notice = lambda notice: None,
     **options: Any,
 ) -> "LoadedModel":
@@ -69,6 +73,7 @@ def load(
         tokenizer: of a model that is in memory.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model that is in memory stays where it is.
         writes: load it so that it can write at once; else it is loaded again when it first must.
+        predicts: load it with what predicts tokens at once; else it is loaded again for ``ablate``.
         on_notice: is told, in a line, what has been assumed.
         options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
             ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
@@ -89,18 +94,25 @@ def load(
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
-        return LoadedModel(lambda writes: model_in_memory(model, tokenizer, writes), writes)
+        return LoadedModel(lambda writes, _: model_in_memory(model, tokenizer, writes), writes, predicts=True)
     if tokenizer is not None:
         raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
-    return LoadedModel(lambda writes: load_model(str(model), device, writes, on_notice, **options), writes)
+
+    def make(writes: bool, predicts: bool) -> Model:
+        return load_model(str(model), device, writes, on_notice, predicts, **options)
+
+    return LoadedModel(make, writes, predicts)
 
 
 class LoadedModel:
-    """A model, as ``mhaviz.load`` returns it. ``make``: loads it, so that it can write text if asked."""
+    """A model, as ``mhaviz.load`` returns it.
 
-    def __init__(self, make: Callable[[bool], Model], writes: bool = False) -> None:
-        self._make, self._writes = make, writes
-        self._whole = make(writes)
+    ``make``: loads it, so that it can write text, and with what predicts tokens, if asked.
+    """
+
+    def __init__(self, make: Callable[[bool, bool], Model], writes: bool = False, predicts: bool = False) -> None:
+        self._make, self._writes, self._predicts = make, writes, predicts or writes
+        self._whole = make(writes, predicts)
 
     def __repr__(self) -> str:
         sites = self._whole.all_sites
@@ -415,6 +427,7 @@ class LoadedModel:
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
+        without: Iterable[HeadNumber] = (),
         show: ShownNumbers = "weights",
         examples: int = 0,
         overlap: int | None = None,
@@ -432,6 +445,7 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, kind: as in ``attend``.
+            without: heads whose output is zeroed, each by its layer and its number: what do others look at then?
             show: of "norms", each query's as shares of their sum, in place of weights; see ``attend``.
             examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
                 browser; of fewer where the page would be too large.
@@ -445,13 +459,51 @@ class LoadedModel:
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
         Raises:
-            ArgumentError: the model has no attention of this kind, or cannot read many texts.
+            ArgumentError: the model has no attention of this kind, or cannot read many texts; no head to zero.
             MhavizError: it can read none of them; a part that is of something else; a text that has changed; norms of
                 a model whose W_O cannot be found.
         """
-        model = self.corpus_model(layer, kind).speaking(source_language, target_language)
-        division = Division(shard, part, resume, distributed)
+        model = self.corpus_model(layer, kind)
+        if without := tuple(without):
+            model = without_heads(self._whole, without).select(model.layers, model.kind)
+        model, division = model.speaking(source_language, target_language), Division(shard, part, resume, distributed)
         return head_statistics(model, texts, division, examples, overlap, on_notice, on_progress, show)
+
+    def ablate(
+        self,
+        texts: str | Iterable[str | Sentence],
+        *,
+        layer: Numbers = None,
+        head: Numbers = None,
+        kind: Kind | None = None,
+        replicates: int = REPLICATES,
+        seed: int = 0,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> Ablation:
+        """Zero the output of one head at a time, and say how much that changes what the model makes at the end.
+
+        That is the distribution of the next token, at every place of a text, of a model that writes or translates; of
+        some tokens that are masked, of a model that fills them in; of others the mean of the last layer. A forward pass
+        more is needed for each head.
+
+        Args:
+            texts: a sentence, or several, one after the other.
+            layer, head, kind: which heads, one after the other; None: all.
+            replicates: of the bootstrap over sentences that intervals are of.
+            seed: of the bootstrap, and of the choice of the tokens that are masked.
+            on_notice: is told of texts that were left out.
+            on_progress: is called with how much is done, from 0 to 1, and how many texts have been begun.
+
+        Raises:
+            ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
+            MhavizError: it can read none of the texts; NaN or infinity.
+        """
+        if not self._predicts:
+            self._whole, self._predicts = self._make(self._writes, True), True
+        model = self._chosen(layer, kind)
+        heads = None if head is None else _heads_of(model, head)
+        return ablation(model, texts, heads, replicates, seed, on_notice, on_progress)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.
@@ -470,7 +522,7 @@ class LoadedModel:
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""
         if generate and self._whole.can_write and not self._writes:
-            self._whole, self._writes = self._make(True), True
+            self._whole, self._writes, self._predicts = self._make(True, False), True, True
         whole = self._whole.writing(generate) if generate else self._whole
         if layer is None and kind is None:
             return whole

@@ -15,7 +15,13 @@ from mhaviz.records import Prediction, Site
 
 
 class PredictingModel(CorpusModel):
-    """A model that predicts tokens, or at least makes an embedding of a text."""
+    """A model that predicts tokens, or at least makes an embedding of a text.
+
+    Attributes:
+        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
+    """
+
+    zeroed: frozenset[tuple[int, int]] = frozenset()
 
     @property
     @abstractmethod

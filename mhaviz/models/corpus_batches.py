@@ -15,7 +15,9 @@ import numpy as np
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.records import Behind, Shard, Text
 
-_MOST_TOKENS = 2048
+MOST_TOKENS = 2048
+"""Of a batch, padding included."""
+
 _LEAST, _MOST, _ALIKE = 8, 256, 16  # sentences of the first and of the last blocks; blocks of the same size
 _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
 
@@ -76,7 +78,7 @@ class CorpusBatches:
         sentences: Iterable[Sentence],
         length_of: Callable[[Sequence[str]], Sequence[int]],
         max_length: int | None = None,
-        most_tokens: int = _MOST_TOKENS,
+        most_tokens: int = MOST_TOKENS,
         shard: Shard | None = None,
         after: Behind | None = None,
         size_of: Callable[[int], int] = block_size,

@@ -32,6 +32,7 @@ class Request:
     device: str
     writes: bool
     on_notice: Notice
+    predicts: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ def _load_pretrained(
 
     spread = None if device_map is None else Spread.of(device_map, max_memory)
     with silence(1, 2):
-        checkpoint = open_checkpoint(name, where, revision, dtype, request.writes, folder, spread, process.count)
+        checkpoint = open_checkpoint(
+            name, where, revision, dtype, request.writes, folder, spread, process.count, request.predicts
+        )
     if checkpoint.notice is not None:
         request.on_notice(checkpoint.notice)
     with silence(1, 2):
@@ -267,7 +270,12 @@ def kind_of(name: str) -> ModelKind:
 
 
 def load_model(
-    name: str, device: str = "auto", writes: bool = False, on_notice: Notice = lambda notice: None, **asked: Any
+    name: str,
+    device: str = "auto",
+    writes: bool = False,
+    on_notice: Notice = lambda notice: None,
+    predicts: bool = False,
+    **asked: Any,
 ) -> "Model":
     """The model of this name.
 
@@ -277,6 +285,7 @@ def load_model(
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         writes: whether it must be able to continue a text.
         on_notice: is called with a line about what has been assumed.
+        predicts: with what predicts tokens, of a model of transformers whose files have that.
         asked: options of its kind; see ``KINDS``. None: as usual.
 
     Raises:
@@ -286,7 +295,7 @@ def load_model(
     kind = kind_of(name)
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     _refuse_settled(name, kind, given)
-    return kind.load(Request(name, device, writes, on_notice), **given)
+    return kind.load(Request(name, device, writes, on_notice, predicts), **given)
 
 
 def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> None:

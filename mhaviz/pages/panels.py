@@ -46,8 +46,8 @@ class Scale:
         return self.low < 0 < self.high
 
     def coloured(self, colormap: str) -> "Scale":
-        """The same numbers in these colours."""
-        return replace(self, colormap=colormap)
+        """The same numbers in these colours; ink, which has no middle, is for numbers of one sign."""
+        return self if colormap == INK and self.has_two_signs else replace(self, colormap=colormap)
 
     def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """How far along the scale each value is: 0 for the first colour, 1 for the last; NaN stays NaN."""

@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import MhavizError
 from mhaviz.records.brief import Brief
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
+
+if TYPE_CHECKING:
+    import pandas
 
 Prediction = Literal["next token", "masked token", "embedding"]
 """What a model makes at the end, that a head may matter for: a distribution over the tokens that may come next or stand
@@ -27,12 +31,16 @@ class Effect(Brief):
             nothing to average, and where a layer has fewer heads than another.
         spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
             for fewer than two.
+        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences; NaN for fewer than
+            two.
         sentences: how many have a prediction that counts.
         predictions: how many count, in all sentences.
     """
 
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     sentences: int
     predictions: int
 
@@ -40,6 +48,11 @@ class Effect(Brief):
     def is_known(self) -> bool:
         """Whether there was anything to average."""
         return bool(np.isfinite(self.mean).any())
+
+    def of_head(self, row: int, column: int) -> tuple[float, float, float, float]:
+        """Mean, spread, low and high of one head."""
+        mean, spread, low, high = (float(array[row, column]) for array in (self.mean, self.spread, self.low, self.high))
+        return mean, spread, low, high
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,20 @@ class HeadEffects(Brief):
 EFFECTS = ("change", "loss")
 """The names of the numbers, in their order."""
 
+EFFECT_COLUMNS = (
+    "kind",
+    "layer",
+    "head",
+    "number",
+    "mean",
+    "spread",
+    "low",
+    "high",
+    "sentences",
+    "predictions",
+)
+"""Of a table with a row for each head and each of its numbers."""
+
 
 @dataclass(frozen=True)
 class Ablation(Shown):
@@ -89,6 +116,7 @@ class Ablation(Shown):
         loss: −log₂ p(t) of the token t that is there, in bits, of the whole model: the mean over the sentences of the
             mean over their predictions; NaN of embeddings.
         too_long: how many sentences were left out, as the model cannot read so many tokens.
+        replicates, seed: of the bootstrap that the intervals are of; the seed is that of the masked tokens, too.
     """
 
     source: Source
@@ -97,3 +125,23 @@ class Ablation(Shown):
     sentences: int
     loss: float = nan
     too_long: int = 0
+    replicates: int = 0
+    seed: int = 0
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """A row of ``EFFECT_COLUMNS`` for each head that was zeroed and each number; NaN for what is not known."""
+        for kind in self.kinds:
+            known = [name for name in EFFECTS if kind.effect(name).is_known]
+            for row, column in kind.heads():
+                for name in known:
+                    effect = kind.effect(name)
+                    about = (effect.sentences, effect.predictions)
+                    yield (kind.kind, kind.layers[row], column, name, *effect.of_head(row, column), *about)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """The same as a table. Raises MhavizError if pandas is not installed."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
+        return pandas.DataFrame(list(self.rows()), columns=list(EFFECT_COLUMNS))

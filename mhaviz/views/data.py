@@ -17,8 +17,10 @@ from mhaviz.errors import MhavizError
 from mhaviz.pages.timings import skip_text
 from mhaviz.records import (
     EDGES,
+    EFFECTS,
     SINUSOIDS,
     STATISTICS,
+    Ablation,
     Attention,
     Complexity,
     CorpusDifference,
@@ -44,6 +46,7 @@ from mhaviz.records import (
     TraceStep,
     Training,
 )
+from mhaviz.records.ablation import EFFECT_COLUMNS
 from mhaviz.records.head_statistics import HEAD_COLUMNS
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
@@ -239,6 +242,17 @@ def _(record: HeadStatistics) -> dict[str, Any]:
 
 
 @document.register
+def _(record: Ablation) -> dict[str, Any]:
+    kinds = [
+        {"kind": kind.kind, "layers": list(kind.layers), **{name: _fields(kind.effect(name)) for name in EFFECTS}}
+        for kind in record.kinds
+    ]
+    about = {name: getattr(record, name) for name in ("prediction", "sentences", "loss", "too_long")}
+    bootstrap = {"replicates": record.replicates, "seed": record.seed, "level": 0.95}
+    return describe_source(record.source) | about | {"bootstrap": bootstrap, "kinds": kinds}
+
+
+@document.register
 def _(record: EmbeddedText) -> dict[str, Any]:
     tokens = {
         "tokens": list(record.tokens.texts),
@@ -405,12 +419,12 @@ def write_csv(attention: Attention, stream: IO[str]) -> None:
             lines.writerows(zip(*(column.tolist() for column in columns.values()), weights, strict=True))
 
 
-def write_head_csv(statistics: HeadStatistics, stream: IO[str]) -> None:
-    """A line a head and number, with the columns of ``HeadStatistics.to_dataframe``."""
+def write_head_csv(record: HeadStatistics | Ablation, stream: IO[str]) -> None:
+    """A line a head and number, with the columns of the record's ``to_dataframe``."""
     lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    lines.writerow(HEAD_COLUMNS)
+    lines.writerow(EFFECT_COLUMNS if isinstance(record, Ablation) else HEAD_COLUMNS)
     lines.writerows(
-        ["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in statistics.rows()
+        ["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in record.rows()
     )
 
 

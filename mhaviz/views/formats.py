@@ -109,11 +109,11 @@ def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
 
 
 def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import Attention, HeadStatistics
+    from mhaviz.records import Ablation, Attention, HeadStatistics
     from mhaviz.views.data import write_csv, write_head_csv
 
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # of half characters
-    if isinstance(result.record, HeadStatistics):
+    if isinstance(result.record, HeadStatistics | Ablation):
         write_head_csv(result.record, text)
     else:
         assert isinstance(result.record, Attention)
@@ -163,16 +163,18 @@ FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.o
 RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records"))
 PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records", "pages"))
 HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
+ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
 DIFFERENCE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
 MAP_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "differences")
 _OF_RECORDS = {
+    "Ablation": ABLATION_SUFFIXES,
     "Attention": MAP_SUFFIXES,
     "CorpusDifference": tuple(suffix for suffix in DIFFERENCE_SUFFIXES if suffix != ".html"),
     "Difference": DIFFERENCE_SUFFIXES,
     "HeadStatistics": HEAD_SUFFIXES,
     "Report": PAGE_SUFFIXES,
 }
-"""Of records that are more than a picture: whose maps a browser can show, and whose limits a machine checks."""
+"""Of records that are more than a picture: tables, maps that a browser can show, limits that a machine checks."""
 
 
 def suffixes_of(record: object) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ _OF_CELLS = ("numbers", "axis_names")
 """Those among them that pictures over an image do not read."""
 
 PAGES = {
+    "Ablation": "ablation:ablation_page",
     "Attention": "maps:attention_page",
     "Complexity": "complexity:complexity_page",
     "CorpusDifference": "corpus_difference:corpus_difference_page",

@@ -34,6 +34,7 @@ from transformers.utils import logging
 
 from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
+from mhaviz.models.pretrained.predicting_class import predicting_class
 from mhaviz.models.pretrained.spread import Spread, input_device, remove_with, where_it_lies
 from mhaviz.units import with_article
 
@@ -177,6 +178,8 @@ class Checkpoint:
         device, spread, processes, dtype, writes: as in ``open_checkpoint``.
         attention: the attention function that it will run with.
         forecast: the memory that it takes.
+        otherwise: the class that reads it if its files lack what stands on top of the model in ``kind``; None: that is
+            an error.
     """
 
     name: str
@@ -192,6 +195,7 @@ class Checkpoint:
     writes: bool
     attention: str
     forecast: Forecast
+    otherwise: type[PreTrainedModel] | None = None
 
     @property
     def notice(self) -> str | None:
@@ -208,6 +212,8 @@ class Checkpoint:
         if self._is_apart:
             adapter.require_none(self.folder, self.name)
         model, missing = _model(self)
+        if self.otherwise and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
+            return replace(self, kind=self.otherwise, otherwise=None)._load()
         _require_weights(model, missing, self.name, self.writes)
         model, adapted = adapter.apply_adapter(model, self.folder, self.name, _ADDED_ON_TOP)
         if not self._is_apart:
@@ -241,6 +247,7 @@ def load_pretrained(
     folder: Path | None = None,
     spread: Spread | None = None,
     processes: int = 1,
+    predicts: bool = False,
 ) -> Loaded:
     """Load a model and its tokenizer; the arguments are those of ``open_checkpoint``.
 
@@ -251,7 +258,7 @@ def load_pretrained(
         ArgumentError: an unknown dtype, a model that cannot write.
         MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
     """
-    return open_checkpoint(name, device, revision, dtype, writes, folder, spread, processes).load()
+    return open_checkpoint(name, device, revision, dtype, writes, folder, spread, processes, predicts).load()
 
 
 def open_checkpoint(
@@ -263,6 +270,7 @@ def open_checkpoint(
     folder: Path | None = None,
     spread: Spread | None = None,
     processes: int = 1,
+    predicts: bool = False,
 ) -> Checkpoint:
     """Read all of a model but its weights; see ``find_folder`` for ``name`` and ``revision``.
 
@@ -274,6 +282,7 @@ def open_checkpoint(
         folder: where it is, if that has been found out.
         spread: how it is spread over several devices; None: it is on ``device``.
         processes: how many share it, each a part of its heads; each must call this.
+        predicts: with what predicts tokens, next or masked ones, if its files have that.
 
     Raises:
         As ``load_pretrained``.
@@ -286,7 +295,7 @@ def open_checkpoint(
     fields = read_fields(folder, name)
     # its files can hold anything, and make libraries raise it
     with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
-        return _checkpoint(folder, fields, name, device, dtype, writes, spread, processes)
+        return _checkpoint(folder, fields, name, device, dtype, writes, spread, processes, predicts)
 
 
 def recorded(loaded: Loaded, attention: str | None) -> Loaded:
@@ -303,6 +312,7 @@ def _checkpoint(
     writes: bool,
     spread: Spread | None,
     processes: int,
+    predicts: bool,
 ) -> Checkpoint:
     config_fields.require_sound(fields, name)
     there = sizes.read_sizes(weight_files(folder), name)
@@ -311,14 +321,29 @@ def _checkpoint(
     if processes > 1:
         sharing.require_shares(config, processes, name)
     tokenizer = _tokenizer(folder, name)
-    kind = _model_class(config, name, writes)
+    usual = _model_class(config, name, writes)
+    kind = (predicts and not writes and predicting_class(config)) or usual
     quantization.require_libraries(config, name)
     attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
     there = replace(there, is_packed=quantization.method_of(config) is not None)
     sizes.require_model(kind, config, attention, there, name)
     taken = forecast(there, config, dtype, device, spread, processes)
+    otherwise = None if kind is usual else usual
     return Checkpoint(
-        name, folder, fields, config, tokenizer, kind, device, spread, processes, dtype, writes, attention, taken
+        name,
+        folder,
+        fields,
+        config,
+        tokenizer,
+        kind,
+        device,
+        spread,
+        processes,
+        dtype,
+        writes,
+        attention,
+        taken,
+        otherwise,
     )
 
 

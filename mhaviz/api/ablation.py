@@ -1,0 +1,75 @@
+"""What changes when the output of one head at a time is zeroed, over a corpus."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from mhaviz.analyses.ablation import AblationStudy
+from mhaviz.analyses.bootstrap import Bootstrap
+from mhaviz.api.corpora import left_out, require_some, sentences_of
+from mhaviz.attention.model import Model
+from mhaviz.attention.predicting import PredictingModel
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
+from mhaviz.models.load import Notice
+from mhaviz.records import Ablation, Site
+
+HeadNumber = tuple[int, int]
+"""A head by the number of its layer and its own, both from 0."""
+
+
+def ablation(
+    model: Model,
+    texts: str | Iterable[str | Sentence],
+    heads: Collection[int] | None,
+    replicates: int,
+    seed: int,
+    on_notice: Notice,
+    on_progress: Callable[[float, int], None],
+) -> Ablation:
+    """See ``LoadedModel.ablate``. ``model``: the attentions that are looked at are those whose heads are zeroed."""
+    predicting = require_predicting(model)
+    try:
+        bootstrap = Bootstrap(replicates, seed)
+    except ValueError as error:
+        raise ArgumentError(f"ablate: {error}") from None
+    study = AblationStudy(predicting, heads, bootstrap)
+    most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
+    batches = CorpusBatches(sentences_of(texts), predicting.lengths, predicting.max_length, most)
+    behind = 0.0
+    for batch in batches:
+
+        def on_pass(passes: int, before: float = behind, ahead: float = batch.done - behind) -> None:
+            on_progress(before + ahead * passes / study.n_passes, batches.behind.taken)
+
+        study.add(predicting.encode_unnamed(batch.texts), batch.numbers, on_pass)
+        behind = batch.done
+    require_some("ablate", batches.behind, predicting.max_length)
+    for notice in left_out(batches.behind, predicting.max_length):
+        on_notice(notice)
+    return study.result(predicting.describe(), batches.behind.too_long)
+
+
+def without_heads(model: Model, heads: Iterable[HeadNumber]) -> PredictingModel:
+    """The model with the output of these heads zeroed, of every kind of attention that is looked at.
+
+    Raises:
+        ArgumentError: there is no such head, or heads of this model cannot be zeroed.
+    """
+    predicting = require_predicting(model)
+    found: list[tuple[Site, int]] = []
+    for layer, head in heads:
+        sites = [site for site in predicting.sites() if site.layer == layer and 0 <= head < site.n_heads]
+        if not sites:
+            layers = {site.layer for site in predicting.sites()}
+            raise ArgumentError(
+                f"{parameter('without')}: expected a layer from {min(layers)} to {max(layers)} and one of its heads, "
+                f"from 0 to {predicting.n_heads - 1}, got layer {layer}, head {head}"
+            )
+        found += [(site, head) for site in sites]
+    return predicting.zeroing(found)
+
+
+def require_predicting(model: Model) -> PredictingModel:
+    """Raise ArgumentError of a model whose heads cannot be zeroed."""
+    if not isinstance(model, PredictingModel):
+        raise ArgumentError(f"heads are zeroed in a model of transformers; name one by {parameter('model')}")
+    return model
