@@ -15,7 +15,18 @@ import typer.main
 from hypothesis import HealthCheck, settings
 from made import made_map
 
-from mhaviz.records import N_BINS, STATISTICS, Attention, Average, HeadAverages, HeadStatistics, Source
+from mhaviz.records import (
+    N_BINS,
+    STATISTICS,
+    Ablation,
+    Attention,
+    Average,
+    Effect,
+    HeadAverages,
+    HeadEffects,
+    HeadStatistics,
+    Source,
+)
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(
@@ -165,6 +176,29 @@ def random_heads():
             ),
             **{"replicates": 1000} | more,
         )
+
+    return make
+
+
+@pytest.fixture
+def random_effects():
+    """What changes without heads, drawn at random: of all but the last of each attention; some losses are below 0."""
+
+    def make(n_layers=2, n_heads=3, kinds=("masked",), prediction="next token", seed=0, size=1.0, **more):
+        random = np.random.default_rng(seed)
+        nothing = np.full((n_layers, n_heads), np.nan)
+
+        def effect(low):
+            mean = random.uniform(low, 1, size=(n_layers, n_heads)) * size
+            mean[:, -1], mean[0, 0] = np.nan, low * size / 2
+            return Effect(mean, abs(mean) / 3, mean - size / 10, mean + size / 10, 10, 50)
+
+        unknown = Effect(nothing, nothing, nothing, nothing, 0, 0)
+        is_embedding = prediction == "embedding"
+        layers = tuple(range(n_layers))
+        found = tuple(HeadEffects(kind, layers, effect(0), unknown if is_embedding else effect(-1)) for kind in kinds)
+        source, loss = Source("made by a test", {"kind": "test"}), float("nan") if is_embedding else 4.5
+        return Ablation(source, prediction, found, 10, loss, **more)
 
     return make
 

@@ -121,7 +121,8 @@ class AblationStudy:
             chosen = [head for head in range(site.n_heads) if (site, head) in zeroed]
             arrays[:, row, chosen] = self._sums[site].numbers(place)[:, chosen]
         sentences = int(self._sums[sites[0]].moments.count[0, place])
-        return Effect(*arrays, sentences=sentences, predictions=int(self._predictions[place]))
+        mean, spread, low, high = arrays
+        return Effect(mean, spread, low, high, sentences, int(self._predictions[place]))
 
 
 @dataclass

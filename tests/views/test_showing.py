@@ -63,11 +63,19 @@ RECORDS = [
 
 
 @pytest.fixture
-def records(random_map, random_heads):
+def records(random_map, random_heads, random_effects):
     """One of every kind that is shown in blocks."""
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
     embedded = mhaviz.load(d_model=8, n_heads=1, device="cpu").embeddings("the cat the")
-    some = [*RECORDS, first, embedded, mhaviz.sinusoids(3, 4), compare(first, second), random_heads()]
+    some = [
+        *RECORDS,
+        first,
+        embedded,
+        mhaviz.sinusoids(3, 4),
+        compare(first, second),
+        random_heads(),
+        random_effects(n_heads=9),
+    ]
     return {type(record).__name__: record for record in some}
 
 

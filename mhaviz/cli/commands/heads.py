@@ -1,10 +1,11 @@
 """mhaviz heads"""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from mhaviz.cli.shared.ablation_options import AblationOptions
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import (
@@ -22,7 +23,11 @@ from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentenc
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
-from mhaviz.views.formats import HEAD_SUFFIXES
+from mhaviz.views.formats import ABLATION_SUFFIXES, HEAD_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.pages.ablation import EffectOrder
+    from mhaviz.records import Ablation, HeadStatistics
 
 SortColumn = Literal[
     "entropy",
@@ -37,6 +42,8 @@ SortColumn = Literal[
     "sink",
     "retrieval",
     "needle",
+    "change",
+    "loss",
     "layer",
 ]
 """What heads can be ranked by; "layer" is the order of the model."""
@@ -48,6 +55,7 @@ def heads(
     delivery: Delivery,
     looks: CmapOptions,
     shown: ShowOptions,
+    ablation: AblationOptions,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
@@ -58,8 +66,9 @@ def heads(
         typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
     ] = None,
     sort: Annotated[
-        SortColumn, typer.Option(metavar="COLUMN", help=f"Rank by {', '.join(get_args(SortColumn))}.")
-    ] = "entropy",
+        SortColumn | None,
+        typer.Option(metavar="COLUMN", help=f"Rank by {', '.join(get_args(SortColumn))}. \\[default: entropy]"),
+    ] = None,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
     ] = False,
@@ -77,6 +86,7 @@ def heads(
     \b
     mhaviz heads --model path/to/bert --file sentences.txt -o heads.png
     mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
+    mhaviz heads --model path/to/gpt2 --file sentences.txt --ablate -o ablation.png
 
     For each head its entropy, the distance it looks, and its weight on the query itself, on the previous, the next and
     the first token, on separators such as [SEP], on earlier copies of the query's token, and on what followed those
@@ -85,14 +95,22 @@ def heads(
     A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
     are too long, are left out and counted.
 
+    With --ablate, how much less one head at a time, whose output is zeroed, lets the model predict: the divergence of
+    the next token's or a masked token's distribution, in bits, and of models that predict none 1 − cosine of the mean
+    of the last layer.
+
     Output: a {head_files} file.
     """
-    delivery.check([file] if file else [], HEAD_SUFFIXES)
-    most = _parse_top(top)
+    delivery.check([file] if file else [], ABLATION_SUFFIXES if ablation.ablate else HEAD_SUFFIXES)
+    ablation.require_sound(sort, shown.show)
+    most, zeroed = _parse_top(top), ablation.zeroed
 
     from mhaviz.pages.head_statistics import Order
 
-    style, order = looks.style, Order(sort, reverse, most)
+    order: Order | EffectOrder = Order(sort or "entropy", reverse, most)
+    if ablation.ablate:
+        order = ablation.order(sort, reverse, most)
+    style = looks.style
     stream = stream_sentences(sentences, file)
     if model is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
@@ -102,6 +120,7 @@ def heads(
     loaded = load(
         model,
         device=device,
+        predicts=ablation.ablate,
         on_notice=delivery.notice,
         revision=revision,
         dtype=dtype,
@@ -111,16 +130,28 @@ def heads(
     delivery.tell(loaded.notices)
     layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
     with progress(delivery.quiet, time_left=True) as on_progress:
-        statistics = loaded.head_statistics(
-            stream,
-            layer=layers,
-            kind=kind,
-            show=shown.show,
-            examples=_EXAMPLES if delivery.has_page else 0,
-            on_notice=delivery.notice,
-            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
-        )
-    delivery.deliver(statistics, style, order=order, notice=quotes_notice(sentences))
+
+        def on_sentences(done: float, taken: int) -> None:
+            on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
+
+        found: Ablation | HeadStatistics
+        if ablation.ablate:
+            heads = ablation.heads(loaded)
+            found = loaded.ablate(
+                stream, layer=layers, head=heads, kind=kind, on_notice=delivery.notice, on_progress=on_sentences
+            )
+        else:
+            found = loaded.head_statistics(
+                stream,
+                layer=layers,
+                kind=kind,
+                show=shown.show,
+                without=zeroed,
+                examples=_EXAMPLES if delivery.has_page else 0,
+                on_notice=delivery.notice,
+                on_progress=on_sentences,
+            )
+    delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
 
 
 def _parse_top(text: str) -> int | None:

@@ -1,0 +1,80 @@
+"""What is said of heads that were zeroed, before anybody draws it."""
+
+import numpy as np
+import pytest
+
+from mhaviz.pages.ablation import EffectOrder, ablation_page
+from mhaviz.pages.blocks import Panels, Table, Text
+from mhaviz.pages.panels import DIVERGING, INK
+
+
+def block(page, kind):
+    return next(one for one in page.blocks if isinstance(one, kind))
+
+
+def test_heads_are_ranked_by_what_changes(random_effects):
+    ablation = random_effects()
+    table = block(ablation_page(ablation), Table)
+    means = ablation.kinds[0].change.mean
+    expected = sorted(zip(*np.where(np.isfinite(means)), strict=True), key=lambda head: -means[head])
+    assert [row[:2] for row in table.rows] == expected
+    assert table.rows[0][2] == (means[expected[0]], means[expected[0]] / 3)
+    assert [column.heading for column in table.columns] == ["layer", "head", "change", "95 %", "loss"]
+    assert table.texts()[0][3] == f"{means[expected[0]] - 0.1:.2f} to {means[expected[0]] + 0.1:.2f}"
+
+
+@pytest.mark.parametrize(
+    ("order", "heading"),
+    [
+        (EffectOrder("loss", most=3), "heads by loss, largest first: 3 of 4"),
+        (EffectOrder("change", reverse=True), "heads by change, smallest first"),
+        (EffectOrder("layer"), "heads in the order of the model, first layer first"),
+        (EffectOrder("layer", reverse=True), "heads in the order of the model, last layer first"),
+    ],
+)
+def test_orders(random_effects, order, heading):
+    ablation = random_effects()
+    table = block(ablation_page(ablation, order), Table)
+    assert table.heading == heading
+    if order.column == "layer":
+        heads = [(0, 0), (0, 1), (1, 0), (1, 1)]
+        assert [row[:2] for row in table.rows] == (heads[::-1] if order.reverse else heads)
+    else:
+        numbers = [row[2][0] for row in table.rows]
+        assert numbers == sorted(numbers, reverse=not order.reverse)
+
+
+def test_scales_tell_what_is_below_0(random_effects):
+    change, loss = block(ablation_page(random_effects()), Panels).panels
+    assert (change.scale.colormap, change.scale.low) == (INK, 0)
+    assert (loss.scale.colormap, loss.scale.low) == (DIVERGING, -loss.scale.high)
+    assert loss.scale.coloured(INK) == loss.scale  # which has no middle
+    assert change.scale.coloured("bone").colormap == loss.scale.coloured("bone").colormap == "bone"
+
+
+def test_small_changes_have_digits(random_effects):
+    table = block(ablation_page(random_effects(prediction="embedding", size=1e-4, seed=3)), Table)
+    assert all(len(row[2].partition(" ")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
+    assert "0.0000 " not in table.texts()[0][2]
+
+
+def test_words(random_effects):
+    page = ablation_page(random_effects(too_long=2))
+    assert block(page, Panels).title == (
+        "masked self-attention: 4 heads, each zeroed by itself, means over 10 sentences, 50 tokens"
+    )
+    assert block(page, Text).lines == (
+        "the whole model's loss: 4.50 bits a token",
+        "2 sentences were left out: longer than the model can read",
+    )
+    assert page.remark == "rows are layers, columns heads; blank: no such head, or not zeroed"
+    embeddings = ablation_page(random_effects(prediction="embedding", kinds=("self",)))
+    assert not any(isinstance(one, Text) for one in embeddings.blocks)
+    assert [panel.title for panel in block(embeddings, Panels).panels] == ["change"]
+    assert "1 − cosine" in block(embeddings, Table).notes
+
+
+def test_several_kinds_are_told_apart(random_effects):
+    table = block(ablation_page(random_effects(kinds=("self", "cross"))), Table)
+    assert {row[0] for row in table.rows} == {"self", "cross"}
+    assert table.columns[0].heading == "kind"

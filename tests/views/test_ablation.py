@@ -1,0 +1,47 @@
+"""What changes without heads, as data."""
+
+import csv
+import json
+
+import pytest
+
+from mhaviz.errors import ArgumentError
+
+
+def test_files(tmp_path, random_effects):
+    ablation = random_effects(kinds=("self", "cross"))
+    ablation.save(tmp_path / "a.json", tmp_path / "a.csv")
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["prediction"], found["sentences"], found["loss"]) == ("next token", 10, 4.5)
+    assert found["kinds"][1]["change"]["mean"][0] == [*ablation.kinds[1].change.mean[0, :2], None]
+    lines = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert len(lines) == 2 * 4 * 2
+    one = ablation.kinds[0].loss
+    assert lines[3] == {
+        "kind": "self",
+        "layer": "0",
+        "head": "1",
+        "number": "loss",
+        **{name: repr(float(getattr(one, name)[0, 1])) for name in ("mean", "spread", "low", "high")},
+        "sentences": "10",
+        "predictions": "50",
+    }
+    table = ablation.to_dataframe()
+    assert (len(table), list(table.columns)) == (16, list(lines[0]))
+
+
+def test_what_is_not_known_is_empty(tmp_path, random_effects):
+    random_effects(prediction="embedding").save(tmp_path / "a.csv")
+    assert {line["number"] for line in csv.DictReader((tmp_path / "a.csv").read_text().splitlines())} == {"change"}
+    random_effects(prediction="embedding").save(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["loss"] is None
+
+
+def test_there_is_no_page_for_the_browser(tmp_path, random_effects):
+    with pytest.raises(ArgumentError, match=r"\.json, \.csv"):
+        random_effects().save(tmp_path / "a.html")
+
+
+def test_pictures(tmp_path, random_effects):
+    random_effects(n_layers=4, n_heads=8).save(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 10_000
