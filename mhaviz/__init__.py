@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mhaviz.layer.attention import MultiHeadAttention
     from mhaviz.layer.embedding import Embeddings, PositionalEncoding
     from mhaviz.layer.tokens import tokenize
+    from mhaviz.records.probes import Needle, RandomRepeats
     from mhaviz.views.figure.display import display_attention
 
 _HOMES = {
@@ -39,7 +40,9 @@ _HOMES = {
     "LoadedModel": "api.loaded",
     "MhavizError": "errors",
     "MultiHeadAttention": "layer.attention",
+    "Needle": "records.probes",
     "PositionalEncoding": "layer.embedding",
+    "RandomRepeats": "records.probes",
     "Recording": "api.recording",
     "attend": "api.studies",
     "attention_map": "attention.map",
@@ -67,7 +70,9 @@ __all__ = [
     "LoadedModel",
     "MhavizError",
     "MultiHeadAttention",
+    "Needle",
     "PositionalEncoding",
+    "RandomRepeats",
     "Recording",
     "__version__",
     "attend",

@@ -15,6 +15,8 @@ from math import factorial, nan
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import ArgumentError
+
 REPLICATES = 1000
 """As many as papers usually draw for an interval of 95 %."""
 
@@ -36,7 +38,7 @@ class Bootstrap:
         texts_apart: so many sentences, one after the other, are of one text, and are drawn together.
 
     Raises:
-        ValueError: numbers that cannot be.
+        ArgumentError: numbers that cannot be.
     """
 
     replicates: int = REPLICATES
@@ -45,7 +47,10 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         if not (0 <= self.replicates <= MOST_REPLICATES and 0 <= self.seed < 2**63 and self.texts_apart > 0):
-            raise ValueError(f"expected 0 to {MOST_REPLICATES:,} replicates and a seed from 0 on, got {self}")
+            raise ArgumentError(
+                f"expected 0 to {MOST_REPLICATES:,} replicates and a seed from 0 on, got {self.replicates} and "
+                f"{self.seed}"
+            )
 
 
 def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> NDArray[np.float64]:

@@ -95,6 +95,9 @@ class HeadSums:
         for one in (moments, chance):
             if one.mean.ndim != 2 or one.mean.shape[1] != _N or one.count.shape != (1, _N):
                 raise ValueError(f"{prefix}mean: expected (n_heads, {_N}) numbers, got shape {one.mean.shape}")
+        drawn_sums = arrays.get(f"{prefix}drawn_sums")  # looked at first: a file may say any number of replicates
+        if drawn_sums is None or drawn_sums.shape != (replicates, *moments.mean.shape):
+            raise ValueError(f"{prefix}drawn_sums: expected {replicates} replicates of {moments.mean.shape} numbers")
         found = cls.none(len(moments.mean), replicates)
         if chance.mean.shape != moments.mean.shape:
             raise ValueError(f"{prefix}chance.mean: expected shape {moments.mean.shape}, got {chance.mean.shape}")

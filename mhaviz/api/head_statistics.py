@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
 from mhaviz.analyses.study import Study
@@ -27,7 +28,7 @@ from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
-from mhaviz.records import CorpusPart, HeadStatistics
+from mhaviz.records import CorpusPart, HeadStatistics, Probe, probe_of_json, probe_to_json
 from mhaviz.records.head_statistics import SHOWN
 
 
@@ -37,6 +38,8 @@ def head_statistics(
     division: Division,
     examples: int = 0,
     overlap: int | None = None,
+    probe: Probe | None = None,
+    bootstrap: Bootstrap | None = None,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     show: ShownNumbers = "weights",
@@ -46,13 +49,24 @@ def head_statistics(
     model = showing(model, show)
     shows = this_process().is_first or not division.distributed
     shown: list[str] = []
-    sentences = _watched(sentences_of(texts), model, examples if shows else 0, shown)
-    study = HeadStudy()
+    corpus, bootstrap = sentences_of(texts), bootstrap or Bootstrap()
+    needle: tuple[int, ...] = ()
+    if probe is not None:
+        from mhaviz.models.pretrained.probing import probing
+
+        made = probing(model, probe, corpus)
+        model, corpus, needle = made.model, made.sentences, made.needle
+        bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
+    sentences = _watched(corpus, model, examples if shows else 0, shown)
+    study = HeadStudy(bootstrap=bootstrap, needle=needle)
     options: dict[str, Any] = {
         "kind": model.kind,
         "layers": None if model.layers is None else sorted(model.layers),
         "overlap": overlap,
         "languages": model.spoken,
+        "replicates": bootstrap.replicates,
+        "seed": bootstrap.seed,
+        "probe": probe_to_json(probe),
     }
     if isinstance(model, PredictingModel) and model.zeroed:
         options["zeroed"] = sorted(map(list, model.zeroed))
@@ -73,7 +87,8 @@ def head_statistics(
 def statistics_of_part(study: Study, part: CorpusPart) -> HeadStatistics:
     """What a part, or all parts joined to one, say of the heads."""
     assert isinstance(study, HeadStudy)
-    return study.result(source_of_part(part), part.behind.too_long)
+    found = study.result(source_of_part(part), part.behind.too_long)
+    return replace(found, probe=probe_of_json(part.options.get("probe")))
 
 
 def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[str]) -> Iterator[Sentence]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
-from mhaviz.analyses.bootstrap import REPLICATES
+from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
 from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
@@ -34,6 +34,8 @@ from mhaviz.records import (
     Kind,
     LayerMatrices,
     Masking,
+    Probe,
+    RandomRepeats,
     Report,
     ScalingComparison,
     ShapeTrace,
@@ -423,7 +425,7 @@ class LoadedModel:
 
     def head_statistics(
         self,
-        texts: str | Iterable[str | Sentence],
+        texts: str | Iterable[str | Sentence] = (),
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
@@ -433,6 +435,9 @@ class LoadedModel:
         overlap: int | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
+        probe: Probe | None = None,
+        replicates: int = REPLICATES,
+        seed: int = 0,
         shard: tuple[int, int] | None = None,
         part: str | Path | None = None,
         resume: bool = False,
@@ -453,6 +458,9 @@ class LoadedModel:
                 counts in the piece where it has more context, and a text as one sentence. None: a quarter of the most
                 tokens that the model reads.
             source_language, target_language: as in ``attend``.
+            probe: ``RandomRepeats(n_tokens)`` in the place of texts, where induction heads stand out; or
+                ``Needle(text)``, which is put into each text, for the heads that read it again.
+            replicates, seed: of the bootstrap over the sentences that intervals are of; 0 replicates: no intervals.
             shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share
                 the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
@@ -467,7 +475,20 @@ class LoadedModel:
         if without := tuple(without):
             model = without_heads(self._whole, without).select(model.layers, model.kind)
         model, division = model.speaking(source_language, target_language), Division(shard, part, resume, distributed)
-        return head_statistics(model, texts, division, examples, overlap, on_notice, on_progress, show)
+        if isinstance(probe, RandomRepeats) and texts != ():
+            raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
+        return head_statistics(
+            model,
+            texts,
+            division,
+            examples,
+            overlap,
+            probe=probe,
+            bootstrap=Bootstrap(replicates, seed),
+            on_notice=on_notice,
+            on_progress=on_progress,
+            show=show,
+        )
 
     def ablate(
         self,

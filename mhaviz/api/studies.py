@@ -93,7 +93,7 @@ def trace_shapes(
     return _loaded(model).trace_shapes(texts, target, **options)
 
 
-def head_statistics(model: AnyModel, texts: str | Iterable[str], **options: Any) -> HeadStatistics:
+def head_statistics(model: AnyModel, texts: str | Iterable[str] = (), **options: Any) -> HeadStatistics:
     """What every head of a model looks at, averaged over texts; see ``LoadedModel.head_statistics``."""
     return _loaded(model).head_statistics(texts, **options)
 

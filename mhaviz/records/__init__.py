@@ -16,7 +16,7 @@ from mhaviz.records.implementations import Implementation, ImplementationCompari
 from mhaviz.records.limits import Limits
 from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
-from mhaviz.records.probes import Needle, Probe, RandomRepeats
+from mhaviz.records.probes import Needle, Probe, RandomRepeats, probe_of_json, probe_to_json
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import NORM, QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
@@ -137,5 +137,7 @@ __all__ = [
     "Visit",
     "Within",
     "patch_tokens",
+    "probe_of_json",
+    "probe_to_json",
     "segments_text",
 ]

@@ -1,6 +1,10 @@
 """Texts that are made to find heads of a certain kind."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mhaviz.errors import ArgumentError, parameter
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,45 @@ class Needle:
         text: the needle.
         question: stands before the needle at the end; "" for none.
         depths: where in a text the needle is put, from 0, before it, to 1, after it; a text for each.
+
+    Raises:
+        ArgumentError: no needle, or depths that are none.
     """
 
     text: str
     question: str = ""
     depths: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
 
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ArgumentError(f"{parameter('needle')}: expected a text, got an empty one")
+        if not self.depths or not all(0 <= depth <= 1 for depth in self.depths):
+            raise ArgumentError(f"{parameter('depths')}: expected numbers from 0 to 1, got {self.depths}")
+
 
 Probe = RandomRepeats | Needle
+
+_NAMES: Mapping[type, str] = {RandomRepeats: "random repeats", Needle: "needle"}
+
+
+def probe_to_json(probe: Probe | None) -> dict[str, Any] | None:
+    """As plain JSON values."""
+    if probe is None:
+        return None
+    return {"kind": _NAMES[type(probe)]} | {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(probe).items()
+    }
+
+
+def probe_of_json(values: Mapping[str, Any] | None) -> Probe | None:
+    """The reverse. Raises ValueError for what is none."""
+    if values is None:
+        return None
+    try:
+        (kind,) = [kind for kind, name in _NAMES.items() if name == values["kind"]]
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        del given["kind"]
+        probe: Probe = kind(**given)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"expected a probe, got {values!r:.80}") from error
+    return probe

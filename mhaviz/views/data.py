@@ -34,10 +34,8 @@ from mhaviz.records import (
     ImplementationComparison,
     LayerMatrices,
     Masking,
-    Needle,
     PositionTable,
     ProjectionComparison,
-    RandomRepeats,
     Report,
     ScalingComparison,
     ScalingSweep,
@@ -45,6 +43,7 @@ from mhaviz.records import (
     Timing,
     TraceStep,
     Training,
+    probe_to_json,
 )
 from mhaviz.records.ablation import EFFECT_COLUMNS
 from mhaviz.records.head_statistics import HEAD_COLUMNS
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-_PROBES: dict[type, str] = {RandomRepeats: "random repeats", Needle: "needle"}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
 
 
@@ -231,10 +229,9 @@ def _(record: HeadStatistics) -> dict[str, Any]:
         }
         for kind in record.kinds
     ]
-    probe = None if record.probe is None else {"kind": _PROBES[type(record.probe)], **asdict(record.probe)}
     about = {
         "too_long": record.too_long,
-        "probe": probe,
+        "probe": probe_to_json(record.probe),
         "bootstrap": {"replicates": record.replicates, "seed": record.seed, "level": 0.95},
         "edges": {name: list(edges) for name, edges in EDGES.items()},
     }

@@ -197,6 +197,14 @@ def test_the_columns_are_those_of_the_table():
 
 
 BAD = [
+    ("--random-repeat 5 a", 2, "--random-repeat takes the place of sentences; leave out one of them"),
+    ("--random-repeat 5", 2, "--random-repeat goes with a model of transformers; name one by --model"),
+    ("--random-repeat 5 --needle x", 2, "--random-repeat and --needle make two kinds of texts; leave out one"),
+    ("--needle x --depths 0,2 a", 2, "--depths: expected numbers from 0 to 1, got (0.0, 2.0)"),
+    ("--needle x --depths here a", 2, "--depths: expected numbers from 0 to 1 such as 0,0.5,1, got 'here'"),
+    ("--question x a", 2, "--question goes with --needle"),
+    ("--sequences 3 a", 2, "--sequences goes with --random-repeat"),
+    ("--replicates -1 a", 2, "expected 0 to 100,000 replicates and a seed from 0 on, got -1 and 0"),
     ("--sort nothing a", 2, "'nothing' is not one of 'entropy', 'distance', 'itself', 'previous', 'next', 'first'"),
     ("--top 0 a", 2, "--top: expected a number of heads such as 20, or all, got '0'"),
     ("--top many a", 2, "--top: expected a number of heads such as 20, or all, got 'many'"),
@@ -225,6 +233,15 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, model, arguments, st
     assert message in result.err
     assert len(result.err.splitlines()) == 1
     assert not result.out
+
+
+def test_a_table_of_all_numbers(mhaviz, model):
+    model()
+    result = mhaviz("heads", "--model", "fake", "a b c", "a d", "-q", "-o", "heads.csv", "--replicates", "0")
+    assert (result.status, result.err) == (0, "")
+    lines = Path("heads.csv").read_text().splitlines()
+    assert lines[0].startswith('"kind","layer","head","number","mean","spread","low","high","chance"')
+    assert '"self",0,0,"first",1.0,0.0,"","",' in lines[6]
 
 
 def test_a_blank_argument(mhaviz, model):

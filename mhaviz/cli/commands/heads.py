@@ -19,6 +19,7 @@ from mhaviz.cli.shared.groups import (
     Revision,
 )
 from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
@@ -56,6 +57,7 @@ def heads(
     looks: CmapOptions,
     shown: ShowOptions,
     ablation: AblationOptions,
+    probes: ProbeOptions,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
@@ -87,10 +89,13 @@ def heads(
     mhaviz heads --model path/to/bert --file sentences.txt -o heads.png
     mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
     mhaviz heads --model path/to/gpt2 --file sentences.txt --ablate -o ablation.png
+    mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
+    mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
 
     For each head its entropy, the distance it looks, and its weight on the query itself, on the previous, the next and
     the first token, on separators such as [SEP], on earlier copies of the query's token, and on what followed those
-    (induction): the mean over the sentences, and the standard deviation between them.
+    (induction), and how often it is a sink; with a needle its retrieval score. Of each the mean over the sentences, its
+    95 % interval and chance (all keys alike), the standard deviation between sentences, and their distribution.
 
     A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
     are too long, are left out and counted.
@@ -107,11 +112,11 @@ def heads(
 
     from mhaviz.pages.head_statistics import Order
 
-    order: Order | EffectOrder = Order(sort or "entropy", reverse, most)
+    order: Order | EffectOrder = Order(sort or probes.usual_sort(), reverse, most)
     if ablation.ablate:
         order = ablation.order(sort, reverse, most)
-    style = looks.style
-    stream = stream_sentences(sentences, file)
+    style, probe = looks.style, probes.parse(sentences, file)
+    stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
     if model is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
 
@@ -148,6 +153,9 @@ def heads(
                 show=shown.show,
                 without=zeroed,
                 examples=_EXAMPLES if delivery.has_page else 0,
+                probe=probe,
+                replicates=probes.replicates,
+                seed=probes.seed,
                 on_notice=delivery.notice,
                 on_progress=on_sentences,
             )

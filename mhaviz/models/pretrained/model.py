@@ -326,6 +326,11 @@ class PretrainedModel(PredictingModel):
         loaded = self.loaded
         return ModelIdentity(loaded.name, fingerprint(loaded.model, loaded.tokenizer))
 
+    @property
+    def n_embeddings(self) -> int | None:
+        """How many tokens it knows; None: it does not tell."""
+        return self._reader.n_embeddings
+
     def describe(self, inputs: Inputs | None = None) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""
         loaded, sites, chosen = self.loaded, self.all_sites, self.sites()

@@ -107,6 +107,27 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, int]]:
 
 
 @asks_the_tokenizer
+def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The tokens of a text, and none around it."""
+    ids: list[int] = tokenizer(encodable(text), add_special_tokens=False)["input_ids"]
+    return ids
+
+
+@asks_the_tokenizer
+def ids_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text; before it at least the token that begins one, if there is such.
+
+    GPT-2 has such a token, and puts it before no text by itself.
+    """
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids: list[int] = encoded["input_ids"]
+    of_text = [i for i, is_special in enumerate(encoded["special_tokens_mask"]) if not is_special]
+    first, last = (of_text[0], of_text[-1] + 1) if of_text else (len(ids), len(ids))
+    begin = tokenizer.bos_token_id
+    return ids[:first] or ([begin] if isinstance(begin, int) else []), ids[last:]
+
+
+@asks_the_tokenizer
 def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
     """The number of its token for this, such as "pad_token_id"; None: it has no such token."""
     number = getattr(tokenizer, role, None)

@@ -92,7 +92,7 @@ class Texts:
 
     def _of_ids(self, ids: tuple[int, ...]) -> Text:
         """Exactly these tokens."""
-        highest, known = max(ids), self._embeddings or len(self.loaded.tokenizer)
+        highest, known = max(ids), self.n_embeddings or len(self.loaded.tokenizer)
         if highest >= known:
             raise ArgumentError(
                 f"{parameter('ids')}: expected numbers from 0 to {known - 1:,}, as {self.loaded.name} has embeddings, "
@@ -182,7 +182,7 @@ class Texts:
         So it does where tokens are mixed by convolutions or by means of segments, which know no mask: ConvBERT,
         Nyströmformer. Found out by letting the model read a few tokens, alone and beside more of them.
         """
-        usual = usual_ids(self.loaded.tokenizer, self._embeddings or 1000)
+        usual = usual_ids(self.loaded.tokenizer, self.n_embeddings or 1000)
         length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
         short, long = (
             Tokens(("",) * n, (), tuple(usual[i % len(usual)] for i in range(n))) for n in (length, 2 * length)
@@ -291,12 +291,12 @@ class Texts:
         """The token that stands for none; None: the model has no such token."""
         candidates = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
         for number in candidates:
-            if isinstance(number, int) and 0 <= number < (self._embeddings or _MOST_IDS):
+            if isinstance(number, int) and 0 <= number < (self.n_embeddings or _MOST_IDS):
                 return number
         return None
 
     @cached_property
-    def _embeddings(self) -> int | None:
+    def n_embeddings(self) -> int | None:
         """How many tokens the model knows; None: it does not tell."""
         try:
             return getattr(self.loaded.model.get_input_embeddings(), "num_embeddings", None)
@@ -319,9 +319,9 @@ class Texts:
 
     def _require_embeddings(self, ids: Sequence[int]) -> None:
         highest = max(ids, default=0)
-        if self._embeddings is not None and highest >= self._embeddings:
+        if self.n_embeddings is not None and highest >= self.n_embeddings:
             raise MhavizError(
-                f"{self.loaded.name}: expected tokens below {self._embeddings:,}, as it has embeddings, got number "
+                f"{self.loaded.name}: expected tokens below {self.n_embeddings:,}, as it has embeddings, got number "
                 f"{highest:,}; its tokenizer is that of another model, or tokens were added to it alone"
             )
 

@@ -1,0 +1,93 @@
+"""Options of texts that are made to find heads of a certain kind, and of the intervals of what is found."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mhaviz.errors import ArgumentError, quoted
+
+if TYPE_CHECKING:
+    from mhaviz.records import Probe
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProbeOptions:
+    """Random repeats, or a needle in the sentences."""
+
+    random_repeat: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Instead of sentences: N random tokens, repeated, to find induction heads."),
+    ] = None
+    needle: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Put this into each sentence at several depths, and see who reads it again."),
+    ] = None
+    question: Annotated[
+        str | None,
+        typer.Option(hidden=True, help="Stands before the needle where it is read again."),
+    ] = None
+    depths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBERS",
+            hidden=True,
+            help="Where in a sentence the needle is put, from 0 to 1.",
+            show_default="0,0.25,0.5,0.75,1",
+        ),
+    ] = None
+    sequences: Annotated[
+        int | None,
+        typer.Option(metavar="N", hidden=True, help="So many random sequences.", show_default="32"),
+    ] = None
+    seed: Annotated[
+        int, typer.Option(metavar="N", hidden=True, help="Of random tokens, and of the bootstrap's draws.")
+    ] = 0
+    replicates: Annotated[
+        int,
+        typer.Option(metavar="N", hidden=True, help="Of the bootstrap that 95 % intervals are of; 0: no intervals."),
+    ] = 1000
+
+    def parse(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
+        """What texts are made for, if they are.
+
+        Raises:
+            ArgumentError: what does not go together.
+        """
+        from mhaviz.records import Needle, RandomRepeats
+
+        if self.random_repeat is not None and self.needle is not None:
+            raise ArgumentError("--random-repeat and --needle make two kinds of texts; leave out one")
+        if self.sequences is not None and self.random_repeat is None:
+            raise ArgumentError("--sequences goes with --random-repeat")
+        for name, value in (("question", self.question), ("depths", self.depths)):
+            if value is not None and self.needle is None:
+                raise ArgumentError(f"--{name} goes with --needle")
+        if self.random_repeat is not None:
+            if sentences or file is not None:
+                raise ArgumentError("--random-repeat takes the place of sentences; leave out one of them")
+            return RandomRepeats(self.random_repeat, 32 if self.sequences is None else self.sequences, self.seed)
+        if self.needle is None:
+            return None
+        usual = Needle(self.needle, self.question or "")
+        return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
+
+    def usual_sort(self) -> str:
+        """The number by which heads are ranked unasked: what the texts are made for."""
+        if self.random_repeat is not None:
+            return "induction"
+        return "entropy" if self.needle is None else "retrieval"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that a model must run for, by their names on the command line."""
+        return {"--random-repeat": self.random_repeat, "--needle": self.needle}
+
+
+def _parse_depths(text: str) -> tuple[float, ...]:
+    """ "0,0.5" → (0.0, 0.5). Raises ArgumentError if it cannot be read."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ArgumentError(f"--depths: expected numbers from 0 to 1 such as 0,0.5,1, got {quoted(text)}") from None

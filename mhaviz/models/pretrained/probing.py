@@ -1,0 +1,77 @@
+"""Makes the texts of a probe, such as random repeats, for a model of transformers."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mhaviz.attention.model import CorpusModel
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.models.corpus_batches import Sentence
+from mhaviz.models.pretrained.model import PretrainedModel
+from mhaviz.models.pretrained.needles import needle_ids, with_needle
+from mhaviz.models.pretrained.reading_ids import IdModel, text_of
+from mhaviz.models.random_repeats import random_repeats
+from mhaviz.records import Needle, Probe, RandomRepeats
+
+
+@dataclass(frozen=True)
+class Probing:
+    """What is run for a probe.
+
+    Attributes:
+        model: reads the sentences, which are the numbers of tokens.
+        sentences: one after the other.
+        needle: ids of the needle, if there is one.
+        texts_apart: so many sentences, one after the other, are made of the same text.
+    """
+
+    model: CorpusModel
+    sentences: Iterator[Sentence]
+    needle: tuple[int, ...] = ()
+    texts_apart: int = 1
+
+
+def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Probing:
+    """Find what is to be run.
+
+    Args:
+        model: whose heads are looked for.
+        probe: what its texts are made for.
+        texts: what a needle is put into.
+
+    Raises:
+        ArgumentError: a model that is not of transformers, or that the probe says nothing of; sizes that cannot be.
+    """
+    name = parameter("random_repeat" if isinstance(probe, RandomRepeats) else "needle")
+    if not isinstance(model, PretrainedModel):
+        raise ArgumentError(f"{name} goes with a model of transformers; name one by {parameter('model')}")
+    if isinstance(probe, RandomRepeats):
+        return Probing(IdModel.of(model), _of_repeats(model, probe))
+    kinds = {site.kind for site in model.all_sites}
+    if kinds != {"masked"}:
+        raise ArgumentError(
+            f"{name}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} with "
+            f"attention of kind {', '.join(sorted(kinds))}"
+        )
+    tokenizer = model.loaded.tokenizer
+    return Probing(
+        IdModel.of(model), _of_needles(model, probe, texts), tuple(needle_ids(tokenizer, probe)), len(probe.depths)
+    )
+
+
+def _of_repeats(model: PretrainedModel, probe: RandomRepeats) -> Iterator[Sentence]:
+    made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.n_embeddings)
+    length, most = len(made[0]), model.max_length
+    if most is not None and length > most:
+        room = probe.n_tokens - (length - most + 1) // 2
+        raise ArgumentError(
+            f"{parameter('random_repeat')}: expected at most {room:,} tokens, as the model can read {most:,}, got "
+            f"{probe.n_tokens:,}"
+        )
+    for number, ids in enumerate(made, start=1):
+        yield Sentence(text_of(ids), number / len(made))
+
+
+def _of_needles(model: PretrainedModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
+    for text in texts:
+        for ids in with_needle(model.loaded.tokenizer, text.text, probe, model.max_length):
+            yield Sentence(text_of(ids), text.done)

@@ -1,0 +1,124 @@
+"""Random repeats and needles in a model of which it is known what each head is for."""
+
+import csv
+import json
+from io import StringIO
+
+import numpy as np
+import pytest
+import torch
+
+import mhaviz
+from mhaviz import ArgumentError, Needle, RandomRepeats
+from mhaviz.records import STATISTICS, probe_of_json, probe_to_json
+
+NEEDLE = Needle("w20 w21 w22 w23", "w15")
+TEXTS = ["w3 w4 w5 w6 w7 w8 w9 w1 w12 w14 w2 w5", "w1 w7 w8 w10 w11"]
+
+
+@pytest.fixture(scope="module")
+def loaded(induction_model):
+    return mhaviz.load(*induction_model)
+
+
+@pytest.fixture(scope="module")
+def repeats(loaded):
+    return loaded.head_statistics(probe=RandomRepeats(15, 16))
+
+
+def test_induction_heads_stand_first(repeats):
+    (kind,) = repeats.kinds
+    assert set(kind.induction.mean[1]) == set(np.sort(kind.induction.mean.ravel())[2:])
+    assert kind.induction.low[1].min() > 0.5
+    assert kind.induction.high[0].max() < 0.1
+    assert kind.induction.chance[0, 0] == pytest.approx(np.mean([1 / n for n in range(17, 32)]))
+    assert (kind.sentences, kind.copies.queries) == (16, 16 * 15)
+
+
+def test_as_transformers_gives_its_weights(induction_model, repeats):
+    from mhaviz.models.random_repeats import random_repeats
+
+    model, tokenizer = induction_model
+    ids = torch.tensor(random_repeats(tokenizer, 15, 16))
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model(input_ids=ids, output_attentions=True).attentions
+    model.set_attn_implementation(before)
+    rows = torch.arange(16, 31)
+    for layer, a in enumerate(weights):
+        on_what_followed = a[:, :, rows, rows - 14].mean(dim=(0, 2))
+        np.testing.assert_allclose(repeats.kinds[0].induction.mean[layer], on_what_followed, atol=1e-6)
+
+
+def test_heads_that_read_a_needle(loaded):
+    found = loaded.head_statistics(TEXTS, probe=NEEDLE)
+    (kind,) = found.kinds
+    assert kind.sentences == 10, "two texts, five depths"
+    assert kind.retrieval.queries == 40
+    assert kind.retrieval.mean[1].min() > 0.6, "of four tokens the first is not told by what stands before it"
+    assert kind.retrieval.mean[0].max() < 0.2
+    assert kind.needle.mean[1].min() > 0.5 > kind.needle.mean[0].max()
+
+
+def test_parts_know_what_they_are_of(loaded, tmp_path):
+    whole = loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=3)
+    paths = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
+    for number, path in enumerate(paths, start=1):
+        loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=3, shard=(number, 2), part=path)
+    merged = mhaviz.merge(paths)
+    assert (merged.probe, merged.replicates, merged.seed) == (NEEDLE, 50, 3)
+    for name in STATISTICS:
+        for field in ("mean", "spread", "low", "high", "chance"):
+            one, other = (getattr(found.kinds[0].average(name), field) for found in (whole, merged))
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=f"{name} {field}")
+        np.testing.assert_array_equal(whole.kinds[0].average(name).counts, merged.kinds[0].average(name).counts)
+    loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=4, shard=(2, 2), part=paths[1])
+    with pytest.raises(mhaviz.MhavizError, match="seed"):
+        mhaviz.merge(paths)
+
+
+def test_a_row_a_head_and_number(repeats, tmp_path):
+    repeats.save(tmp_path / "heads.csv")
+    rows = list(csv.DictReader(StringIO((tmp_path / "heads.csv").read_text())))
+    known = [name for name in STATISTICS if repeats.kinds[0].average(name).is_known]
+    assert len(rows) == 4 * len(known)
+    row = next(row for row in rows if (row["layer"], row["head"], row["number"]) == ("1", "0", "induction"))
+    induction = repeats.kinds[0].induction
+    assert row["kind"] == "masked"
+    for name in ("mean", "spread", "low", "high", "chance"):
+        assert float(row[name]) == getattr(induction, name)[1, 0]
+    assert (row["sentences"], row["queries"]) == ("16", "240")
+    frame = repeats.to_dataframe()
+    assert list(frame) == list(row)
+    assert len(frame) == len(rows)
+
+
+def test_json_says_what_it_is_of(repeats, tmp_path):
+    repeats.save(tmp_path / "heads.json")
+    data = json.loads((tmp_path / "heads.json").read_text())
+    assert data["probe"] == {"kind": "random repeats", "n_tokens": 15, "sequences": 16, "seed": 0}
+    assert data["bootstrap"] == {"replicates": 1000, "seed": 0, "level": 0.95}
+    counts = np.array(data["kinds"][0]["statistics"]["induction"]["counts"])
+    assert counts.sum(axis=-1).tolist() == [[16, 16], [16, 16]]
+    assert len(data["edges"]["induction"]) == counts.shape[-1]
+
+
+@pytest.mark.parametrize("probe", [None, RandomRepeats(7), NEEDLE])
+def test_probes_come_back_from_json(probe):
+    assert probe_of_json(json.loads(json.dumps(probe_to_json(probe)))) == probe
+
+
+@pytest.mark.parametrize("values", [{}, {"kind": "x"}, {"kind": "needle"}, {"kind": "needle", "text": ""}])
+def test_json_that_is_no_probe(values):
+    with pytest.raises(ValueError, match="expected a probe"):
+        probe_of_json(values)
+
+
+def test_what_cannot_be(loaded):
+    with pytest.raises(ArgumentError, match="random repeats take the place of texts"):
+        loaded.head_statistics("w1", probe=RandomRepeats(3))
+    with pytest.raises(ArgumentError, match="`random_repeat`: expected at most 31 tokens"):
+        loaded.head_statistics(probe=RandomRepeats(40))
+    with pytest.raises(ArgumentError, match="expected 0 to 100,000 replicates"):
+        loaded.head_statistics("w1", replicates=-1)
