@@ -1,6 +1,7 @@
 """What changes when the output of one head at a time is zeroed, over a corpus."""
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
@@ -10,7 +11,7 @@ from mhaviz.attention.predicting import PredictingModel
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records import Ablation, Site
+from mhaviz.records import Ablation, Probe, Site
 
 HeadNumber = tuple[int, int]
 """A head by the number of its layer and its own, both from 0."""
@@ -24,6 +25,7 @@ def ablation(
     seed: int,
     on_notice: Notice,
     on_progress: Callable[[float, int], None],
+    probe: Probe | None = None,
 ) -> Ablation:
     """See ``LoadedModel.ablate``. ``model``: the attentions that are looked at are those whose heads are zeroed."""
     predicting = require_predicting(model)
@@ -31,9 +33,16 @@ def ablation(
         bootstrap = Bootstrap(replicates, seed)
     except ValueError as error:
         raise ArgumentError(f"ablate: {error}") from None
+    corpus = sentences_of(texts)
+    if probe is not None:
+        from mhaviz.models.pretrained.probing import probing
+
+        made = probing(predicting, probe, corpus)
+        predicting, corpus = require_predicting(made.model), made.sentences
+        bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
     study = AblationStudy(predicting, heads, bootstrap)
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
-    batches = CorpusBatches(sentences_of(texts), predicting.lengths, predicting.max_length, most)
+    batches = CorpusBatches(corpus, predicting.lengths, predicting.max_length, most)
     behind = 0.0
     for batch in batches:
 

@@ -475,8 +475,7 @@ class LoadedModel:
         if without := tuple(without):
             model = without_heads(self._whole, without).select(model.layers, model.kind)
         model, division = model.speaking(source_language, target_language), Division(shard, part, resume, distributed)
-        if isinstance(probe, RandomRepeats) and texts != ():
-            raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
+        _require_texts_apart(probe, texts)
         return head_statistics(
             model,
             texts,
@@ -492,11 +491,12 @@ class LoadedModel:
 
     def ablate(
         self,
-        texts: str | Iterable[str | Sentence],
+        texts: str | Iterable[str | Sentence] = (),
         *,
         layer: Numbers = None,
         head: Numbers = None,
         kind: Kind | None = None,
+        probe: Probe | None = None,
         replicates: int = REPLICATES,
         seed: int = 0,
         on_notice: Notice = lambda notice: None,
@@ -511,6 +511,7 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, head, kind: which heads, one after the other; None: all.
+            probe: as in ``head_statistics``.
             replicates: of the bootstrap over sentences that intervals are of.
             seed: of the bootstrap, and of the choice of the tokens that are masked.
             on_notice: is told of texts that were left out.
@@ -520,11 +521,12 @@ class LoadedModel:
             ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
             MhavizError: it can read none of the texts; NaN or infinity.
         """
+        _require_texts_apart(probe, texts)
         if not self._predicts:
             self._whole, self._predicts = self._make(self._writes, True), True
         model = self._chosen(layer, kind)
         heads = None if head is None else _heads_of(model, head)
-        return ablation(model, texts, heads, replicates, seed, on_notice, on_progress)
+        return ablation(model, texts, heads, replicates, seed, on_notice, on_progress, probe)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.
@@ -571,6 +573,12 @@ class LoadedModel:
 def _takes_little(sizes: Iterable[MapSize]) -> bool:
     """Whether the queries and keys of these maps are kept without being asked for."""
     return sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
+
+
+def _require_texts_apart(probe: Probe | None, texts: object) -> None:
+    """Raise ArgumentError if there are texts beside those that a probe makes."""
+    if isinstance(probe, RandomRepeats) and texts != ():
+        raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
 
 
 def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:

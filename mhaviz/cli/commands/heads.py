@@ -143,7 +143,15 @@ def heads(
         if ablation.ablate:
             heads = ablation.heads(loaded)
             found = loaded.ablate(
-                stream, layer=layers, head=heads, kind=kind, on_notice=delivery.notice, on_progress=on_sentences
+                stream,
+                layer=layers,
+                head=heads,
+                kind=kind,
+                probe=probe,
+                replicates=probes.replicates,
+                seed=probes.seed,
+                on_notice=delivery.notice,
+                on_progress=on_sentences,
             )
         else:
             found = loaded.head_statistics(
