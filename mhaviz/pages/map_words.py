@@ -34,7 +34,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
     elif special := _special_names(maps):
-        parts.append(f"the column beside a map, white to grey, is what goes to {special}")
+        parts.append(f"the column beside a map, in grey on the same scale, is what goes to {special}")
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))

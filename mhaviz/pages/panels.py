@@ -74,7 +74,8 @@ class Scale:
 class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
-    ``aside``: one more column, (rows,), which is drawn apart, on a scale of its own: see ``Panel.beside``.
+    ``aside``: one more column, (rows,), which is drawn apart, on a scale of its own up to ``aside_high``: see
+    ``Panel.beside``.
     ``marks``: (rows, columns), what is written in place of a number; "" where the number stays.
     """
 
@@ -83,12 +84,13 @@ class Panel:
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
     aside: NDArray[np.float32] | None = None
+    aside_high: float = 1.0
     marks: NDArray[np.str_] | None = None
 
     @property
     def beside(self) -> "Panel | None":
         """The column aside, in quiet colours: it may have nearly all of the weight, and is not what is looked at."""
-        return None if self.aside is None else Panel("", self.aside[:, None], Scale(QUIET))
+        return None if self.aside is None else Panel("", self.aside[:, None], Scale(QUIET, high=self.aside_high))
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""
@@ -112,7 +114,7 @@ class Panel:
         if values is self.values:
             return self
         aside = None if self.aside is None else pool_strongest(self.aside[:, None], rows, 1)[:, 0]
-        return Panel(self.title, values, self.scale, aside=aside)
+        return Panel(self.title, values, self.scale, aside=aside, aside_high=self.aside_high)
 
     def sampled(self, rows: int, columns: int) -> "Panel":
         """Features in at most so many cells: a row is the mean of several, a column one of several features.
@@ -160,10 +162,11 @@ def head_panels(
     hidden = attention_map.hidden
     titles = tile_titles(attention_map) if titles is None else titles
     panels: list[Panel] = []
+    aside_high = 1.0 if attention_map.quantity.is_distribution else scale.high
     asides = [None] * len(titles) if attention_map.special is None else attention_map.special.weights
     for title, weights, aside in zip(titles, attention_map.weights, asides, strict=True):
         values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
-        panel = Panel(title, values, scale, hidden, aside)
+        panel = Panel(title, values, scale, hidden, aside, aside_high)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
 

@@ -18,7 +18,8 @@ const LABEL_FONT = `12px ${FONT}`;
  * @property {number[]} sight [q0, q1, k0, k1]: what is looked at, in positions and their fractions
  * @property {Array<{part: Object, scale: Object, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
  *   each a map, or what stands for it until its numbers are there
- * @property {{name: string, rows: Axis, values: Float32Array}|null} aside one more column, apart
+ * @property {{name: string, top: number, rows: Axis, values: Float32Array}|null} aside one more column, apart, in grey
+ *   up to `top`
  */
 
 class MapFigure {
@@ -287,13 +288,13 @@ class MapFigure {
   #paintAside(context, scene) {
     const frame = this.frames.at(-1);
     const box = { x: this.#asideX(), y: frame.y, width: ASIDE_WIDTH, height: frame.height };
-    const { name, rows, values } = scene.aside;
+    const { name, top: most, rows, values } = scene.aside;
     const view = new FrameView(box, { axes: { rows, columns: { place: () => 0 } }, sight: scene.sight });
     context.fillStyle = this.colours.quiet;
     for (let row = view.range[0]; row < view.range[1]; row++) {
       const top = Math.max(view.y(row), box.y);
       // From paper to grey: another scale than the weights'. What is missing is paper.
-      context.globalAlpha = Math.min(Math.max(values[row] || 0, 0), 1);
+      context.globalAlpha = Math.min(Math.max(values[row] / most || 0, 0), 1);
       context.fillRect(box.x, top, box.width, Math.min(view.y(row + 1), box.y + box.height) - top);
     }
     context.globalAlpha = 1;

@@ -239,7 +239,8 @@ class MapView {
       const thumb = layer || !special ? null : this.#thumb(part, place);
       return { part, scale: layer?.scale ?? scales[part.scale], layer, thumb };
     });
-    const aside = map.aside && { name: map.aside.name, ...this.#aside(map.asideValues(place)) };
+    const top = map.quantity.key === "norm" ? panels[0].scale.high : 1; // sums of norms are no shares of 1
+    const aside = map.aside && { name: map.aside.name, top, ...this.#aside(map.asideValues(place)) };
     return {
       title: headName(map, head),
       quantity: map.quantity.name,
