@@ -113,7 +113,8 @@ class Style:
         low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
         if low * _LEAST_RANGE > largest:
             middle = math.sqrt(min(share, 1.0)) * largest
-            largest = min(middle * math.sqrt(_LEAST_RANGE), 1.0) if self.vmax is None else largest
+            most = 1.0 if all(m.quantity.is_distribution for m in maps) else math.inf
+            largest = min(middle * math.sqrt(_LEAST_RANGE), most) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
 

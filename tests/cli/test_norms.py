@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 
-from mhaviz.records import NORM
+from mhaviz.records import NORM, AttentionMap, Axis
+from mhaviz.views.style import Style
 
 
 def plain(text):
@@ -50,3 +51,10 @@ def test_what_does_not_go_with_norms(mhaviz):
     assert "--rollout goes with weights, whose rows sum to 1, as those of --show norms do not" in result.err
     assert "--show" in mhaviz("heatmap", "--help-all").out
     assert "--show" in mhaviz("heads", "--help-all").out
+
+
+def test_a_logarithmic_scale_of_norms_does_not_end_at_1():
+    """Of norms that are nearly alike, and larger than any weight."""
+    norms = AttentionMap(np.full((1, 3, 3), 5.0, np.float32), Axis.of("abc"), Axis.of("abc"), quantity=NORM)
+    scale = Style(log=True).weight_scale([norms])
+    assert scale.low < 5 < scale.high
