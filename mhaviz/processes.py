@@ -91,8 +91,9 @@ def gathered(own: _T) -> list[_T] | None:
     connect()
     found: list[_T] | None = [own] * process.count if process.is_first else None
     try:
-        distributed.gather_object(own, found)
-        distributed.barrier()  # nobody ends before the first has all
+        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+        distributed.gather_object(own, found, group=group)
+        distributed.barrier(group)  # nobody ends before the first has all
     except RuntimeError as error:  # gloo's and nccl's
         raise MhavizError(f"another process has ended ({reason(error)}); see what it says") from error
     return found
@@ -109,7 +110,7 @@ def connect() -> None:
     if distributed.is_initialized():
         return
     try:
-        distributed.init_process_group(timeout=_PATIENCE)
+        distributed.init_process_group()
     except (RuntimeError, ValueError) as error:
         raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
 

@@ -1,5 +1,6 @@
 """Runs a study over a corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import SUFFIX, read_part, require_version, write_part
 from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
-from mhaviz.processes import gathered, this_process
+from mhaviz.processes import connect, gathered, this_process
 from mhaviz.records import Behind, CorpusPart, Shard, Source, Text
 
 _SECONDS = 5.0  # between two saved states
@@ -71,7 +72,7 @@ class Division:
         path, shard = Path(self.part), self.own_shard
         if not self.distributed or shard.is_whole:
             return path
-        return path.with_name(f"{path.stem}.part-{shard.number}-of-{shard.count}{SUFFIX}") if self.resume else None
+        return kept_parts(path, shard.count)[shard.number - 1] if self.resume else None
 
     @property
     def needs_part(self) -> bool:
@@ -117,8 +118,10 @@ class CorpusRun:
             MhavizError: texts that cannot be read; to resume, a part of something else, or a text that has changed.
         """
         shard, path = division.own_shard, division.own_part
+        if division.distributed:
+            connect()  # so that the end of one is seen by the others
         identities = tuple(model.identity for model in self.models) if division.needs_part else ()
-        part = CorpusPart(self.name, __version__, identities, self.options, shard, Behind(), self.source, {})
+        part = CorpusPart(self.name, __version__, identities, _plain(self.options), shard, Behind(), self.source, {})
         if division.resume and path is not None and path.exists():
             part = self._gone_on_from(path, part, on_notice)
         model = self.models[0]
@@ -169,6 +172,12 @@ class CorpusRun:
         read = f"sentence {kept.behind.read:,}"
         on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
         return replace(part, behind=kept.behind)
+
+
+def kept_parts(part: Path, count: int) -> list[Path]:
+    """Where each of several processes keeps its own part, so that it can go on from it; none if there is one."""
+    numbers = range(1, count + 1) if count > 1 else ()
+    return [part.with_name(f"{part.stem}-{number}-of-{count}{SUFFIX}") for number in numbers]
 
 
 def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
@@ -244,3 +253,9 @@ def require_some(study: str, behind: Behind, most: int | None) -> None:
 
 def _sentences_were(number: int) -> str:
     return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """As they are read from a file again: with lists in place of tuples."""
+    plain: dict[str, Any] = json.loads(json.dumps(options))
+    return plain

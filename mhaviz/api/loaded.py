@@ -79,7 +79,8 @@ def load(
         on_notice: is told, in a line, what has been assumed.
         options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
             ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
-            ``input_name``; of transformers ``revision``, ``dtype`` ("auto", "float32", "bfloat16", "float16"),
+            ``input_name``; of transformers ``revision``, ``dtype`` ("auto", "float16", "bfloat16",
+            "float32", "float64"),
             ``device_map`` ("auto": spread over all devices, the main memory and the disk, by accelerate),
             ``max_memory`` ({"cpu": "2GiB", 0: "10GiB"}: at most so many bytes on each) and ``tensor_parallel`` (True:
             the processes that ``torchrun`` has started share it, and each gets the whole result of what all must call).

@@ -9,7 +9,7 @@ from typing import Any
 
 from mhaviz.analyses.study import Sums
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
-from mhaviz.files.parts import read_part, require_version
+from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.records import CorpusPart, Shard
 
 _LISTED = 8  # shards that an error names
@@ -47,11 +47,13 @@ STUDIES = {
 """Every study that has parts, by the name that they bear. A new one is a row here."""
 
 
-def merge(paths: Sequence[str | Path]) -> Any:
+def merge(paths: Sequence[str | Path], *, study: str | None = None, part: str | Path | None = None) -> Any:
     """The result of a study over a corpus whose shards were read one by one, on whatever machines.
 
     Args:
         paths: the .safetensors files of all shards, in any order.
+        study: expect parts of this study, such as "heads"; None: of any.
+        part: write all of them as one part of the whole, a .safetensors file.
 
     Returns:
         What the study gives: ``HeadStatistics`` of ``head_statistics``, ``CorpusDifference`` of ``diff_models``.
@@ -61,7 +63,13 @@ def merge(paths: Sequence[str | Path]) -> Any:
         MhavizError: a file cannot be read or is no part; they are of several models, texts, options or versions; a
             shard is there twice, is missing or is not complete.
     """
-    return result_of(merge_parts([Path(path) for path in paths]))
+    whole = merge_parts([Path(path) for path in paths])
+    if study is not None and whole.study != study:
+        raise MhavizError(f"expected parts of {study}, got parts of {whole.study}")
+    result = result_of(whole)
+    if part is not None:
+        write_part(whole, Path(part))
+    return result
 
 
 def result_of(part: CorpusPart) -> Any:

@@ -4,7 +4,6 @@ import functools
 import inspect
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Annotated, Any, get_args, get_type_hints
@@ -28,15 +27,14 @@ from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
 from mhaviz.cli.commands.train import train
-from mhaviz.cli.shared.console import is_first_process, option_name, say
+from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.running import ProgramEndedError
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import ArgumentError, ChangedError, MhavizError, StoppedError, is_out_of_memory, parameters_named
+from mhaviz.processes import is_first_to_fail
 from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
-
-_FIRST_SPEAKS = 5.0  # seconds
 
 
 def _help(text: str) -> str:
@@ -223,8 +221,7 @@ def _silence_output() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    """Say why it could not be done, once: other processes wait for the first, which most likely says the same."""
-    if not is_first_process():
-        time.sleep(_FIRST_SPEAKS)  # torchrun ends them all when one has failed
-    say(message)
+    """Say why it could not be done: of several processes, which torchrun ends when one fails, the first that fails."""
+    if is_first_to_fail():
+        say(message)
     return status

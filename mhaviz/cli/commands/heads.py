@@ -7,6 +7,7 @@ import typer
 
 from mhaviz.cli.shared.ablation_options import AblationOptions
 from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.corpora import SUFFIX, CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import (
     CmapOptions,
@@ -23,6 +24,7 @@ from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
+from mhaviz.processes import this_process
 from mhaviz.units import parse_whole
 from mhaviz.views.formats import ABLATION_SUFFIXES, HEAD_SUFFIXES
 
@@ -58,6 +60,7 @@ def heads(
     shown: ShowOptions,
     ablation: AblationOptions,
     probes: ProbeOptions,
+    corpus: CorpusOptions,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
@@ -91,6 +94,9 @@ def heads(
     mhaviz heads --model path/to/gpt2 --file sentences.txt --ablate -o ablation.png
     mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
+    mhaviz heads --model path/to/bert --file corpus.txt --shard 3/64 -o part-3.safetensors
+    mhaviz heads --merge part-*.safetensors -o heads.png
+    torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
     For each head its entropy, the distance it looks, and its weight on the query itself, on the previous, the next and
     the first token, on separators such as [SEP], on earlier copies of the query's token, and on what followed those
@@ -104,9 +110,13 @@ def heads(
     the next token's or a masked token's distribution, in bits, and of models that predict none 1 − cosine of the mean
     of the last layer.
 
-    Output: a {head_files} file.
+    Output: a {head_files} file; .safetensors: all that is added up, for --merge and --resume.
     """
-    delivery.check([file] if file else [], ABLATION_SUFFIXES if ablation.ablate else HEAD_SUFFIXES)
+    corpus.require_merge_alone({"--model": model, "--file": file, "--layer": layer, "--kind": kind})
+    corpus.require_none("--ablate", ablation.ablate)
+    merged = [Path(name) for name in sentences or ()] if corpus.merge else []
+    suffixes = ABLATION_SUFFIXES if ablation.ablate else (*HEAD_SUFFIXES, SUFFIX)
+    delivery.check([*merged, *([file] if file else [])], suffixes)
     ablation.require_sound(sort, shown.show)
     most, zeroed = _parse_top(top), ablation.zeroed
 
@@ -115,16 +125,23 @@ def heads(
     order: Order | EffectOrder = Order(sort or probes.usual_sort(), reverse, most)
     if ablation.ablate:
         order = ablation.order(sort, reverse, most)
-    style, probe = looks.style, probes.parse(sentences, file)
+    style, probe = looks.style, probes.parse([] if corpus.merge else sentences, file)
+    if corpus.merge:
+        from mhaviz.api.parts import merge
+
+        corpus.deliver(merge(merged, study="heads", part=corpus.part_of(delivery)), delivery, style, order=order)
+        return
+    division = corpus.division(delivery, sentences, file)
     stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
     if model is None:
         raise ArgumentError("heads needs a model; add --model, with a folder or a hub id")
 
     from mhaviz.api.loaded import load
 
+    process = this_process()
     loaded = load(
         model,
-        device=device,
+        device=process.device(device),
         predicts=ablation.ablate,
         on_notice=delivery.notice,
         revision=revision,
@@ -166,8 +183,9 @@ def heads(
                 seed=probes.seed,
                 on_notice=delivery.notice,
                 on_progress=on_sentences,
+                **division,
             )
-    delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
+    corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
 
 
 def _parse_top(text: str) -> int | None:

@@ -38,7 +38,7 @@ from mhaviz.models.pretrained.predicting_class import predicting_class
 from mhaviz.models.pretrained.spread import Spread, input_device, remove_with, where_it_lies
 from mhaviz.units import with_article
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
 
 _FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor may anybody be asked
@@ -242,7 +242,7 @@ def load_pretrained(
     name: str,
     device: torch.device,
     revision: str | None = None,
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
     writes: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,
@@ -265,7 +265,7 @@ def open_checkpoint(
     name: str,
     device: torch.device,
     revision: str | None = None,
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
     writes: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,

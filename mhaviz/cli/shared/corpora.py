@@ -1,0 +1,126 @@
+"""Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.files.texts import STANDARD_INPUT
+from mhaviz.processes import this_process
+from mhaviz.units import parse_whole
+
+if TYPE_CHECKING:
+    from mhaviz.views.style import Style
+
+SUFFIX = ".safetensors"
+"""Of the files that hold what a study has added up."""
+
+corpus_option = partial(typer.Option, rich_help_panel="Corpora on several machines")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CorpusOptions:
+    """Which part of a corpus is read, and what becomes of it."""
+
+    shard: Annotated[
+        str | None,
+        corpus_option(metavar="K/N", help="The Kth of N parts alone, 1/4 to 4/4; keep it by -o part.safetensors."),
+    ] = None
+    merge: Annotated[
+        bool, corpus_option("--merge", help="Join parts: the arguments are their files, and no model is needed.")
+    ] = False
+    resume: Annotated[
+        bool, corpus_option("--resume", help="Go on where a killed run with the same -o has come to, if there was one.")
+    ] = False
+
+    def parse_shard(self) -> tuple[int, int] | None:
+        """ "3/64" → (3, 64). Raises ArgumentError if it cannot be read."""
+        if self.shard is None:
+            return None
+        parts = [part.strip() for part in self.shard.split("/")]
+        if len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
+            raise ArgumentError(
+                f"--shard: expected a part and the number of parts, such as 3/64, got {quoted(self.shard)}"
+            )
+        number, count = map(parse_whole, parts)
+        return number, count
+
+    def require_merge_alone(self, others: dict[str, Any]) -> None:
+        """Raise ArgumentError if --merge stands with options of a model or a text; ``others``: by their names."""
+        given = [name for name, value in {"--shard": self.shard, "--resume": self.resume, **others}.items() if value]
+        if self.merge and given:
+            raise ArgumentError(f"--merge joins what has been read; leave out {', '.join(given)}")
+
+    def part_of(self, delivery: Delivery) -> Path | None:
+        """Where what is added up is kept: the .safetensors file among the outputs, or a file beside the first.
+
+        Raises:
+            ArgumentError: two such files; --resume without an output.
+        """
+        parts = [path for path in delivery.paths if path.suffix.lower() == SUFFIX]
+        if len(parts) > 1:
+            raise ArgumentError(f"expected one {SUFFIX} file among the outputs, got {len(parts)}; name one")
+        if parts:
+            return parts[0]
+        if not self.resume or self.merge:
+            return None
+        if not delivery.paths:
+            raise ArgumentError(
+                f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
+            )
+        return delivery.paths[0].with_suffix(f".part{SUFFIX}")
+
+    def division(self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
+        """The arguments of Python's functions for these options. Raises ArgumentError for what cannot be."""
+        distributed = not this_process().is_alone
+        if distributed and ("-" in (sentences or ()) or file == STANDARD_INPUT):
+            raise ArgumentError(
+                "several processes cannot read standard input, which is there once; name a file by --file"
+            )
+        return {
+            "shard": self.parse_shard(),
+            "part": self.part_of(delivery),
+            "resume": self.resume,
+            "distributed": distributed,
+        }
+
+    def require_none(self, option: str, is_given: bool) -> None:
+        """Raise ArgumentError if a corpus is to be read in parts, and ``option`` asks for what has none."""
+        several = {"--shard": self.shard, "--merge": self.merge, "--resume": self.resume}
+        given = [name for name, value in several.items() if value]
+        given += [] if this_process().is_alone else ["torchrun"]
+        if is_given and given:
+            raise ArgumentError(f"{option} reads all sentences in one process; leave out {', '.join(given)}")
+
+    def deliver(self, record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
+        """Save and show a record, beside the part that has been written; of several processes the first alone does.
+
+        Raises:
+            MhavizError: as ``Delivery.deliver``; there is nothing to draw, as a shard has no sentence.
+        """
+        if not this_process().is_first:
+            return
+        part = self.part_of(delivery)
+        rest = replace(delivery, output=[path for path in delivery.paths if path != part])
+        if part in delivery.paths:
+            delivery.notice(f"saved {part}")
+        if getattr(record, "kinds", True):
+            rest.deliver(record, style, **details)
+        elif rest.paths:
+            raise MhavizError(f"shard {self.shard} has no sentence of this text, and nothing to draw")
+        else:
+            delivery.notice(f"shard {self.shard} has no sentence of this text")
+        if self.resume and part is not None:
+            self._remove_kept(part, part in delivery.paths)
+
+    def _remove_kept(self, part: Path, is_output: bool) -> None:
+        """Remove what was kept to go on from, and what nobody has asked for by name, once all is saved."""
+        from mhaviz.api.corpora import kept_parts
+
+        for path in [*kept_parts(part, this_process().count), *([] if is_output else [part])]:
+            path.unlink(missing_ok=True)
