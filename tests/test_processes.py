@@ -1,7 +1,8 @@
 import pytest
+from torch.distributed import TCPStore
 
 from mhaviz.errors import ArgumentError
-from mhaviz.processes import Process, this_process
+from mhaviz.processes import Process, is_first_to_fail, this_process
 
 
 @pytest.fixture
@@ -38,3 +39,26 @@ def test_devices():
     assert Process().device("auto") == "auto"
     several = Process(1, 2, 1)
     assert [several.device(name) for name in ("cpu", "cuda", "cuda:0")] == ["cpu", "cuda:1", "cuda:0"]
+
+
+def test_of_all_that_fail_one_says_why(started, monkeypatch, mhaviz):
+    """The store that torchrun keeps is asked who was first."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    said = []
+    for rank in (1, 0, 2):
+        started(RANK=str(rank), WORLD_SIZE="3")
+        failed = mhaviz("heatmap", "a b", "--model", "nowhere.safetensors")
+        assert failed.status == 1
+        said.append(failed.err)
+    assert said == ["mhaviz: cannot read nowhere.safetensors: No such file or directory\n", "", ""]
+
+
+def test_who_cannot_be_asked_is_not_waited_for(started, monkeypatch):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    started(RANK="1", WORLD_SIZE="2")
+    assert is_first_to_fail()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "no port")
+    assert is_first_to_fail()

@@ -46,7 +46,7 @@ DModel = Annotated[int | None, weights_option(help="Features of each token. \\[d
 NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
 Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
 Dtype = Annotated[
-    str | None, model_option(metavar="TYPE", help="auto (as its files), float16, bfloat16, float32, float64.")
+    str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")
 ]
 
 ModelDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda:1, mps; several: --device-map.")]

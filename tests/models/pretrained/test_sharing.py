@@ -189,16 +189,3 @@ def test_heads_are_zeroed_where_they_are(monkeypatch):
         monkeypatch.setattr(sharing.dist, "get_rank", lambda rank=rank: rank)
         sharing.of_this_process(zeroed.append, 8)([1, 3, 6])
     assert zeroed == [[1, 3], [2]]
-
-
-def test_others_wait_for_the_first_to_say_what_is_wrong(mhaviz, monkeypatch):
-    waited = []
-    monkeypatch.setattr("mhaviz.cli.app.time.sleep", waited.append)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    failed = mhaviz("heatmap", TEXT, "--model", "nowhere.safetensors")
-    assert (failed.status, len(waited)) == (1, 1)
-    assert "cannot read nowhere.safetensors" in failed.err
-    monkeypatch.setenv("RANK", "0")
-    assert mhaviz("heatmap", TEXT, "--model", "nowhere.safetensors").status == 1
-    assert len(waited) == 1
