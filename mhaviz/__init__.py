@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mhaviz.api.parts import merge
     from mhaviz.api.recording import Recording, record
     from mhaviz.api.studies import (
+        ablate,
         attend,
         compare_scaling,
         diff,
@@ -44,6 +45,7 @@ _HOMES = {
     "PositionalEncoding": "layer.embedding",
     "RandomRepeats": "records.probes",
     "Recording": "api.recording",
+    "ablate": "api.studies",
     "attend": "api.studies",
     "attention_map": "attention.map",
     "compare_scaling": "api.studies",
@@ -75,6 +77,7 @@ __all__ = [
     "RandomRepeats",
     "Recording",
     "__version__",
+    "ablate",
     "attend",
     "attention_map",
     "compare_scaling",

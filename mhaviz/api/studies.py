@@ -14,6 +14,7 @@ from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import RANDOM, Notice
 from mhaviz.models.single_layer import WORKED_EXAMPLE
 from mhaviz.records import (
+    Ablation,
     Attention,
     Difference,
     EmbeddedText,
@@ -91,6 +92,12 @@ def trace_shapes(
 ) -> ShapeTrace:
     """The shape of every tensor on the way through one attention; see ``LoadedModel.trace_shapes``."""
     return _loaded(model).trace_shapes(texts, target, **options)
+
+
+def ablate(model: AnyModel, texts: str | Iterable[str] = (), **options: Any) -> Ablation:
+    """What changes when the output of one head at a time is zeroed; see ``LoadedModel.ablate``."""
+    loaded = model if isinstance(model, LoadedModel) else load(model, predicts=True)
+    return loaded.ablate(texts, **options)
 
 
 def head_statistics(model: AnyModel, texts: str | Iterable[str] = (), **options: Any) -> HeadStatistics:
