@@ -308,6 +308,8 @@ class _HeadSums:
         moments = Moments.of_arrays(arrays, prefix)
         if moments.mean.ndim != 1 or moments.count.shape != (1,):
             raise ValueError(f"{prefix}mean: expected (n_heads,) numbers, got shape {moments.mean.shape}")
+        if moments.count[0] < 1:
+            raise ValueError(f"{prefix}count: expected at least one sentence")
         queries = arrays.get(f"{prefix}queries")
         if queries is None or queries.shape != (1,) or queries.dtype != np.int64 or queries[0] < 0:
             raise ValueError(f"{prefix}queries: expected a whole number from 0 on")

@@ -170,6 +170,7 @@ def test_a_block_of_queries_at_a_time(monkeypatch):
         ("self.0.query", np.zeros(2)),
         ("self.0.queries", np.array([-1])),
         ("self.0.count", np.array([1, 2])),
+        ("self.0.count", np.array([0])),
         ("other.0.mean", np.zeros(2)),
         ("self", np.zeros(2)),
     ],

@@ -378,3 +378,27 @@ def test_what_two_models_cannot_do(mhaviz, shaken_folder, words, status, message
     result = mhaviz("diff", *(word.format(shaken_folder) for word in words))
     assert (result.status, len(result.err.splitlines())) == (status, 1), result.err
     assert message in result.err
+
+
+def test_a_corpus_in_parts(mhaviz, shaken_folder):
+    Path("many.txt").write_text("".join(f"the cat {'sat ' * (i % 4)}\na dog\n" for i in range(30)))
+    command = ("diff", shaken_folder, "shaken", "--file", "many.txt", "--device", "cpu", "-q")
+    whole = json.loads(mhaviz(*command, "--json").out)
+    for number in (1, 2):
+        result = mhaviz(*command, "--shard", f"{number}/2", "-o", f"p{number}.safetensors")
+        assert (result.status, result.err) == (0, "")
+    result = mhaviz("diff", "--merge", "p1.safetensors", "p2.safetensors", "--json", "--fail-above", "0")
+    assert result.status == 3
+    merged = json.loads(result.out)
+    assert merged["source"] == whole["source"]
+    for name in ("mean", "spread", "largest", "sentence", "query"):
+        np.testing.assert_allclose(merged["kinds"][0][name], whole["kinds"][0][name], rtol=1e-12)
+    assert all(head["above"] for head in merged["ranking"])
+    result = mhaviz("diff", "--merge", "p2.safetensors")
+    assert (result.status, result.err) == (1, "mhaviz: shard 1/2 is missing; give all 2 shards\n")
+    result = mhaviz("diff", "--merge", "p1.safetensors", "p2.safetensors", "--dtype", "float32", "--layer", "0")
+    assert (result.status, "leave out --layer, --dtype" in result.err) == (2, True)
+    assert "expected A and B" in mhaviz("diff", "p1.safetensors").err
+    assert "--resume: for models" in mhaviz("diff", "p1.safetensors", "p2.safetensors", "--resume").err
+    assert mhaviz(*command, "--resume", "-o", "p.safetensors", "-o", "p.json").status == 0
+    assert json.loads(Path("p.json").read_text())["kinds"] == whole["kinds"]

@@ -45,9 +45,7 @@ Device = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda
 DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
 NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
 Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
-Dtype = Annotated[
-    str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")
-]
+Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
 
 ModelDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda:1, mps; several: --device-map.")]
 DeviceMap = Annotated[

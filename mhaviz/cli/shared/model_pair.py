@@ -1,17 +1,19 @@
 """mhaviz diff of two models: what they read, how they are loaded, and whether they differ more than is allowed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Device, model_option
 from mhaviz.cli.shared.saved_maps import of_each
 from mhaviz.cli.shared.sentences import quotes_notice, stream_sentences
 from mhaviz.errors import ChangedError
+from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
@@ -25,7 +27,7 @@ class PairOptions(CorpusTexts):
 
     file: Annotated[
         Path | None,
-        model_option(help="Compare two models on the sentences of this UTF-8 file, one a line; - is standard input."),
+        model_option(help="Compare two models on the sentences of this file, one a line; or of -."),
     ] = None
     device: Device = "auto"
     dtype: Annotated[
@@ -42,9 +44,10 @@ class PairOptions(CorpusTexts):
         from mhaviz.api.loaded import load
 
         models: list[LoadedModel] = []
+        device = this_process().device(self.device)
         dtypes, revisions = of_each("--dtype", self.dtype, 2), of_each("--revision", self.revision, 2)
         for name, dtype, revision in zip(names, dtypes, revisions, strict=True):
-            loaded = load(str(name), device=self.device, on_notice=delivery.notice, dtype=dtype, revision=revision)
+            loaded = load(str(name), device=device, on_notice=delivery.notice, dtype=dtype, revision=revision)
             delivery.tell(notice for notice in loaded.notices if not any(notice in one.notices for one in models))
             models.append(loaded)
         return models
@@ -54,18 +57,20 @@ def diff_of_models(
     names: tuple[Path, Path],
     sentences: Sequence[str] | None,
     pair: PairOptions,
+    corpus: CorpusOptions,
     delivery: Delivery,
     style: "Style",
     layer: int | None,
     kind: "Kind | None",
     limits: "Limits",
 ) -> None:
-    """Compare two models over a corpus.
+    """Compare two models over a corpus, or over a part of it.
 
     Raises:
         ChangedError: they differ by more than the limits allow.
         ArgumentError, MhavizError: as ``mhaviz.diff_models``.
     """
+    division = corpus.division(delivery, sentences, pair.file)
     stream = stream_sentences(sentences, pair.file)
 
     from mhaviz.api.corpus_difference import diff_models
@@ -78,12 +83,27 @@ def diff_of_models(
             stream,
             layer=layer,
             kind=kind,
+            fail_above=limits.mean,
+            fail_above_row=limits.row,
             **pair.reading,
             on_notice=delivery.notice,
             on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+            **division,
         )
-    difference = replace(difference, limits=limits)
-    delivery.deliver(difference, style, notice=quotes_notice(sentences))
+    corpus.deliver(difference, delivery, style, notice=quotes_notice(sentences))
+    if this_process().is_first:  # it alone has the whole
+        require_at_most(difference)
+
+
+def diff_of_parts(
+    parts: Sequence[Path], corpus: CorpusOptions, delivery: Delivery, style: "Style", limits: "Limits"
+) -> None:
+    """Join what shards of a corpus have given. Raises as ``mhaviz.merge``, and ChangedError."""
+    from mhaviz.api.parts import merge
+
+    merged: CorpusDifference = merge(parts, study="diff", part=corpus.part_of(delivery))
+    difference = merged.limited(limits.mean, limits.row)
+    corpus.deliver(difference, delivery, style)
     require_at_most(difference)
 
 
