@@ -8,6 +8,7 @@ import typer
 from mhaviz.cli.shared.ablation_options import AblationOptions
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import SUFFIX, CorpusOptions
+from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import (
     CmapOptions,
@@ -18,6 +19,7 @@ from mhaviz.cli.shared.groups import (
     MaxMemory,
     ModelDevice,
     Revision,
+    given,
 )
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
@@ -61,6 +63,7 @@ def heads(
     ablation: AblationOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,
+    texts: CorpusTexts,
     sentences: Sentences = None,
     model: Annotated[
         str | None,
@@ -103,8 +106,9 @@ def heads(
     (induction), and how often it is a sink; with a needle its retrieval score. Of each the mean over the sentences, its
     95 % interval and chance (all keys alike), the standard deviation between sentences, and their distribution.
 
-    A table of the heads, and a layers × heads picture of each number. Sentences that the model cannot read, as they
-    are too long, are left out and counted.
+    A table of the heads, and a layers × heads picture of each number. A text that is too long for the model is cut into
+    pieces that overlap by --overlap tokens, and still is one sentence: each of its queries counts once. With --ablate
+    it is left out.
 
     With --ablate, how much less one head at a time, whose output is zeroed, lets the model predict: the divergence of
     the next token's or a masked token's distribution, in bits, and of models that predict none 1 − cosine of the mean
@@ -112,12 +116,15 @@ def heads(
 
     Output: a {head_files} file; .safetensors: all that is added up, for --merge and --resume.
     """
-    corpus.require_merge_alone({"--model": model, "--file": file, "--layer": layer, "--kind": kind})
+    of_texts = dict.fromkeys(given(texts), True)
+    corpus.require_merge_alone({"--model": model, "--file": file, "--layer": layer, "--kind": kind, **of_texts})
     corpus.require_none("--ablate", ablation.ablate)
     merged = [Path(name) for name in sentences or ()] if corpus.merge else []
     suffixes = ABLATION_SUFFIXES if ablation.ablate else (*HEAD_SUFFIXES, SUFFIX)
     delivery.check([*merged, *([file] if file else [])], suffixes)
     ablation.require_sound(sort, shown.show)
+    if ablation.ablate and of_texts:
+        raise ArgumentError(f"{', '.join(of_texts)}: for what heads look at; leave it out, or --ablate")
     most, zeroed = _parse_top(top), ablation.zeroed
 
     from mhaviz.pages.head_statistics import Order
@@ -184,6 +191,7 @@ def heads(
                 on_notice=delivery.notice,
                 on_progress=on_sentences,
                 **division,
+                **texts.reading,
             )
     corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
 

@@ -192,3 +192,25 @@ def test_a_needle_needs_texts_that_are_read_at_once(short):
     study = HeadStudy(needle=[5, 6])
     with pytest.raises(MhavizError, match="expected texts that the model reads at once, as the needle stands"):
         model.run(model.encode_unnamed([LONG], pieces[:1]), lambda seen: study.add(seen, [0]))
+
+
+def test_on_the_command_line(mhaviz, short, tmp_path):
+    model, words, _ = short
+    for part in (model, words):
+        part.save_pretrained(tmp_path / "short")
+    (tmp_path / "texts.txt").write_text(f"the cat\n{LONG}\n")
+    name = str(tmp_path / "short")
+    corpus = ("--file", str(tmp_path / "texts.txt"), "--overlap", "3")
+    result = mhaviz("heads", "--model", name, *corpus)
+    assert result.status == 0
+    assert "1 sentence was cut into pieces of 12 tokens that overlap by 3, as up to" in result.err
+    assert "1 text cut into pieces" in " ".join(result.out.split())
+    assert mhaviz("diff", name, name, *corpus, "--fail-above", "0").status == 0
+    for arguments, message in (
+        (("--overlap", "12"), "--overlap: expected from 0 to"),
+        (("--overlap", "3", "--ablate"), "--overlap: for what heads look at"),
+        (("--target-language", "fr"), "--target-language: "),
+    ):
+        result = mhaviz("heads", "--model", name, *corpus[:2], *arguments)
+        assert (result.status, result.out) == (2, "")
+        assert message in result.err
