@@ -50,7 +50,7 @@ def test_several_processes_would_do_the_same(heads, monkeypatch):
         monkeypatch.setenv(name, value)
     result = heads("--ablate")
     assert (result.status, result.out) == (2, "")
-    assert "--ablate runs in one process, got 2; start it without torchrun" in result.err
+    assert "--ablate reads all sentences in one process; leave out torchrun" in result.err
 
 
 def test_statistics_without_heads(heads):
@@ -71,6 +71,7 @@ def test_statistics_without_heads(heads):
         (["--ablate", "--without", "0.0"], 2, "leave out one"),
         (["--ablate", "--show", "norms"], 2, "leave out --show"),
         (["--ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
+        (["--ablate", "--shard", "1/2"], 2, "--ablate reads all sentences in one process"),
         (["--without", "0"], 2, "--without: expected heads such as 0.3,1.2, got '0'"),
         (["--without", "5.0"], 2, "--without: expected a layer from 0 to 1 and one of its heads, from 0 to 1, got"),
     ],

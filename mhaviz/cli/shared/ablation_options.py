@@ -8,7 +8,6 @@ import typer
 
 from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.errors import ArgumentError, quoted
-from mhaviz.processes import this_process
 from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ class AblationOptions:
         """
         if self.head is not None and not self.ablate:
             raise ArgumentError("--head chooses the heads that --ablate zeroes; add --ablate")
-        if self.ablate and not (process := this_process()).is_alone:
-            raise ArgumentError(f"--ablate runs in one process, got {process.count}; start it without torchrun")
         if self.without is not None and self.ablate:
             raise ArgumentError("--ablate zeroes one head at a time, and --without several; leave out one")
         if self.ablate and show != "weights":
