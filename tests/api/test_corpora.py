@@ -1,0 +1,329 @@
+"""Statistics of heads over a corpus in parts: those of the whole, whatever is killed, and of nothing else."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from families import WORDS
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import mhaviz
+from mhaviz.api import corpora
+from mhaviz.api.corpora import Division
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.parts import read_part, write_part
+from mhaviz.models import corpus_batches
+from mhaviz.records import STATISTICS
+
+DRAW = random.Random(0)
+TEXTS = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(2, 30))) for _ in range(200)]
+FEW = TEXTS[:40]
+
+
+@pytest.fixture(scope="module")
+def model(model_folder):
+    return mhaviz.load(model_folder("bert"), dtype="float64", device="cpu")
+
+
+def apart(one, other):
+    """The largest difference of any number of two statistics."""
+    differences = []
+    for ours, theirs in zip(one.kinds, other.kinds, strict=True):
+        assert (ours.kind, ours.layers, ours.sentences, ours.queries) == (
+            theirs.kind,
+            theirs.layers,
+            theirs.sentences,
+            theirs.queries,
+        )
+        for name in STATISTICS:
+            a, b = ours.average(name), theirs.average(name)
+            assert (a.sentences, a.queries) == (b.sentences, b.queries)
+            for field in ("mean", "spread", "low", "high", "chance"):
+                x, y = (np.asarray(getattr(average, field)) for average in (a, b))
+                np.testing.assert_array_equal(np.isnan(x), np.isnan(y))
+                differences.append(np.nanmax(np.abs(x - y), initial=0))
+    return max(differences)
+
+
+def shards(model, texts, n, folder, **options):
+    """The files of all shards."""
+    paths = [folder / f"part-{number}.safetensors" for number in range(1, n + 1)]
+    for number, path in enumerate(paths, start=1):
+        model.head_statistics(texts, shard=(number, n), part=path, **options)
+    return paths
+
+
+@pytest.mark.parametrize("n", [2, 64])
+def test_parts_give_what_the_whole_gives(model, tmp_path, n):
+    whole = model.head_statistics(TEXTS, replicates=20)
+    paths = shards(model, TEXTS, n, tmp_path, replicates=20)
+    DRAW.shuffle(paths)
+    merged = mhaviz.merge(paths, part=tmp_path / "all.safetensors")
+    assert apart(merged, whole) <= 1e-12  # 1e-9 is promised
+    assert merged.source == whole.source
+    again = mhaviz.merge(paths[::-1])
+    assert apart(mhaviz.merge([tmp_path / "all.safetensors"]), merged) == apart(again, merged) == 0.0
+
+
+def test_a_sentence_in_another_batch_gives_the_same(model, monkeypatch):
+    """Alone, without padding, and in the batches of a block, in float64."""
+    together = model.head_statistics(FEW, replicates=0)
+    monkeypatch.setattr(corpus_batches, "_cuts", lambda lengths, most: ((i, i + 1) for i in range(len(lengths))))
+    assert 0 < apart(model.head_statistics(FEW, replicates=0), together) <= 1e-12  # 1e-9 is promised
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
+    """Twenty times after some batch, whatever has been saved by then; in tests/benchmarks by SIGKILL."""
+    monkeypatch.setattr(corpora, "_SECONDS", -1.0)
+    monkeypatch.setattr(corpora, "_SHARE", 0)
+    whole, killed, notices = tmp_path / "whole.safetensors", tmp_path / "killed.safetensors", []
+    model.head_statistics(TEXTS, part=whole, replicates=20)
+
+    def die_after(batches):
+        left = iter(range(batches))
+
+        def on_progress(done, taken):
+            if next(left, None) is None:
+                raise KilledError
+
+        return on_progress
+
+    deaths = 0
+    while deaths < 20:
+        try:
+            model.head_statistics(
+                TEXTS, part=killed, resume=True, replicates=20, on_progress=die_after(DRAW.randint(0, 3))
+            )
+            killed.unlink()
+        except KilledError:
+            deaths += 1
+    model.head_statistics(TEXTS, part=killed, resume=True, replicates=20, on_notice=notices.append)
+    assert killed.read_bytes() == whole.read_bytes()
+    assert any("going on after sentence" in notice for notice in notices) or not notices
+    model.head_statistics(TEXTS, part=killed, resume=True, replicates=20, on_notice=notices.append)
+    assert notices[-1] == f"{killed} is complete"
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_what_cannot_be_gone_on_with(model, model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "_SECONDS", -1.0)
+    path = tmp_path / "part.safetensors"
+
+    def go_on(texts=FEW, of=model, **options):
+        of.head_statistics(texts, part=path, resume=True, **{"replicates": 0} | options)
+
+    def die(done, taken):
+        if taken > 20:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        go_on(on_progress=die)
+    with pytest.raises(MhavizError, match=r"expected the first \d+ sentences of the text as they were .* got others"):
+        go_on(["another", *FEW[1:]])
+    with pytest.raises(MhavizError, match="got 3 sentences"):
+        go_on(FEW[:3])
+    with pytest.raises(MhavizError, match=r"other options than what is asked for: kind None, and 'self'"):
+        go_on(kind="self")
+    with pytest.raises(MhavizError, match="of another number of shards than what is asked for: 1, and 4"):
+        go_on(shard=(1, 4))
+    with pytest.raises(MhavizError, match="of another model than what is asked for"):
+        go_on(of=mhaviz.load(model_folder("bert"), dtype="float32"))
+    go_on([*FEW, "more"])  # what comes after what has been read may change
+    with pytest.raises(MhavizError, match="expected all 41 sentences"):
+        go_on([*FEW, "more", "still more"])
+
+
+def test_what_does_not_belong_together(model, tmp_path):
+    one, two, three = shards(model, FEW, 3, tmp_path, replicates=0)
+
+    def changed(path, **changes):
+        target = tmp_path / "changed.safetensors"
+        write_part(replace(read_part(path), **changes), target)
+        return target
+
+    part = read_part(two)
+    behind = part.behind
+    for paths, message in (
+        ([], "expected the files of all shards, got none"),
+        ([one], "shards 2/3, 3/3 are missing; give all 3 shards"),
+        ([one, two], "shard 3/3 is missing"),
+        ([one, two, two, three], "part-2.safetensors are both shard 2/3; give each shard once"),
+        ([one, tmp_path / "no.safetensors", three], "no.safetensors: No such file"),
+    ):
+        with pytest.raises(MhavizError, match=message):
+            mhaviz.merge(paths)
+    for changes, message in (
+        ({"behind": replace(behind, is_all=False)}, r"changed.safetensors, shard 2/3, is not complete: .* sentence 40"),
+        ({"behind": replace(behind, read=99)}, "changed.safetensors is of another text than"),
+        ({"behind": replace(behind, digest="0" * 64)}, "is of another text than"),
+        ({"models": (replace(part.models[0], fingerprint="x"),)}, r"of another model .*\(x\)"),
+        ({"options": {**part.options, "kind": "self"}}, "made with other options .* kind 'self'"),
+        ({"version": "0.0"}, "changed.safetensors was made by mhaviz 0.0, and this is"),
+        ({"study": "diff"}, "of another study than .*: diff, and heads"),
+        ({"arrays": {"self.0.x": np.ones(3)}}, "cannot join .*changed.safetensors"),
+        ({"shard": replace(part.shard, count=10**15)}, "of another number of shards"),
+    ):
+        with pytest.raises(MhavizError, match=message):
+            mhaviz.merge([one, changed(two, **changes), three])
+    with pytest.raises(MhavizError, match=r"shards 1/1000000000000000, 3/.*, … are missing"):
+        mhaviz.merge([changed(two, shard=replace(part.shard, count=10**15))])
+    with pytest.raises(MhavizError, match="expected parts of diff, got parts of heads"):
+        mhaviz.merge([one, two, three], study="diff")
+
+
+def test_files_of_anybody(model, tmp_path):
+    path, broken = tmp_path / "part.safetensors", tmp_path / "broken.safetensors"
+    model.head_statistics(FEW[:3], part=path, replicates=0)
+    with safe_open(path, "numpy") as file:
+        arrays, about = {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["mhaviz"])  # noqa: SIM118
+
+    def refused(metadata=None, changes=None, message="it is damaged"):
+        content = {"mhaviz": json.dumps(about | (metadata or {}))} if not isinstance(metadata, str) else metadata
+        save_file(arrays | (changes or {}), broken, {"mhaviz": content} if isinstance(content, str) else content)
+        with pytest.raises(MhavizError, match=message) as caught:
+            mhaviz.merge([broken])
+        assert "\n" not in str(caught.value)
+
+    for metadata in (
+        {"models": []},
+        {"models": ["x"]},
+        {"models": [{"name": 3, "fingerprint": ""}]},
+        {"models": [{"name": "x" * 5000, "fingerprint": ""}]},
+        {"shard": [0, 1]},
+        {"shard": [1, True]},
+        {"shard": "1/1"},
+        {"options": None},
+        {"text": {**about["text"], "taken": 99}},
+        {"text": {**about["text"], "digest": "\x1b[31m"}},
+        {"text": {**about["text"], "read": 1e300}},
+        {"source": {"footnote": 3}},
+        {"mhaviz": 5},
+        {"study": 5},
+    ):
+        refused(metadata)
+    refused("nonsense")
+    refused("[" * 100_000)
+    refused("[]", message="it is no part of a corpus")
+    refused({}, {"more": np.ones(3, np.float32)}, "more: expected float64 or int64, got float32")
+    refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], np.nan)}, "expected numbers, got NaN")
+    refused({}, {"self.0.mean": np.ones((2, 2))}, "cannot read")
+    save_file(arrays, broken)
+    with pytest.raises(MhavizError, match="it is no part of a corpus"):
+        mhaviz.merge([broken])
+    broken.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(MhavizError, match="is cut off"):
+        mhaviz.merge([broken])
+    with pytest.raises(MhavizError, match=r"expected a name ending in \.safetensors"):
+        mhaviz.merge([__file__])
+
+
+def test_what_does_not_go_together(tmp_path):
+    for options, message in (
+        ({"shard": (0, 4)}, "expected a shard from 1"),
+        ({"part": "part.json"}, r"expected a name ending in \.safetensors, got part.json"),
+        ({"resume": True}, r"goes on from a part; name a \.safetensors file"),
+        ({"shard": (1, 4), "distributed": True}, "torchrun gives each process its shard"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            Division(**options)
+
+
+def test_who_is_who(model, model_folder, tmp_path):
+    """A fingerprint tells parameters, their types and vocabularies apart, and no folders."""
+    same = mhaviz.load(model_folder("bert"), dtype="float64").corpus_model().identity
+    assert model.corpus_model().identity == same
+    other = mhaviz.load(model_folder("bert"), dtype="float64")
+    last = list(other.corpus_model().loaded.model.parameters())[-1]
+    last.data.view(-1)[-1] += 1e-9
+    assert other.corpus_model().identity.fingerprint != same.fingerprint
+
+
+def run(mhaviz, *words):
+    result = mhaviz("heads", *map(str, words))
+    return result.status, result.err.splitlines(), result.out
+
+
+def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text("\n".join(FEW))
+    reads = ("--model", model_folder("bert"), "--file", "corpus.txt", "--replicates", "20")
+    status, _, whole = run(mhaviz, *reads, "--json", "-o", "whole.safetensors")
+    assert status == 0
+    for number in range(1, 7):
+        status, said, _ = run(mhaviz, *reads, "--shard", f"{number}/6", "-o", f"part-{number}.safetensors")
+        assert (status, said[0]) == (0, f"mhaviz: saved part-{number}.safetensors")
+    assert said[1:] == ["mhaviz: shard 6/6 has no sentence of this text"]
+    parts = [f"part-{number}.safetensors" for number in range(6, 0, -1)]
+    status, said, merged = run(mhaviz, "--merge", *parts, "--json", "-o", "all.safetensors", "-o", "heads.csv")
+    assert (status, said) == (0, ["mhaviz: saved all.safetensors", "mhaviz: saved heads.csv"])
+    ours, theirs = (json.loads(one)["kinds"][0]["statistics"]["entropy"]["mean"] for one in (merged, whole))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    status, said, table = run(mhaviz, "--merge", "whole.safetensors", "--top", "1")
+    assert (status, said) == (0, [])
+    assert "means over 40 sentences" in table
+
+    status, said, _ = run(mhaviz, *reads, "--resume", "-o", "heads.json", "-q")
+    assert (status, said) == (0, [])
+    assert not list(Path().glob("heads.part*")), "what was kept to go on from is gone once all is saved"
+
+    for words, status, message in (
+        ((*reads, "--shard", "0/4"), 2, "--shard: expected a shard from 1"),
+        ((*reads, "--shard", "3"), 2, "--shard: expected a part and the number of parts, such as 3/64, got '3'"),
+        ((*reads, "--resume"), 2, "--resume goes on from what is kept beside the output; add -o"),
+        ((*reads, "-o", "a.safetensors", "-o", "b.safetensors"), 2, "expected one .safetensors file among the outputs"),
+        ((*reads, "--shard", "6/6", "-o", "x.json"), 1, "shard 6/6 has no sentence of this text, and nothing to draw"),
+        (("--merge", *reads), 2, "--merge joins what has been read; leave out --model, --file"),
+        (("--merge", *parts[1:]), 1, "shard 6/6 is missing"),
+        (("--merge", *parts, "-o", parts[0]), 2, "is read, and cannot be written at the same time"),
+        (("--merge",), 2, "expected the files of all shards, got none"),
+        (("--merge", "corpus.txt"), 1, "cannot tell the format of corpus.txt"),
+        ((*reads, "--ablate", "--shard", "1/2"), 2, "--ablate reads all sentences in one process; leave out --shard"),
+    ):
+        got, said, _ = run(mhaviz, *words)
+        assert (got, len(said)) == (status, 1), said
+        assert message in said[0]
+    for command in (("show", "all.safetensors"), ("heatmap", "a b", "--model", "all.safetensors")):
+        assert mhaviz(*command).status == 1
+
+
+def test_two_processes_share_a_corpus(model_folder, tmp_path):
+    """As torchrun starts them: the first alone speaks and saves, and finds what one finds."""
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    words = ["heads", "--model", model_folder("bert"), "--dtype", "float64", "--file", "corpus.txt", "--json"]
+    words += ["--replicates", "20", "--resume", "-o", "two.safetensors"]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "mhaviz", *map(str, words)],
+            cwd=tmp_path,
+            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    first, second = (process.communicate(timeout=120) for process in started)
+    assert [process.returncode for process in started] == [0, 0], (first, second)
+    assert second == ("", "")
+    assert first[1] == "mhaviz: saved two.safetensors\n"
+    whole = mhaviz.load(model_folder("bert"), dtype="float64", device="cpu").head_statistics(TEXTS, replicates=20)
+    assert apart(mhaviz.merge([tmp_path / "two.safetensors"]), whole) <= 1e-12
+    (kind,) = json.loads(first[0])["kinds"]
+    assert (kind["sentences"], kind["queries"]) == (whole.kinds[0].sentences, whole.kinds[0].queries)
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["two.safetensors"]
