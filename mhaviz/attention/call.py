@@ -134,9 +134,9 @@ class AttentionCall:
 
     def added(self, start: int = 0, end: int | None = None) -> Tensor | None:
         """What is added to the scores of these queries; the least number there is where a key is hidden."""
-        least = torch.finfo(self.query.dtype).min
+        least, dtype = torch.finfo(self.query.dtype).min, torch.promote_types(self.query.dtype, torch.float32)
         numbers = [
-            torch.zeros(m.shape, device=m.device).masked_fill_(~m, least) if m.dtype == torch.bool else m
+            torch.zeros(m.shape, dtype=dtype, device=m.device).masked_fill_(~m, least) if m.dtype == torch.bool else m
             for m in self._masks(start, end)
         ]
         return reduce(torch.add, numbers).clamp(min=least) if numbers else None

@@ -18,8 +18,9 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained import sharing
 
 TEXT = "the cat sat on the mat"
-SAME = 5e-6
-"""A product whose sum two processes share is rounded in another order, in float32: it is 1.4e-6 at most here."""
+SAME = 2e-7
+"""A product whose sum two processes share is rounded in another order: that is 1.4e-6 at most in float32, and as the
+models are of float64, it is what float32 leaves of the numbers of a map."""
 
 RUN = """
 import json, sys
@@ -31,7 +32,7 @@ from mhaviz.processes import this_process
 text, results, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
 rank = this_process().rank
 for number, folder in enumerate(folders):
-    loaded = mhaviz.load(folder, tensor_parallel=True)
+    loaded = mhaviz.load(folder, tensor_parallel=True, dtype="float64")
     attention = loaded.attend(text, verify=True)
     names = {m.name: m.weights for m in attention}
     names |= {f"written {m.name}": m.weights for m in loaded.attend(text, generate=2)}
@@ -82,7 +83,7 @@ def shared(model_folder, tmp_path_factory):
 
 def numbers_of(folder):
     """The same as ``RUN`` finds, in this process."""
-    loaded = mhaviz.load(str(folder))
+    loaded = mhaviz.load(str(folder), dtype="float64")
     found = {m.name: m.weights for m in loaded.attend(TEXT)}
     found |= {f"written {m.name}": m.weights for m in loaded.attend(TEXT, generate=2)}
     found |= {"X": loaded.embeddings(TEXT).parts[-1].values}
@@ -98,7 +99,7 @@ def test_each_process_has_the_whole_of_what_one_finds(shared, number):
             assert set(found) == set(expected)
             for name, values in expected.items():
                 assert found[name].shape == values.shape
-                np.testing.assert_allclose(found[name], values, rtol=0, atol=SAME, err_msg=name)
+                np.testing.assert_allclose(found[name], values, rtol=SAME, atol=SAME, err_msg=name)
 
 
 def test_the_first_process_alone_shows_and_saves(shared):
