@@ -5,9 +5,11 @@ from io import StringIO
 import numpy as np
 
 from mhaviz.pages.blocks import Panels
-from mhaviz.pages.head_statistics import head_statistics_page
+from mhaviz.pages.head_statistics import Order, head_statistics_page
 from mhaviz.records import STATISTICS
 from mhaviz.views.data import document, write_json
+from mhaviz.views.html.contents import contents_of
+from mhaviz.views.style import Style
 
 
 def parts(statistics):
@@ -52,3 +54,38 @@ def test_data(random_heads):
                 read = np.array(numbers[field.name], float)
                 np.testing.assert_array_equal(read, getattr(record.average(name), field.name))
     assert data["kinds"][0]["statistics"]["next"]["mean"] == [[None] * 3] * 2
+
+
+def test_a_page_for_the_browser_has_intervals_and_chance(random_heads):
+    statistics = random_heads(kinds=("masked",))
+    document = contents_of(statistics, Style()).document
+    (averages,) = document["statistics"]
+    assert [measure["name"] for measure in document["measures"]] == list(averages["means"])
+    assert not {"next", "retrieval", "needle"} & set(averages["means"]), "of which nothing is known"
+    for part in ("low", "high", "chance"):
+        found = np.array(averages[f"{part}s"]["induction"])
+        np.testing.assert_array_equal(found, getattr(statistics.kinds[0].induction, part))
+
+
+def test_the_distribution_is_of_the_first_heads(random_heads):
+    statistics = random_heads(3, 4)
+    page = head_statistics_page(statistics, Order("first"))
+    (panels,) = (block for block in page.blocks if isinstance(block, Panels) and block.scales)
+    assert panels.title == "distribution of first over sentences"
+    first = statistics.kinds[0].first
+    row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
+    low, high = first.low[row, column], first.high[row, column]
+    label = f"{row}.{column} {first.mean.max():.2f} {low:.2f}–{high:.2f}"
+    assert panels.rows.tokens.texts[0] == label
+    expected = first.counts[row, column] / first.counts[row, column].sum()
+    np.testing.assert_allclose(panels.panels[0].values[0], expected, rtol=1e-6)
+
+
+def test_no_distribution_of_a_single_sentence(random_heads):
+    statistics = random_heads()
+    (kind,) = statistics.kinds
+    counts = np.zeros_like(kind.first.counts)
+    counts[..., 2] = 1
+    alone = replace(statistics, kinds=(replace(kind, first=replace(kind.first, counts=counts)),))
+    page = head_statistics_page(alone, Order("first"))
+    assert not any(isinstance(block, Panels) and block.scales for block in page.blocks)
