@@ -22,7 +22,7 @@ from mhaviz.cli.shared.groups import (
     given,
 )
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.probes import ProbeOptions
+from mhaviz.cli.shared.probes import ProbeOptions, usual_sort
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
@@ -117,7 +117,8 @@ def heads(
     Output: a {head_files} file; .safetensors: all that is added up, for --merge and --resume.
     """
     of_texts = dict.fromkeys(given(texts), True)
-    corpus.require_merge_alone({"--model": model, "--file": file, "--layer": layer, "--kind": kind, **of_texts})
+    of_a_run = {"--model": model, "--file": file, "--layer": layer, "--kind": kind, **of_texts, **probes.given}
+    corpus.require_merge_alone(of_a_run)
     corpus.require_none("--ablate", ablation.ablate)
     merged = [Path(name) for name in sentences or ()] if corpus.merge else []
     suffixes = ABLATION_SUFFIXES if ablation.ablate else (*HEAD_SUFFIXES, SUFFIX)
@@ -129,15 +130,17 @@ def heads(
 
     from mhaviz.pages.head_statistics import Order
 
-    order: Order | EffectOrder = Order(sort or probes.usual_sort(), reverse, most)
-    if ablation.ablate:
-        order = ablation.order(sort, reverse, most)
-    style, probe = looks.style, probes.parse([] if corpus.merge else sentences, file)
+    style = looks.style
     if corpus.merge:
         from mhaviz.api.parts import merge
 
-        corpus.deliver(merge(merged, study="heads", part=corpus.part_of(delivery)), delivery, style, order=order)
+        joined = merge(merged, study="heads", part=corpus.part_of(delivery))
+        corpus.deliver(joined, delivery, style, order=Order(sort or usual_sort(joined.probe), reverse, most))
         return
+    probe = probes.parse(sentences, file)
+    order: Order | EffectOrder = Order(sort or usual_sort(probe), reverse, most)
+    if ablation.ablate:
+        order = ablation.order(sort, reverse, most)
     division = corpus.division(delivery, sentences, file)
     stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
     if model is None:

@@ -73,16 +73,19 @@ class ProbeOptions:
         usual = Needle(self.needle, self.question or "")
         return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
 
-    def usual_sort(self) -> str:
-        """The number by which heads are ranked unasked: what the texts are made for."""
-        if self.random_repeat is not None:
-            return "induction"
-        return "entropy" if self.needle is None else "retrieval"
-
     @property
     def given(self) -> dict[str, Any]:
         """Those that a model must run for, by their names on the command line."""
         return {"--random-repeat": self.random_repeat, "--needle": self.needle}
+
+
+def usual_sort(probe: "Probe | None") -> str:
+    """The number by which heads are ranked unasked: that which their texts were made for."""
+    from mhaviz.records import RandomRepeats
+
+    if probe is None:
+        return "entropy"
+    return "induction" if isinstance(probe, RandomRepeats) else "retrieval"
 
 
 def _parse_depths(text: str) -> tuple[float, ...]:
