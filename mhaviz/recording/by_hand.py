@@ -29,14 +29,35 @@ class Meeting:
     """How weights have met values.
 
     Attributes:
-        weights: what was multiplied by the values: the weights in the program's own axes, dropped out or cast.
-        as_weights: views what has these axes as (…, q_length, k_length).
+        product: of the two.
+        axis: of the keys in the weights.
+        which: factor the weights are.
         multiply_again: computes what came of it once more, in its place; None: it would be added to what there is.
+        have_met_again: tells, later on, whether the same weights have met other values since.
     """
 
-    weights: Tensor
-    as_weights: Callable[[Tensor], Tensor]
+    product: Product
+    axis: int
+    which: int
     multiply_again: Callable[[], None] | None
+    have_met_again: Callable[[], bool]
+
+    @property
+    def weights(self) -> Tensor:
+        """What was multiplied by the values: the weights in the program's own axes, dropped out or cast."""
+        return self.product.factors[self.which]
+
+    def as_weights(self, x: Tensor) -> Tensor:
+        """What has these axes as (…, q_length, k_length)."""
+        return self.product.as_weights(x, self.axis, self.which)
+
+    def values(self) -> Tensor | None:
+        """(…, k_length, d_value), with the axes before that of ``as_weights``; see ``Product.as_values``."""
+        return self.product.as_values(self.axis, self.which)
+
+    def as_mixed(self, x: Tensor) -> Tensor:
+        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
+        return self.product.as_mixed(x, self.axis, self.which)
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,7 @@ class _Softmax:
 
     Attributes:
         has_met: whether what it has made has met values.
+        has_met_again: whether it has met others since.
         made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
             and after it has met values.
         is_kept: whether ``made`` is a copy.
@@ -73,6 +95,7 @@ class _Softmax:
     """
 
     has_met: bool = False
+    has_met_again: bool = False
     made: Tensor | None = None
     is_kept: bool = False
     is_mixed: bool = False
@@ -225,6 +248,7 @@ class ByHand:
                 self._marks.set(result, mark.of(product.factors[which], result))
             return
         if mark.softmax.has_met:
+            mark.softmax.has_met_again = True
             return
         A = product.factors[which] if mark.is_made else mark.softmax.made
         mark.softmax.has_met, mark.softmax.made = True, None
@@ -233,13 +257,15 @@ class ByHand:
         with unseen():
             for view in mark.views:
                 A = view(A)
-            factor, adds = product.factors[which], any(x is result for x in multiply.args)
+            adds = any(x is result for x in multiply.args)
 
             def multiply_again() -> None:
                 result.copy_(multiply())
 
-            meeting = Meeting(factor, lambda x: product.as_weights(x, axis, which), None if adds else multiply_again)
-            self._on_weights(product.as_weights(A, axis, which), result, mark.softmax.is_mixed, meeting)
+            softmax = mark.softmax
+            again = None if adds else multiply_again
+            meeting = Meeting(product, axis, which, again, lambda: softmax.has_met_again)
+            self._on_weights(meeting.as_weights(A), result, mark.softmax.is_mixed, meeting)
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")

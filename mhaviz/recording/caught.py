@@ -1,6 +1,7 @@
 """An attention that was caught while it ran, in the axes of mhaviz: batch_size, n_heads, q_length, k_length."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -8,6 +9,23 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.recording.zeroing import Arrange, Zero
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The values that weights by hand have met, and what has come of them.
+
+    Attributes:
+        value: (batch_size, n_heads, k_length, d_value).
+        made: what the weights have made of them: the tensor with which the program goes on.
+        arrange: puts the axes of that tensor in the order batch_size, n_heads, q_length, d_value.
+        have_met_again: tells, later on, whether the same weights have met other values since.
+    """
+
+    value: Tensor
+    made: Tensor
+    arrange: Arrange
+    have_met_again: Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -21,6 +39,8 @@ class Caught:
         reads_itself: whether queries and keys are of the same tokens; None: not known.
         shares_axis: whether the program has its heads and its batch in one axis, which is read batch first.
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
+        mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
+            is not known.
     """
 
     call: AttentionCall | AttentionWeights
@@ -28,6 +48,7 @@ class Caught:
     reads_itself: bool | None = None
     shares_axis: bool = False
     zero: Zero | None = None
+    mixed: Callable[[], Mixed | None] | None = None
 
 
 def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Caught:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.recording.by_hand import SOFTMAXES, ByHand, Meeting
-from mhaviz.recording.caught import Caught, arrangement, caught_call, caught_weights
+from mhaviz.recording.caught import Caught, Mixed, arrangement, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
@@ -205,10 +205,18 @@ class Watch:
                     f"{place.name}: the program mixes its weights with others before they meet values; drawn is what "
                     f"the softmax made"
                 )
-            caught = caught_weights(A, place.n_heads, place.batch_size)
+            in_order = arrangement(A.shape[:-2], place.n_heads, place.batch_size)
+
+            def mixed() -> Mixed | None:
+                with unseen():
+                    V = meeting.values()
+                    if V is None:
+                        return None
+                    return Mixed(in_order(V), output, lambda x: in_order(meeting.as_mixed(x)), meeting.have_met_again)
+
+            caught = replace(caught_weights(A, place.n_heads, place.batch_size), mixed=mixed)
             if meeting.multiply_again is None:
                 return caught
-            in_order = arrangement(A.shape[:-2], place.n_heads, place.batch_size)
             as_weights = meeting.as_weights
             zero = zero_in_weights(meeting.weights, lambda x: in_order(as_weights(x)), meeting.multiply_again)
             return replace(caught, zero=zero)

@@ -1,5 +1,6 @@
 """Products of matrices, however they are written: which axes of their factors are summed over, and which are not."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,13 +42,54 @@ class Product:
             key_axis: of the keys, counted from 0.
             which: factor.
         """
+        letters = self.axes[which]
+        rest, query, key = self._roles(key_axis, which)
+        return _in_order(A, letters, rest, query, key)
+
+    def as_values(self, key_axis: int, which: int) -> Tensor | None:
+        """The other factor as values, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
+
+        None: the product sums over more than the keys, such as over heads.
+        """
+        rest, _, key = self._roles(key_axis, which)
+        letters, factor = self.axes[1 - which], self.factors[1 - which]
+        features = self._features(which)
+        if set(letters) - {*rest, key, *features} or set(rest) - {*self.result}:
+            return None
+        there = "".join(letter for letter in rest if letter in letters)
+        V = _in_order(factor, letters, there, key, features)
+        for place, letter in enumerate(rest):
+            V = V if letter in letters else V.unsqueeze(place)
+        sizes = [self.factors[which].shape[self.axes[which].index(letter)] for letter in rest]
+        fits = all(one in (1, size) for one, size in zip(V.shape, sizes, strict=False))
+        return V.expand(*sizes, *V.shape[-2:]) if fits else None
+
+    def as_mixed(self, made: Tensor, key_axis: int, which: int) -> Tensor:
+        """What the weights make of values, or what has its axes, as (…, q_length, d_value); see ``as_values``."""
+        rest, query, _ = self._roles(key_axis, which)
+        features = self._features(which)
+        return _in_order(made, self.result, rest, query, features)
+
+    def _roles(self, key_axis: int, which: int) -> tuple[str, str, str]:
+        """The letters of a factor of weights before its queries, that of the queries, if they have one, and of the
+        keys."""
         letters, other = self.axes[which], self.axes[1 - which]
-        own = [place for place, letter in enumerate(letters) if letter not in other and letter in self.result]
-        queries = own[-1:]
-        rest = [place for place in range(len(letters)) if place != key_axis and place not in queries]
-        if not queries:  # one query, which has no axis
-            return A.permute(*rest, key_axis).unsqueeze(-2)
-        return A.permute(*rest, *queries, key_axis)
+        key = letters[key_axis]
+        query = "".join(letter for letter in letters if letter not in other and letter in self.result)[-1:]
+        return "".join(letter for letter in letters if letter not in (key, query)), query, key
+
+    def _features(self, which: int) -> str:
+        """The letters that the factor of values alone brings into the result."""
+        letters = self.axes[which]
+        return "".join(letter for letter in self.axes[1 - which] if letter not in letters and letter in self.result)
+
+
+def _in_order(x: Tensor, letters: str, before: str, *joined: str) -> Tensor:
+    """x, whose axes are ``letters``, with those ``before`` first, and then one for each of ``joined``: of several
+    letters, or of none, when it is 1 long."""
+    x = x.permute(*(letters.index(letter) for letter in before + "".join(joined)))
+    sizes = dict(zip(before + "".join(joined), x.shape, strict=True))
+    return x.reshape(*(sizes[letter] for letter in before), *(math.prod(map(sizes.__getitem__, one)) for one in joined))
 
 
 _BATCH = "ABCDEFGHIJKLMNOP"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.sharing import gather_heads, of_this_process
-from mhaviz.recording.caught import Caught
+from mhaviz.recording.caught import Caught, Mixed
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
@@ -31,6 +31,7 @@ class AttentionRun:
         call: what it computes with, or the weights that it has made, of any shape.
         output: (batch_size, n_heads, q_length, d_value); None where it is not known.
         zero: see ``Zero``; None: that cannot be done.
+        mixed: of weights by hand, what they have met; see ``Caught``.
     """
 
     number: int
@@ -38,9 +39,10 @@ class AttentionRun:
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     zero: Zero | None = None
+    mixed: Callable[[], Mixed | None] | None = None
 
 
-_Listen = Callable[[nn.Module, AttentionCall | AttentionWeights, Tensor | None, Zero | None], None]
+_Listen = Callable[[nn.Module, Caught], None]
 
 
 class _SeenEnoughError(Exception):
@@ -70,15 +72,14 @@ def run_hooked(
     """
     numbers = count()
 
-    def listen(
-        module: nn.Module, call: AttentionCall | AttentionWeights, output: Tensor | None, zero: Zero | None
-    ) -> None:
-        number = next(numbers)
+    def listen(module: nn.Module, caught: Caught) -> None:
+        number, call, output, zero, mixed = next(numbers), caught.call, caught.output, caught.zero, caught.mixed
         if module in loaded.shared:
             call, output = gather_heads(call, output)
             zero = None if zero is None else of_this_process(zero, call.shape[1])
+            mixed = None  # of the heads of this process alone
         try:
-            hook(AttentionRun(number, module, call, output, zero))
+            hook(AttentionRun(number, module, call, output, zero, mixed))
             if number == last:
                 raise _SeenEnoughError
         except Exception as error:
@@ -97,7 +98,7 @@ def _capturing(listener: _Listen) -> AbstractContextManager[None]:
     """The same of a model whose attention goes through transformers' interface."""
 
     def captured(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
-        listener(module, call, output, zero_in_output(output))
+        listener(module, Caught(call, output, zero=zero_in_output(output)))
 
     return listening(captured)
 
@@ -111,7 +112,8 @@ def _recording(loaded: Loaded, length: int, listener: _Listen) -> Iterator[None]
         call = caught.call
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
-        listener(loaded.model.get_submodule(place.name), call, caught.output, caught.zero)
+            caught = replace(caught, call=call, mixed=None)
+        listener(loaded.model.get_submodule(place.name), caught)
 
     with Watch(on_caught, loaded.model).watching():
         yield

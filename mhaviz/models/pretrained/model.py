@@ -166,8 +166,8 @@ class PretrainedModel(PredictingModel):
             if ran.call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
             call = ran.call
-            if self.grams is not None and site in chosen and isinstance(call, AttentionCall):
-                call = replace(call, value_norms=value_norms(call.value, self.grams[site.number]))
+            if self.grams is not None and site in chosen:
+                call = replace(call, value_norms=value_norms(_values_of(ran), self.grams[site.number]))
             seen = SiteCall(
                 site, call, heads_of(site, None), queries, keys, ran.output, sentence, pieces=pieces[site.kind]
             )
@@ -482,6 +482,15 @@ def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
         return []
     details["segments"] = [[asdict(segment) for segment in one] for one in segments]
     return [segments_text(segments[0])]
+
+
+def _values_of(ran: AttentionRun) -> Tensor:
+    """Of an attention whose W_O was found by them; see ``value_norms``."""
+    if isinstance(ran.call, AttentionCall):
+        return ran.call.value
+    mixed = None if ran.mixed is None else ran.mixed()
+    assert mixed is not None
+    return mixed.value
 
 
 def _nobody(seen: SiteCall) -> None:

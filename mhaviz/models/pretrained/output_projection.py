@@ -6,7 +6,7 @@ feature of which head, however a model is written. Nothing is taken for granted:
 sum to what the linear layer itself has made.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.recording.looks import unseen
+from mhaviz.recording.zeroing import Arrange
 from mhaviz.records import Site
 
 TOLERANCE = 1e-5
@@ -55,30 +56,39 @@ class _Heads:
     """What one attention has made, and what has become of it.
 
     Attributes:
-        call: what it computed with.
-        made: its output, (batch_size, q_length, n_heads, d_value).
-        numbered: of tensors that hold the same numbers, by their id: the tensor, which stays alive, so that no other
-            gets its id, and what number stands in each place.
+        call: what it computed with, or the weights that it has made by hand.
+        value: (batch_size, n_kv_heads, k_length, d_value).
+        made: what it has made of them, with which the model goes on, in the model's own axes.
+        features: n_heads, d_value.
+        memory: which of the made numbers stands in each place of the memory that ``made`` lies in, counted in the order
+            of batch_size, q_length, n_heads, d_value; −1: none of them.
+        numbered: of tensors that hold the same numbers elsewhere, by their id: the tensor, which stays alive, so that
+            no other gets its id, and what number stands in each place.
         grams: what ``gram_matrices`` gives for each linear layer that has read them.
         differences: how far the sum of the parts was from what that layer made, beside its largest number.
         others: the names of the other functions that have read them.
+        have_met_again: whether the weights have met other values since.
     """
 
-    call: AttentionCall
+    call: AttentionCall | AttentionWeights
+    value: Tensor
     made: Tensor
+    features: tuple[int, int]
+    memory: Tensor
     numbered: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     grams: list[Tensor] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
     others: dict[str, None] = field(default_factory=dict)
+    have_met_again: Callable[[], bool] = lambda: False
 
     def numbers_of(self, x: Tensor) -> Tensor | None:
         """Which of the made numbers stand where in x; None: it is something else."""
         if id(x) in self.numbered:
             return self.numbered[id(x)][1]
-        made = self.made
-        if x.data_ptr() == made.data_ptr() and x.shape == made.shape and x.stride() == made.stride():
-            return torch.arange(made.numel(), device=x.device).view(made.shape)
-        return None
+        if not _lies_with(x, self.made):
+            return None
+        numbers = self.memory.as_strided(x.shape, x.stride(), x.storage_offset())
+        return numbers if bool((numbers >= 0).all()) else None
 
     def keep(self, x: Tensor, numbers: Tensor) -> None:
         """x holds these of the made numbers."""
@@ -113,25 +123,57 @@ def output_grams(
     """What ``gram_matrices`` gives for W_O of each attention, by the site's number, of a model that runs on ``inputs``.
 
     Raises:
-        MhavizError: an attention that shows its weights alone; one whose heads go through something else than a linear
+        MhavizError: an attention whose values are not seen; one whose heads go through something else than a linear
             layer, such as a gate; parts that do not sum to the output of that layer.
     """
     wanted = {site.number: site for site in sites}
     following = _Following()
 
     def hook(ran: AttentionRun) -> None:
-        if ran.number in wanted and isinstance(ran.call, AttentionCall) and ran.output is not None:
-            following.heads[ran.number] = _Heads(ran.call, ran.output.transpose(1, 2))
+        if ran.number in wanted and (heads := _heads_of(ran)) is not None:
+            following.heads[ran.number] = heads
 
     with following:
         run_hooked(loaded, *inputs, hook)
     return {number: _gram(loaded, site, following.heads.get(number)) for number, site in wanted.items()}
 
 
+def _heads_of(ran: AttentionRun) -> _Heads | None:
+    """What an attention that has just run has made; None: that is not known."""
+    call = ran.call
+    if isinstance(call, AttentionCall):
+        return None if ran.output is None else _begun(call, call.value, ran.output, lambda x: x)
+    mixed = None if ran.mixed is None else ran.mixed()
+    if mixed is None:
+        return None
+    return replace(_begun(call, mixed.value, mixed.made, mixed.arrange), have_met_again=mixed.have_met_again)
+
+
+def _begun(call: AttentionCall | AttentionWeights, value: Tensor, made: Tensor, arrange: Arrange) -> _Heads:
+    """``arrange``: puts the axes of what was made in the order batch_size, n_heads, q_length, d_value."""
+    count = torch.arange(made.numel(), device=made.device)
+    places = arrange(count.view(made.shape)).transpose(1, 2)  # batch_size q_length n_heads d_value
+    numbers = torch.empty_like(count)
+    numbers[places.flatten()] = count
+    memory = count.new_full((made.untyped_storage().nbytes() // made.itemsize,), -1)
+    memory.as_strided(made.shape, made.stride(), made.storage_offset()).copy_(numbers.view(made.shape))
+    return _Heads(call, value, made, (places.shape[2], places.shape[3]), memory)
+
+
+def _lies_with(x: Tensor, made: Tensor) -> bool:
+    """Whether x is a view of the same memory."""
+    alike = type(x) is Tensor and x.dtype == made.dtype and x.device == made.device and x.layout == torch.strided
+    return alike and x.untyped_storage().data_ptr() == made.untyped_storage().data_ptr()
+
+
 def _gram(loaded: Loaded, site: Site, heads: _Heads | None) -> Tensor:
     """The one that was found, if it is right."""
     if heads is None:
-        why = f"{loaded.type} computes them by hand, and its values are not seen"
+        by_hand = site.number in loaded.by_hand
+        how = "in a way in which its values are not seen" if by_hand else "and projects them within one function"
+        why = f"{loaded.type} computes what its heads make {how}"
+    elif heads.have_met_again():
+        why = "its weights are multiplied by values more than once"
     elif heads.grams and len(heads.grams) == 1:
         (difference,), dtype = heads.differences, loaded.model.dtype
         if difference <= max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps * (dtype != torch.float32)):
@@ -195,7 +237,7 @@ def _product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Prod
 
 def _add_gram(heads: _Heads, numbers: Tensor, product: _Product, made: Tensor) -> bool:
     """Note W_O, whose input has these numbers of the heads in its places; whether that is what it is."""
-    n_heads, d_value = heads.made.shape[2:]
+    n_heads, d_value = heads.features
     features = n_heads * d_value
     tokens, places = numbers // features, numbers % features  # … features
     row = places.flatten(0, -2)[0]
@@ -205,18 +247,21 @@ def _add_gram(heads: _Heads, numbers: Tensor, product: _Product, made: Tensor) -
     W_out[row] = product.W
     W_out = W_out.view(n_heads, d_value, -1)
     heads.grams.append(gram_matrices(W_out))
-    heads.differences.append(_difference(heads.call, W_out, product.bias, tokens[..., 0], made))
+    heads.differences.append(_difference(heads, W_out, product.bias, tokens[..., 0], made))
     return True
 
 
-def _difference(call: AttentionCall, W_out: Tensor, bias: Tensor | None, tokens: Tensor, made: Tensor) -> float:
+def _difference(heads: _Heads, W_out: Tensor, bias: Tensor | None, tokens: Tensor, made: Tensor) -> float:
     """How far Σ_h Σ_j A_ij · v_j W_O + bias is from what was made, beside its largest number.
 
     ``tokens``: the number of the query in each row of what was made.
     """
     exact = torch.float32 if made.device.type == "mps" else torch.float64
-    query, key, value = (x.to(exact) for x in (call.query, call.key, call.value))
-    H = replace(call, query=query, key=key, value=value).output()  # batch_size n_heads q_length d_value
+    call, value = heads.call, heads.value.to(exact)
+    if isinstance(call, AttentionCall):
+        H = replace(call, query=call.query.to(exact), key=call.key.to(exact), value=value).output()
+    else:
+        H = call.weights().to(exact) @ value  # batch_size n_heads q_length d_value
     expected = torch.einsum("bhqd,hdm->bqm", H.to(exact), W_out.to(exact)).flatten(0, 1)
     expected = expected if bias is None else expected + bias.to(exact)
     output = made.to(exact).flatten(0, -2)

@@ -13,7 +13,7 @@ from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
-from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words
+from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 
 BERT = (r"layer\.(\d+)\.attention\.self\.value", r"layer\.(\d+)\.attention\.output\.dense")
 LLAMA = (r"layers\.(\d+)\.self_attn\.v_proj", r"layers\.(\d+)\.self_attn\.o_proj")
@@ -34,18 +34,38 @@ OF_FAMILY = {
 }
 """The modules that make values, and those that read the heads, of each layer."""
 
+BY_HAND = {
+    "gptj": (
+        lambda: hf.GPTJModel(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, **ENDS)),
+        bytes_and_words,
+        (r"h\.(\d+)\.attn\.v_proj", r"h\.(\d+)\.attn\.out_proj"),
+    ),
+    "bloom": (
+        lambda: hf.BloomModel(hf.BloomConfig(vocab_size=V, hidden_size=32, n_layer=2, n_head=4, **ENDS)),
+        bytes_and_words,
+        (r"h\.(\d+)\.self_attention\.query_key_value", r"h\.(\d+)\.self_attention\.dense"),
+    ),
+    "deberta-v2": (
+        lambda: hf.DebertaV2Model(
+            hf.DebertaV2Config(vocab_size=V, relative_attention=True, pos_att_type=["c2p", "p2c"], **BERT_LIKE)
+        ),
+        word_pieces,
+        (r"layer\.(\d+)\.attention\.self\.value_proj", BERT[1]),
+    ),
+}
+"""Models whose attention is recorded: how to make one, its tokenizer, and as ``OF_FAMILY``."""
+
 OF_EXPERTS = ("gpt_oss", "jamba")
 """Their products are of no float64: the model runs in float32, and what is made of it is computed in float64."""
 
 TEXT = "the cat sat on a mat"
 
 
-def by_hand(folder, family, ids):
-    """‖A_ij · v_j W_O‖ in float64 of each layer, (n_heads, q_length, k_length)."""
-    model = hf.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+def by_hand(model, family, ids):
+    """‖A_ij · v_j W_O‖ in float64 of each layer, (n_heads, q_length, k_length); the model is made float64."""
     if family not in OF_EXPERTS:
         model = model.double()
-    values, projections = OF_FAMILY[family]
+    values, projections = OF_FAMILY[family] if family in OF_FAMILY else BY_HAND[family][2]
     made, weights = {}, {}
     for name, module in model.named_modules():
         if match := re.fullmatch(rf"(?:.*\.)?{values}", name):
@@ -63,7 +83,9 @@ def by_hand(folder, family, ids):
             V = made[layer]
             if family in ("gpt2", "modernbert"):  # one layer makes queries, keys and values
                 V = V.chunk(3, dim=-1)[2]
-            V = V.view(len(V), -1, W_out.shape[1]).transpose(0, 1)  # n_kv_heads k_length d_value
+            if family == "bloom":
+                V = V.view(len(V), -1, 3, W_out.shape[1])[:, :, 2]
+            V = V.reshape(len(V), -1, W_out.shape[1]).transpose(0, 1)  # n_kv_heads k_length d_value
             V = V.repeat_interleave(len(W_out) // len(V), dim=0)
             parts = A[0].double()[..., None] * (V @ W_out)[:, None]  # n_heads q_length k_length d_model
             found.append(parts.norm(dim=-1).numpy())
@@ -76,11 +98,46 @@ def test_norms_are_those_by_hand(pretrained, model_folder, family):
     model = model.select(kind="self" if family in ("t5", "bart") else None).with_norms()
     inputs = model.encode([TEXT])
     maps = attention_weights(model, inputs, keep=True).maps
-    expected = by_hand(model_folder(family), family, torch.tensor([inputs.texts[0].source.ids]))
+    own = hf.AutoModel.from_pretrained(model_folder(family), attn_implementation="eager").eval()
+    expected = by_hand(own, family, torch.tensor([inputs.texts[0].source.ids]))
     assert len(maps) == len(expected) > 0
     for m, norms in zip(maps, expected, strict=True):
         assert m.quantity.key == "norm"
         np.testing.assert_allclose(m.weights, norms, rtol=1e-5, atol=1e-5 * norms.max())
+
+
+def recorded(family):
+    """A model that computes its attention by hand, with weights that are far from equal, and the same to be read."""
+    torch.manual_seed(0)
+    make, tokenizer, _ = BY_HAND[family]
+    model = make().eval()
+    for name, parameter in model.named_parameters():
+        if "norm" not in name.lower() and "ln" not in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model, model_in_memory(model, tokenizer())
+
+
+@pytest.mark.parametrize("family", BY_HAND)
+def test_norms_of_attention_that_is_computed_by_hand(family):
+    """Alone, in a batch beside a longer text, pooled, and of a chosen layer and heads."""
+    model, source = recorded(family)
+    assert source.loaded.by_hand
+    source = source.with_norms()
+    inputs = source.encode([TEXT])
+    maps = attention_weights(source, inputs, keep=True).maps
+    pooled = pooled_maps(source, inputs, Pooling(len(maps[0].weights[0]) // 2)).maps
+    (some,) = attention_weights(source.select([1]), inputs, [3, 1]).maps
+    batched = []
+    source.run(source.encode([TEXT, f"{TEXT} {TEXT}"]), lambda seen: batched.append(seen.call.numbers()), batched=True)
+    expected = by_hand(model, family, torch.tensor([inputs.texts[0].source.ids]))
+    assert len(maps) == len(expected) == 2
+    length = len(expected[0][0])
+    for layer, norms in enumerate(expected):
+        close = {"rtol": 1e-5, "atol": 1e-5 * norms.max()}
+        np.testing.assert_allclose(maps[layer].weights, norms, **close)
+        np.testing.assert_allclose(batched[layer][0, :, :length, :length], norms, **close)
+        np.testing.assert_allclose(pooled[layer].weights.sum(axis=-1).mean(), norms.sum(axis=-1).mean(), rtol=1e-5)
+    np.testing.assert_allclose(some.weights, expected[1][[3, 1]], rtol=1e-5, atol=1e-5 * expected[1].max())
 
 
 def test_pooled_norms_and_what_is_told_of_them(pretrained):
@@ -108,11 +165,12 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
     ("make", "why"),
     [
         (lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)), "goes through pow before it"),
-        (lambda: hf.GPTJForCausalLM(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4)), "by h"),
+        (lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)), "goes through cat before it"),
+        (lambda: with_values_twice(), "its weights are multiplied by values more than once"),
         (lambda: with_another_reader(), "goes through 2 linear layers"),
         (lambda: with_other_output(), "the parts of its heads sum to another output than its own, by 5"),
     ],
-    ids=["norm between", "by hand", "two readers", "another output"],
+    ids=["norm between", "cat", "two products", "two readers", "another output"],
 )
 def test_where_w_o_is_not_right_behind_the_heads(make, why):
     torch.manual_seed(0)
@@ -123,6 +181,20 @@ def test_where_w_o_is_not_right_behind_the_heads(make, why):
 
 def llama():
     return hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=V, **GROUPED, **ENDS))
+
+
+def with_values_twice():
+    """As where positions have values of their own; a part that nobody reads is seen all the same."""
+    model = hf.GPTJForCausalLM(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, **ENDS))
+    attend = model.transformer.h[0].attn._attn
+
+    def twice(query, key, value, *others):
+        output, weights = attend(query, key, value, *others)
+        weights @ value.flip(2)
+        return output, weights
+
+    model.transformer.h[0].attn._attn = twice
+    return model
 
 
 def with_another_reader():
