@@ -105,7 +105,7 @@ def test_a_parameter_is_named_as_its_reader_knows_it():
 
 
 def test_messages_name_options_that_there_are():
-    """Of what a model in memory takes there is none on the command line."""
+    """Of what a model in memory takes there is none on the command line, nor of what torchrun is for."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path(mhaviz.__file__).parent.rglob("*.py"))
     calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = {
@@ -116,4 +116,4 @@ def test_messages_name_options_that_there_are():
     program = typer.main.get_command(app)
     options = {option for command in program.commands.values() for one in command.params for option in one.opts}
     assert len(named) > 15
-    assert {option_name(name) for name in {*named, *OPTIONS} - {"tokenizer"}} <= options
+    assert {option_name(name) for name in {*named, *OPTIONS} - {"tokenizer", "tensor_parallel"}} <= options

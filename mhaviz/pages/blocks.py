@@ -269,8 +269,6 @@ class Panels:
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
-    where: ClassVar[Where] = "everywhere"
-
     title: Title | str
     panels: tuple[Panel, ...]
     rows: Axis
@@ -282,6 +280,7 @@ class Panels:
     scales: tuple[str, ...] = ()
     of_features: bool = False
     ids: tuple[int, ...] = ()
+    where: Where = "everywhere"
 
     @property
     def named_scales(self) -> tuple[tuple[str, Scale], ...]:

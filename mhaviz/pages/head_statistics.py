@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.head_distributions import distribution_panels
+from mhaviz.pages.head_distributions import READING, distribution_panels
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics, Needle, RandomRepeats
@@ -124,13 +124,13 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     by_unit = {"weight, share" if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
     bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight, share")))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
-    said = (*counts, *sink_texts(s))
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
         *_distributions(s, order),
-        Text((*said, *chance_texts(s), notes(measures, are_of_norms=s.are_of_norms)), "quiet", "drawn"),
+        Text((*chance_texts(s), notes(measures, are_of_norms=s.are_of_norms)), "quiet", "drawn"),
         ranking_table(s, order),
-        Text((*filter(None, ["; ".join(said)]), *left_out), "quiet", "listed"),
+        Text((*counts, *sink_texts(s)), "quiet"),
+        Text(left_out, "quiet", "listed"),
     )
     return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))
 
@@ -165,17 +165,19 @@ def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
     rows = {_label(statistics, head, measure): head.counts(measure.name) for head in heads if head.spread(measure.name)}
     if all(counts.sum() < 2 for counts in rows.values()):
         return []
-    panels = distribution_panels(measure.name, rows, one_text(statistics))
-    return [panels, Text((panels.caption,), "quiet", "drawn")]
+    there = np.logical_or.reduce([kind.average(measure.name).counts.any(axis=(0, 1)) for kind in statistics.kinds])
+    n_bins = int(np.flatnonzero(there)[-1]) + 1
+    panels = distribution_panels(measure.name, rows, n_bins, one_text(statistics))
+    return [panels, Text((READING,), "quiet", "drawn")]
 
 
 def _label(statistics: HeadStatistics, head: Head, measure: Measure) -> str:
-    """ "3.5 0.53 0.51–0.55"."""
+    """ "3.5  0.53 [0.51, 0.55]"."""
     kind = f"{head.averages.kind} " if len(statistics.kinds) > 1 else ""
     ends = head.interval(measure.name)
-    interval = "" if ends is None else f" {_interval(measure, ends)}"
+    interval = "" if ends is None else f" [{', '.join(_number(measure, end) for end in ends)}]"
     name = f"{kind}{head.averages.layers[head.row]}.{head.column}"
-    return f"{name} {_number(measure, head.mean(measure.name))}{interval}"
+    return f"{name}  {_number(measure, head.mean(measure.name))}{interval}"
 
 
 def chance_texts(statistics: HeadStatistics) -> list[str]:

@@ -151,15 +151,16 @@ STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.ty
 SINK_ABOVE = 0.3
 """ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
 
-N_BINS = 20
+N_BINS = 40
 """Of every histogram."""
 
-_NATS_A_BIN = 0.5
-_TOKENS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
+_NATS_A_BIN = 0.25
+_OCTAVES = tuple(2**i + quarter * 2**i / 4 for i in range(1, 10) for quarter in range(4))
+_TOKENS = (0.0, 0.5, 1.0, 1.5, *_OCTAVES)
 
 EDGES: Mapping[str, tuple[float, ...]] = {
     name: tuple(i / N_BINS for i in range(N_BINS)) for name in STATISTICS if name not in ("entropy", "distance")
-} | {"entropy": tuple(_NATS_A_BIN * i for i in range(N_BINS)), "distance": tuple(map(float, _TOKENS))}
+} | {"entropy": tuple(_NATS_A_BIN * i for i in range(N_BINS)), "distance": _TOKENS}
 """Where the bins of each number's histogram begin: fixed, so that histograms of parts of a corpus add up."""
 
 

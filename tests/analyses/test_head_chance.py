@@ -169,5 +169,5 @@ def test_intervals_and_histograms_are_of_the_sentences():
     assert (found.replicates, found.seed) == (500, 7)
     assert first.low[0, 0] == pytest.approx(np.mean(values) - 1.96 * error, abs=0.3 * error)
     assert first.high[0, 0] == pytest.approx(np.mean(values) + 1.96 * error, abs=0.3 * error)
-    assert first.counts[0, 0].tolist() == np.histogram(values, np.linspace(0, 1, 21))[0].tolist()
+    assert first.counts[0, 0].tolist() == np.histogram(values, np.linspace(0, 1, 41))[0].tolist()
     assert STATISTICS.index("first") < len(STATISTICS)

@@ -3,10 +3,12 @@ from dataclasses import fields, replace
 from io import StringIO
 
 import numpy as np
+import pytest
 
 from mhaviz.pages.blocks import Panels
+from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_statistics import Order, head_statistics_page
-from mhaviz.records import STATISTICS
+from mhaviz.records import N_BINS, STATISTICS
 from mhaviz.views.data import document, write_json
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
@@ -75,10 +77,19 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
     first = statistics.kinds[0].first
     row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
     low, high = first.low[row, column], first.high[row, column]
-    label = f"{row}.{column} {first.mean.max():.2f} {low:.2f}–{high:.2f}"
+    label = f"{row}.{column}  {first.mean.max():.2f} [{low:.2f}, {high:.2f}]"
     assert panels.rows.tokens.texts[0] == label
     expected = first.counts[row, column] / first.counts[row, column].sum()
-    np.testing.assert_allclose(panels.panels[0].values[0], expected, rtol=1e-6)
+    (drawn,) = panels.panels
+    np.testing.assert_allclose(drawn.values[0], expected[: drawn.values.shape[1]], rtol=1e-6)
+    assert drawn.values.sum() == pytest.approx(len(panels.rows))
+
+
+def test_many_bins_are_drawn_as_pairs():
+    counts = np.arange(1, N_BINS + 1)
+    panels = distribution_panels("first", {"0.0": counts}, N_BINS - 1, "sentence")
+    np.testing.assert_allclose(panels.panels[0].values[0], (counts[::2] + counts[1::2]) / counts.sum(), rtol=1e-6)
+    assert panels.columns.tokens.texts[:3] == ("0", "0.05", "0.1")
 
 
 def test_no_distribution_of_a_single_sentence(random_heads):

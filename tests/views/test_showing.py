@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from drawn import texts
 
@@ -14,10 +15,12 @@ from mhaviz.records import (
     AlignmentErrors,
     Attention,
     Complexity,
+    CorpusDifference,
     CostTerm,
     Evaluation,
     Implementation,
     ImplementationComparison,
+    KindDivergence,
     LearningPoint,
     LongestInput,
     Source,
@@ -35,6 +38,7 @@ TERMS = (
     CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", (1000, 4000), (64, 256)),
     CostTerm("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²", (500, 8000), (512, 8192)),
 )
+DIVERGENCES = *[np.array([[0.25, 0.5]])] * 3, *[np.array([[3, 4]])] * 2
 RECORDS = [
     Complexity(
         SOURCE,
@@ -75,6 +79,7 @@ def records(random_map, random_heads, random_effects):
         compare(first, second),
         random_heads(),
         random_effects(n_heads=9),
+        CorpusDifference(SOURCE, (KindDivergence("self", (2,), 5, 50, *DIVERGENCES),)),
     ]
     return {type(record).__name__: record for record in some}
 

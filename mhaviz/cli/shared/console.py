@@ -19,9 +19,12 @@ _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what 
 _PATIENCE = 2.0  # seconds; what is done by then needs no word
 
 
+_OTHER_NAMES = {"causal": "--mask", "part": "--output"}
+
+
 def option_name(name: str) -> str:
     """What a parameter of Python is called on the command line: "d_model" → "--d-model"."""
-    return "--mask" if name == "causal" else f"--{name.replace('_', '-')}"
+    return _OTHER_NAMES.get(name) or f"--{name.replace('_', '-')}"
 
 
 def is_first_process() -> bool:
