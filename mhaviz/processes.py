@@ -4,9 +4,13 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 from mhaviz.errors import ArgumentError, MhavizError, quoted, reason
+
+if TYPE_CHECKING:
+    from torch import distributed
 
 _T = TypeVar("_T")
 
@@ -88,10 +92,9 @@ def gathered(own: _T) -> list[_T] | None:
     process = this_process()
     if process.is_alone:
         return [own]
-    connect()
+    group = connect()
     found: list[_T] | None = [own] * process.count if process.is_first else None
     try:
-        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
         distributed.gather_object(own, found, group=group)
         distributed.barrier(group)  # nobody ends before the first has all
     except RuntimeError as error:  # gloo's and nccl's
@@ -99,18 +102,25 @@ def gathered(own: _T) -> list[_T] | None:
     return found
 
 
-def connect() -> None:
+@cache
+def connect() -> "distributed.ProcessGroup":
     """Connect with the other processes, by gloo for main memory and nccl for GPUs, if that has not been done.
+
+    To be called before the work: who waits for a process that ends later sees it, and else would wait for ever.
+
+    Returns:
+        The group for what is in main memory, in which one may wait long for another.
 
     Raises:
         MhavizError: they cannot be reached.
     """
     from torch import distributed
 
-    if distributed.is_initialized():
-        return
     try:
-        distributed.init_process_group()
+        if not distributed.is_initialized():
+            distributed.init_process_group()
+        group: distributed.ProcessGroup = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+        return group
     except (RuntimeError, ValueError) as error:
         raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
 
