@@ -40,6 +40,7 @@ def score_scale(c: ProjectionComparison) -> Scale:
 
 def weight_scale(c: ProjectionComparison, style: Style) -> Scale:
     """One scale for the weights of all stages and all heads."""
+    style.require_of_weights()
     return Scale(style.cmap, 0.0, style.vmax or 1.0)
 
 

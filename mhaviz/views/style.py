@@ -22,7 +22,7 @@ _AT_ONCE = 2**22  # weights that are copied together
 _DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
-_LEAST_VMAX = 1e-30  # weights divided by it are still numbers of float32
+_LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 _LEAST_DECIMALS, _MOST_DECIMALS = 2, 6  # of changes
 _MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
@@ -38,7 +38,8 @@ class Style:
         cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
-        vmax: the weight from which on the colour is darkest; None: chosen so that most of the attention lies below it.
+        vmax: the number from which on the colour is darkest, of weights at most 1; None: chosen so that most of the
+            attention lies below it.
         numbers: whether they stand in the cells; None: where there are few.
         log: whether equal factors are equal steps of colour.
         width: of the picture in inches, into which heads are fitted; None: as it comes.
@@ -48,7 +49,7 @@ class Style:
         axis_names: whether the sides of a map are called "query" and "key".
 
     Raises:
-        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1, a width or a font size
+        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font size
             that no page has.
     """
 
@@ -69,17 +70,26 @@ class Style:
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
                 raise ArgumentError(f"{parameter(name)}: expected at least {least}, got {number}")
-        if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= 1:
-            raise ArgumentError(
-                f"{parameter('vmax')}: expected a weight from {_LEAST_VMAX:g} to 1, or auto, got {self.vmax}"
-            )
-
+        if self.vmax is not None and self.vmax > 1:
+            self._require_vmax("number", _MOST_VMAX)
+        else:
+            self.require_of_weights()
         lengths = ("width", self.width, _WIDTHS, "inches"), ("font_size", self.font_size, _FONT_SIZES, "points")
         for name, length, (shortest, longest), unit in lengths:
             if length is not None and not isinstance(length, int | float):
                 raise ArgumentError(f"{parameter(name)}: expected a number of {unit}, got {length!r:.60}")
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
+
+    def require_of_weights(self) -> None:
+        """Raise ArgumentError if the end of the scale is none for weights, whose scale ends at 1 at most."""
+        self._require_vmax("weight", 1.0)
+
+    def _require_vmax(self, what: str, most: float) -> None:
+        if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= most:
+            raise ArgumentError(
+                f"{parameter('vmax')}: expected a {what} from {_LEAST_VMAX:g} to {most:g}, or auto, got {self.vmax}"
+            )
 
     @property
     def ends(self) -> tuple[str, str] | None:
@@ -98,14 +108,18 @@ class Style:
         return scales
 
     def change_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs."""
+        """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs.
+
+        Raises ArgumentError as ``weight_scale``.
+        """
+        maps = self._checked(maps)
         largest = self.vmax or max(map(_largest_change, maps)) or 1.0
         decimals = min(max(1 - math.floor(math.log10(largest)), _LEAST_DECIMALS), _MOST_DECIMALS)
         return Scale(self.cmap, -largest, largest, decimals, signed=True)
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of all these maps."""
-        maps = tuple(maps)
+        """The one scale of all these maps. Raises ArgumentError if ``vmax`` is above 1, and one of them is of weights."""
+        maps = self._checked(maps)
         if not self.log:
             return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else _darkest_from(maps))
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
@@ -117,6 +131,12 @@ class Style:
             largest = min(middle * math.sqrt(_LEAST_RANGE), most) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
+
+    def _checked(self, maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
+        several = tuple(maps)
+        if any(m.quantity.is_distribution for m in several):
+            self.require_of_weights()
+        return several
 
 
 class LayoutStyle(Style):

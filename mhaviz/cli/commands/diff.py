@@ -91,7 +91,7 @@ def diff(
     inputs = [before, *([after] if after else []), *arrays.files, *([pair.file] if pair.file else [])]
     inputs += map(Path, sentences or ()) if corpus.merge else ()
     delivery.check(inputs, (*DIFFERENCE_SUFFIXES, SUFFIX) if reads or corpus.merge else DIFFERENCE_SUFFIXES)
-    style = looks.style
+    style = looks.any_style
 
     from mhaviz.records import Limits
 

@@ -55,7 +55,7 @@ def heatmap(
     if not any_text:
         texts.require_words()
         require_short([*sentences, texts.target or ""], long.max_tokens)
-    style, given = looks.style, texts.all_of(sentences)
+    style, given = looks.style if shown.show == "weights" else looks.any_style, texts.all_of(sentences)
 
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)

@@ -38,7 +38,7 @@ def show(
     Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
-    style = looks.style
+    style = looks.any_style
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
     attention = choose_maps(saved.attention, layer, head)

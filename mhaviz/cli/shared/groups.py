@@ -246,7 +246,14 @@ class DpiOption:
 
     @property
     def style(self) -> "Style":
-        """Raises ArgumentError."""
+        """For weights. Raises ArgumentError."""
+        style = self.any_style
+        style.require_of_weights()
+        return style
+
+    @property
+    def any_style(self) -> "Style":
+        """For what may be above 1, too. Raises ArgumentError."""
         from mhaviz.views.style import Style
 
         vmax = self.vmax or "auto"
