@@ -68,14 +68,14 @@ def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
 
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
     """What a cell of a picture is, if it is not simply the change of one weight."""
-    farthest = "the change farthest from 0"
+    farthest, name = "the change farthest from 0", m.quantity.name
     if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
-        return cells_text(drawn)
+        return cells_text(drawn, name)
     if not m.is_pooled:
         return f"each cell is {farthest} of up to {drawn.rows.widest:,} × {drawn.columns.widest:,}"
     if len(drawn.rows) == len(m.rows) and len(drawn.columns) == len(m.columns):
-        return cells_text(m.cells)
-    return f"{cells_text(m.cells)}; where several share a place, {farthest}"
+        return cells_text(m.cells, name)
+    return f"{cells_text(m.cells, name)}; where several share a place, {farthest}"
 
 
 def ranking_table(d: Difference, quote: Quote) -> Table:

@@ -184,9 +184,12 @@ def cells_text(cells: Cells, name: str = "weight") -> str:
     if cells.quantity.reduction == "max":
         return f"each cell is the largest of up to {tallest:,} × {widest:,} {name}s"
     keys = f"up to {widest:,} keys" if widest > 1 else "a key"
+    is_sum = widest > 1 and not cells.quantity.is_distribution  # the parts of an output may point apart
     if tallest == 1:
-        return f"each cell is a query's {name} on {keys}"
-    return f"each cell is the mean over up to {tallest:,} queries of their {name} on {keys}"
+        own = f"the sum of a query's {name}s" if is_sum else f"a query's {name}"
+        return f"each cell is {own} on {keys}"
+    their = f"the sum of their {name}s" if is_sum else f"their {name}"
+    return f"each cell is the mean over up to {tallest:,} queries of {their} on {keys}"
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:

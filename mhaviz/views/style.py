@@ -49,8 +49,8 @@ class Style:
         axis_names: whether the sides of a map are called "query" and "key".
 
     Raises:
-        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font size
-            that no page has.
+        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font
+            size that no page has.
     """
 
     cmap: str = INK
@@ -118,7 +118,10 @@ class Style:
         return Scale(self.cmap, -largest, largest, decimals, signed=True)
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of all these maps. Raises ArgumentError if ``vmax`` is above 1, and one of them is of weights."""
+        """The one scale of all these maps.
+
+        Raises ArgumentError if ``vmax`` is above 1 and one of them is of weights.
+        """
         maps = self._checked(maps)
         if not self.log:
             return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else _darkest_from(maps))

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from mhaviz.records import NORM, AttentionMap, Axis
 from mhaviz.views.style import Style
@@ -29,7 +30,7 @@ def test_a_heatmap_of_norms_says_what_it_shows(mhaviz, tmp_path):
 def test_pooled_norms_and_their_summary(mhaviz):
     words = " ".join(f"w{i}" for i in range(12))
     shown = plain(mhaviz("heatmap", words, "--show", "norms", "--size", "4", "--head", "0", "--no-summary").out)
-    assert "each cell is the mean over up to 3 queries of their norm on up to 3 keys" in shown
+    assert "each cell is the mean over up to 3 queries of the sum of their norms on up to 3 keys" in shown
     summary = plain(mhaviz("heatmap", words, "--show", "norms", "--size", "4", "--head", "0").out)
     assert "largest norm" in summary
     assert "entropy of the weights, in nats" in summary
@@ -43,6 +44,11 @@ def test_a_difference_of_norms_has_no_divergence(mhaviz, tmp_path):
     shown = plain(mhaviz("diff", *paths).out)
     assert "norms are no distribution: they have no divergence" in shown
     assert "of the norm that has changed most" in shown
+    pooled = [str(tmp_path / f"pooled-{seed}.json") for seed in range(2)]
+    for seed, path in enumerate(pooled):
+        options = ("--show", "norms", "--size", "2", "--seed", str(seed), "-q", "-o", path)
+        assert mhaviz("heatmap", "a b c d", *options).status == 0
+    assert "queries of the sum of their norms on up to 2 keys" in plain(mhaviz("diff", *pooled).out)
 
 
 def test_what_does_not_go_with_norms(mhaviz):
@@ -51,6 +57,30 @@ def test_what_does_not_go_with_norms(mhaviz):
     assert "--rollout goes with weights, whose rows sum to 1, as those of --show norms do not" in result.err
     assert "--show" in mhaviz("heatmap", "--help-all").out
     assert "--show" in mhaviz("heads", "--help-all").out
+
+
+def test_the_scale_of_norms_may_end_above_1(mhaviz, tmp_path):
+    path = str(tmp_path / "norms.json")
+    shown = mhaviz("heatmap", "a b c", "--show", "norms", "--vmax", "30", "-o", path)
+    assert " 30 rows are queries" in plain(shown.out)
+    assert " 30 rows are queries" in plain(mhaviz("show", path, "--vmax", "30").out)
+    assert mhaviz("show", path, "--vmax", "30", "--scale", "log", "-o", str(tmp_path / "a.png")).status == 0
+    assert " 30 " in plain(mhaviz("diff", path, path, "--vmax", "30").out)
+    endless = mhaviz("heatmap", "a", "--show", "norms", "--vmax", "inf")
+    assert (endless.status, endless.err) == (
+        2,
+        "mhaviz: --vmax: expected a number from 1e-30 to 1e+30, or auto, got inf\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["show", "diff"])
+def test_the_scale_of_weights_may_not(mhaviz, tmp_path, command):
+    path = str(tmp_path / "weights.json")
+    assert mhaviz("heatmap", "a b c", "-q", "-o", path).status == 0
+    refused = mhaviz(command, path, *[path] * (command == "diff"), "--vmax", "2", "-o", str(tmp_path / "a.png"))
+    assert refused.status == 2
+    assert "--vmax: expected a weight from 1e-30 to 1, or auto, got 2.0" in refused.err
+    assert not (tmp_path / "a.png").exists()
 
 
 def test_a_logarithmic_scale_of_norms_does_not_end_at_1():

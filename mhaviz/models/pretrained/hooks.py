@@ -13,8 +13,8 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.sharing import gather_heads, of_this_process
-from mhaviz.recording.caught import Caught, Mixed
+from mhaviz.models.pretrained.sharing import first_of_this_process, gather_heads, of_this_process
+from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
@@ -31,7 +31,8 @@ class AttentionRun:
         call: what it computes with, or the weights that it has made, of any shape.
         output: (batch_size, n_heads, q_length, d_value); None where it is not known.
         zero: see ``Zero``; None: that cannot be done.
-        mixed: of weights by hand, what they have met; see ``Caught``.
+        here: the same as this process computes it, which has a part of the heads if several share the model.
+        first_head: the number of the first of them.
     """
 
     number: int
@@ -39,7 +40,8 @@ class AttentionRun:
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     zero: Zero | None = None
-    mixed: Callable[[], Mixed | None] | None = None
+    here: Caught | None = None
+    first_head: int = 0
 
 
 _Listen = Callable[[nn.Module, Caught], None]
@@ -73,13 +75,13 @@ def run_hooked(
     numbers = count()
 
     def listen(module: nn.Module, caught: Caught) -> None:
-        number, call, output, zero, mixed = next(numbers), caught.call, caught.output, caught.zero, caught.mixed
+        number, call, output, zero, first_head = next(numbers), caught.call, caught.output, caught.zero, 0
         if module in loaded.shared:
             call, output = gather_heads(call, output)
             zero = None if zero is None else of_this_process(zero, call.shape[1])
-            mixed = None  # of the heads of this process alone
+            first_head = first_of_this_process(call.shape[1])
         try:
-            hook(AttentionRun(number, module, call, output, zero, mixed))
+            hook(AttentionRun(number, module, call, output, zero, caught, first_head))
             if number == last:
                 raise _SeenEnoughError
         except Exception as error:

@@ -488,7 +488,9 @@ def _values_of(ran: AttentionRun) -> Tensor:
     """Of an attention whose W_O was found by them; see ``value_norms``."""
     if isinstance(ran.call, AttentionCall):
         return ran.call.value
-    mixed = None if ran.mixed is None else ran.mixed()
+    assert ran.here is not None
+    assert ran.here.mixed is not None
+    mixed = ran.here.mixed()
     assert mixed is not None
     return mixed.value
 

@@ -97,14 +97,25 @@ def gather_heads(
 
 def of_this_process(zero: Zero, n_heads: int) -> Zero:
     """Zeroes those of ``n_heads`` heads that this process computes with, by their numbers in the whole attention."""
-    here = n_heads // dist.get_world_size()
-    first = dist.get_rank() * here
+    here, first = n_heads // dist.get_world_size(), first_of_this_process(n_heads)
 
     def zero_own(heads: Sequence[int]) -> None:
         if own := [head - first for head in heads if first <= head < first + here]:
             zero(own)
 
     return zero_own
+
+
+def first_of_this_process(n_heads: int) -> int:
+    """The number of the first of ``n_heads`` heads that this process computes with."""
+    return dist.get_rank() * (n_heads // dist.get_world_size())
+
+
+def over_processes(x: Tensor, largest: bool = False) -> Tensor:
+    """The sum of what each process has, or the largest, number by number; every process must call it."""
+    whole = x.detach().clone()
+    dist.all_reduce(whole, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+    return whole
 
 
 def whole_weight(weight: Tensor) -> Tensor:

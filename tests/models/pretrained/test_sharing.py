@@ -36,6 +36,7 @@ for number, folder in enumerate(folders):
     attention = loaded.attend(text, verify=True)
     names = {m.name: m.weights for m in attention}
     names |= {f"written {m.name}": m.weights for m in loaded.attend(text, generate=2)}
+    names |= {m.name: m.weights for m in loaded.attend(text, show="norms")}
     names |= {"X": loaded.embeddings(text).parts[-1].values}
     names |= {"output": loaded.explain(text, 1, head=3, layer=1).output}
     np.savez(f"{results}/{number}-{rank}.npz", **names)
@@ -86,6 +87,7 @@ def numbers_of(folder):
     loaded = mhaviz.load(str(folder), dtype="float64")
     found = {m.name: m.weights for m in loaded.attend(TEXT)}
     found |= {f"written {m.name}": m.weights for m in loaded.attend(TEXT, generate=2)}
+    found |= {m.name: m.weights for m in loaded.attend(TEXT, show="norms")}
     found |= {"X": loaded.embeddings(TEXT).parts[-1].values}
     return found | {"output": loaded.explain(TEXT, 1, head=3, layer=1).output}
 

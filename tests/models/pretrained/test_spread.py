@@ -63,6 +63,7 @@ def test_every_study_of_a_model_on_the_disk(model_folder, temporary):
         lambda m: m.compare_scaling(TEXT),
         lambda m: m.head_statistics([TEXT, "a dog ran"]),
         lambda m: m.attend(TEXT, rollout=True),
+        lambda m: m.attend(TEXT, show="norms"),
         lambda m: m.attend(TEXT, generate=2, verify=True),
     ]
     for study in studies:
