@@ -323,7 +323,7 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
     if all(len(tokens.ids) == len(tokens) for tokens in keys):  # else nothing tells which tokens are the same
         ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
         is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
-        copies = is_same & (offsets < 0)
+        copies = visible & is_same & (offsets < 0)
         factors |= {"copies": copies, "induction": pad(copies[..., :-1], (1, 0))}  # the key after each copy
     return factors
 

@@ -84,12 +84,12 @@ def test_statistics_count_a_long_text_as_one_sentence(short):
     overlap, notices = 3, []
     found = loaded.head_statistics(["the cat", LONG, "a dog"], overlap=overlap, on_notice=notices.append)
     is_masked = found.kinds[0].kind == "masked"
-    expected = []
+    expected, of_copies = [], []
     for text in ("the cat", LONG, "a dog"):
         ids = words(text)["input_ids"]
         first, last = (0, 0) if is_masked else (1, 1)
         body, room = ids[first : len(ids) - last], 12 - first - last
-        entropy, previous, queries = 0.0, 0.0, 0
+        entropy, previous, queries, copies, copied = 0.0, 0.0, 0, 0.0, 0
         starts = [0] if len(body) <= room else [*range(0, len(body) - room, room - overlap), len(body) - room]
         begin = 0  # of the tokens that no piece has counted
         for i, start in enumerate(starts):
@@ -104,14 +104,21 @@ def test_statistics_count_a_long_text_as_one_sentence(short):
             entropy = entropy - np.where(A > 0, A * np.log(np.maximum(A, 1e-300)), 0)[:, :, rows].sum(axis=(2, 3))
             before = [row for row in rows if row]
             previous = previous + A[:, :, before, [row - 1 for row in before]].sum(axis=2)
+            for row in range(max(rows.start, first), min(rows.stop, first + len(body[start : start + room]))):
+                earlier = [i for i in range(first, row) if part[0, i] == part[0, row]]
+                copies, copied = copies + A[:, :, row, earlier].sum(axis=2), copied + bool(earlier)
             queries, begin = queries + len(before), end
         assert begin == len(ids)
         expected.append((entropy / len(ids), previous / queries))
+        if copied:
+            of_copies.append((copies / copied, copied))
     heads = found.kinds[0]
     assert heads.sentences == 3
     assert heads.queries == sum(len(words(text)["input_ids"]) for text in ("the cat", LONG, "a dog"))
     np.testing.assert_allclose(heads.entropy.mean, np.mean([one for one, _ in expected], axis=0), rtol=1e-9)
     np.testing.assert_allclose(heads.previous.mean, np.mean([one for _, one in expected], axis=0), rtol=1e-9)
+    assert heads.copies.queries == heads.induction.queries == sum(copied for _, copied in of_copies) > 0
+    np.testing.assert_allclose(heads.copies.mean, np.mean([one for one, _ in of_copies], axis=0), rtol=1e-9)
     assert found.too_long == 0
     assert any("1 sentence was cut into" in notice and "overlap by 3" in notice for notice in notices)
 
