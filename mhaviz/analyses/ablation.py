@@ -119,7 +119,7 @@ class AblationStudy:
         zeroed = set(self._zeroed)
         for row, site in enumerate(sites):
             chosen = [head for head in range(site.n_heads) if (site, head) in zeroed]
-            arrays[:, row, chosen] = self._sums[site].numbers(place)[:, chosen]
+            arrays[:, row, chosen] = self._sums[site].numbers(place, self._bootstrap)[:, chosen]
         sentences = int(self._sums[sites[0]].moments.count[0, place])
         mean, spread, low, high = arrays
         return Effect(mean, spread, low, high, sentences, int(self._predictions[place]))
@@ -143,11 +143,10 @@ class _Sums:
         self.moments.add(values, has[:, None])
         self.replicates.add(values, has, drawn)
 
-    def numbers(self, place: int) -> NDArray[np.float64]:
+    def numbers(self, place: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
         """Mean, spread, low and high of one of the numbers, (4, n_heads)."""
         mean, spread = self.moments.known_mean[:, place], self.moments.spread[:, place]
-        ends = np.stack(self.replicates.interval(place))
-        return np.stack([mean, spread, *(ends if self.moments.count[0, place] > 1 else ends * nan)])
+        return np.stack([mean, spread, *self.replicates.interval(place, self.moments.count[0, place], bootstrap)])
 
 
 class _Made:

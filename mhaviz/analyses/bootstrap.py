@@ -117,14 +117,22 @@ class Replicates:
         self.drawn += other.drawn
         self.sums += other.sums
 
-    def interval(self, place: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self, place: int, sentences: int, bootstrap: Bootstrap
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """From where to where the means of ``LEVEL`` of the replicates go, (n_heads,) each: the percentile interval of
         Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
 
-        A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean.
+        A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean, and
+        where all sentences may be of one text, which says nothing of others.
+
+        Args:
+            place: which number.
+            sentences: how many have it.
+            bootstrap: that of their weights.
         """
         is_drawn = self.drawn[:, place] > 0
-        if not is_drawn.any():
+        if sentences <= bootstrap.texts_apart or not is_drawn.any():
             nothing = np.full(self.sums.shape[1], nan)
             return nothing, nothing.copy()
         means = self.sums[is_drawn, :, place] / self.drawn[is_drawn, place, None]

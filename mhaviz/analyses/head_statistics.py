@@ -142,7 +142,7 @@ class HeadStudy(Study):
     def _averages(self, kind: Kind) -> HeadAverages:
         layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
         sums = [self._sums[kind, layer] for layer in layers]
-        by_name = {name: averages(sums, place) for place, name in enumerate(STATISTICS)}
+        by_name = {name: averages(sums, place, self._bootstrap) for place, name in enumerate(STATISTICS)}
         whole = by_name["entropy"]
         return HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.analyses.bootstrap import Replicates
+from mhaviz.analyses.bootstrap import Bootstrap, Replicates
 from mhaviz.analyses.histograms import Histograms
 from mhaviz.analyses.moments import Moments
 from mhaviz.records import EDGES, STATISTICS, Average
@@ -111,15 +111,14 @@ class HeadSums:
             _copy(arrays, f"{prefix}{name}", target)
         return found
 
-    def average(self, place: int) -> dict[str, NDArray[Any]]:
+    def average(self, place: int, bootstrap: Bootstrap) -> dict[str, NDArray[Any]]:
         """The arrays of the ``Average`` of one number, (n_heads,) each, and of ``counts`` (n_heads, n_bins)."""
-        low, high = self.replicates.interval(place)
-        unknown = self.moments.count[0, place] < 2  # of one sentence nothing is known of others
+        low, high = self.replicates.interval(place, self.moments.count[0, place], bootstrap)
         return {
             "mean": self.moments.known_mean[:, place],
             "spread": self.moments.spread[:, place],
-            "low": np.where(unknown, nan, low),
-            "high": np.where(unknown, nan, high),
+            "low": low,
+            "high": high,
             "chance": self.chance.known_mean[:, place],
             "counts": self.histograms.counts[:, place],
         }
@@ -137,10 +136,10 @@ def _copy(arrays: Mapping[str, NDArray[Any]], name: str, target: NDArray[Any]) -
     target[...] = array
 
 
-def averages(layers: list[HeadSums], place: int) -> Average:
+def averages(layers: list[HeadSums], place: int, bootstrap: Bootstrap) -> Average:
     """One number of all layers; a layer with fewer heads than another has NaN in their place."""
     n_heads = max(sums.n_heads for sums in layers)
-    of_layers = [sums.average(place) for sums in layers]
+    of_layers = [sums.average(place, bootstrap) for sums in layers]
     stacked: dict[str, NDArray[Any]] = {}
     for name, first in of_layers[0].items():
         nothing = nan if first.dtype == np.float64 else 0

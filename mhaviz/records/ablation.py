@@ -31,8 +31,8 @@ class Effect(Brief):
             nothing to average, and where a layer has fewer heads than another.
         spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
             for fewer than two.
-        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences; NaN for fewer than
-            two.
+        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
+            needle was put into; NaN for fewer than two.
         sentences: how many have a prediction that counts.
         predictions: how many count, in all sentences.
     """

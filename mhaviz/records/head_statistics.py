@@ -31,8 +31,8 @@ class Average(Brief):
             for fewer than two.
         sentences: how many have a query that counts.
         queries: how many count, in all sentences.
-        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences; NaN for fewer than
-            two.
+        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
+            needle was put into; NaN for fewer than two.
         chance: the same shape: the number of a head that gives all keys that a query sees the same weight, on the same
             sentences.
         counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between

@@ -49,7 +49,7 @@ def test_intervals_beside_scipy(draw):
         "exponential": random.exponential(3, 120),
         "beta": random.beta(0.3, 2, 120),
     }[draw]
-    low, high = counted(values, replicates=4000).interval(0)
+    low, high = counted(values, replicates=4000).interval(0, 120, Bootstrap())
     theirs = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=0).confidence_interval
     width = theirs.high - theirs.low
     assert low[0] == pytest.approx(theirs.low, abs=0.08 * width)
@@ -58,7 +58,9 @@ def test_intervals_beside_scipy(draw):
 
 def test_intervals_hold_the_mean_as_often_as_they_say():
     random = np.random.default_rng(2)
-    ends = [counted(random.normal(size=40), start=40 * i, replicates=400).interval(0) for i in range(300)]
+    ends = [
+        counted(random.normal(size=40), start=40 * i, replicates=400).interval(0, 40, Bootstrap()) for i in range(300)
+    ]
     share = np.mean([low[0] <= 0 <= high[0] for low, high in ends])
     assert 0.9 < share < 0.98, "those of 40 sentences are a little narrow, as percentile intervals are"
 
@@ -77,12 +79,14 @@ def test_a_sentence_without_the_number_changes_nothing():
     some = counted([1.0, 3.0, 5.0], [0, 2, 3], replicates=100)
     all_ = counted([1.0, math.nan, 3.0, 5.0], replicates=100)
     np.testing.assert_array_equal(some.sums, all_.sums)
-    assert some.interval(0) == all_.interval(0)
+    assert some.interval(0, 3, Bootstrap()) == all_.interval(0, 3, Bootstrap())
 
 
 def test_no_replicate_no_interval():
-    assert np.isnan(counted([1.0], replicates=0).interval(0)).all()
-    assert np.isnan(counted([math.nan], replicates=10).interval(0)).all()
+    assert np.isnan(counted([1.0, 2.0], replicates=0).interval(0, 2, Bootstrap())).all()
+    assert np.isnan(counted([math.nan], replicates=10).interval(0, 0, Bootstrap())).all()
+    one_text = counted([1.0, 2.0], replicates=10, texts_apart=2)
+    assert np.isnan(one_text.interval(0, 2, Bootstrap(texts_apart=2))).all(), "it says nothing of other texts"
     with pytest.raises(ValueError, match="expected numbers of"):
         counted([1.0], replicates=3).join(counted([1.0], replicates=4))
 

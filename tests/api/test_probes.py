@@ -59,6 +59,15 @@ def test_heads_that_read_a_needle(loaded):
     assert kind.retrieval.mean[1].min() > 0.6, "of four tokens the first is not told by what stands before it"
     assert kind.retrieval.mean[0].max() < 0.2
     assert kind.needle.mean[1].min() > 0.5 > kind.needle.mean[0].max()
+    assert (kind.needle.low < kind.needle.high).all()
+
+
+def test_of_one_text_at_several_depths_there_is_no_interval(loaded):
+    (kind,) = loaded.head_statistics(TEXTS[0], probe=NEEDLE).kinds
+    assert (kind.sentences, kind.needle.is_known) == (5, True)
+    assert np.isnan([kind.needle.low, kind.needle.high]).all()
+    (effects,) = loaded.ablate(TEXTS[0], probe=NEEDLE, head=0).kinds
+    assert np.isnan([effects.change.low, effects.change.high]).all()
 
 
 def test_parts_know_what_they_are_of(loaded, tmp_path):
