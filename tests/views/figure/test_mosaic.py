@@ -293,7 +293,7 @@ def test_no_side_is_too_long(random_attention):
 
 
 def test_too_many_sentences_for_a_picture(random_map):
-    maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(2000))
+    maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(1000))
     with pytest.raises(ArgumentError, match="choose fewer sentences"):
         heatmap_figure(Attention(Source("test"), maps))
 
