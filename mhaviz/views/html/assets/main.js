@@ -340,10 +340,10 @@ class Controls {
       type: "number",
       className: "short",
       min: 0,
-      max: 1,
+      max: state.most,
       step: "any",
       "aria-label": "hide weights below",
-      onchange: () => state.set({ least: Math.min(Math.max(this.leastNumber.valueAsNumber || 0, 0), 1) }),
+      onchange: () => state.set({ least: Math.min(Math.max(this.leastNumber.valueAsNumber || 0, 0), state.most) }),
     });
     this.special = make("input", {
       type: "checkbox",
@@ -476,7 +476,7 @@ class Controls {
 
   #leastOf(step) {
     const least = step === 0 ? 0 : this.#largest * 10 ** ((4 * (step - THRESHOLD_STEPS)) / THRESHOLD_STEPS);
-    return Math.min(Number(least.toPrecision(3)), 1);
+    return Math.min(Number(least.toPrecision(3)), this.#state.most);
   }
 
   #stepOf(least) {

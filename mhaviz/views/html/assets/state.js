@@ -141,6 +141,11 @@ class State {
     if (!(sameRows && sameColumns)) this.hover = { query: null, key: null };
   }
 
+  /** What is below a number from 0 to this can be hidden: weights are at most 1, norms may be larger. */
+  get most() {
+    return Math.max(1, ...this.#contents.scales.map((scale) => scale.high));
+  }
+
   #valid(wanted) {
     const { maps, measures } = this.#contents;
     const defaults = this.defaults;
@@ -158,7 +163,7 @@ class State {
       combine: one("combine", ["average", "compare"]),
       textLayout: one("textLayout", ["text", "lines"]),
       scale: one("scale", ["linear", "log", "rows"]),
-      least: number("least", 0, 1),
+      least: number("least", 0, this.most),
       special: wanted.special !== false,
       theme: one("theme", ["auto", "light", "dark"]),
       sort: one("sort", ["layer", ...measures.map((measure) => measure.name)]),
