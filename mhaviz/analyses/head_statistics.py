@@ -23,7 +23,7 @@ from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.study import Study
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import SiteCall, is_counted, is_token
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
 _FIRST, _SINK, _ENTROPY, _RETRIEVAL, _NEEDLE_PLACE = map(
@@ -43,15 +43,11 @@ class HeadStudy(Study):
     norms, each row of these as shares of its sum stands in place of the weights.
 
     Args:
-        kind: count the attentions of this kind alone; None: all.
         bootstrap: of the intervals.
         needle: ids of a needle that stands twice in each sentence; empty: there is none.
     """
 
-    def __init__(
-        self, kind: Kind | None = None, bootstrap: Bootstrap | None = None, needle: Sequence[int] = ()
-    ) -> None:
-        self._kind = kind
+    def __init__(self, bootstrap: Bootstrap | None = None, needle: Sequence[int] = ()) -> None:
         self._bootstrap = bootstrap or Bootstrap()
         self._needle = tuple(needle)
         self._sums: dict[tuple[Kind, int], HeadSums] = {}
@@ -67,8 +63,6 @@ class HeadStudy(Study):
     def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention's call, on the device where it is computed; see ``Study.add``."""
         kind, layer = seen.site.kind, seen.site.layer
-        if self._kind not in (None, kind):
-            return
         if self._needle and any(seen.pieces):
             raise MhavizError(
                 "expected texts that the model reads at once, as the needle stands in each twice, got one that is too "
@@ -113,7 +107,10 @@ class HeadStudy(Study):
             raise ValueError(f"{_BOOTSTRAP}: expected three whole numbers")
         if needle is None or needle.ndim != 1 or needle.dtype != np.int64:
             raise ValueError(f"{_NEEDLE}: expected whole numbers")
-        study = cls(None, Bootstrap(*bootstrap.tolist()), needle.tolist())
+        try:
+            study = cls(Bootstrap(*bootstrap.tolist()), needle.tolist())
+        except ArgumentError as error:
+            raise ValueError(f"{_BOOTSTRAP}: {error}") from error
         for name in arrays.keys() - {_BOOTSTRAP, _NEEDLE}:
             kind, _, rest = name.partition(".")
             layer, _, _ = rest.partition(".")

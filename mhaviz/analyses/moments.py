@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FIELDS = {"count": np.int64, "mean": np.float64, "deviations": np.float64}
+_MOST = 1e38  # of what is drawn in float32
 
 
 @dataclass
@@ -95,8 +96,8 @@ class Moments:
         if not fits or moments.deviations.shape != moments.mean.shape:
             shapes = ", ".join(str(getattr(moments, name).shape) for name in _FIELDS)
             raise ValueError(f"{prefix}count, mean, deviations: expected shapes that go together, got {shapes}")
-        if not all(np.isfinite(array).all() for array in found.values()):
-            raise ValueError(f"{prefix}mean: expected numbers, got NaN or infinity")
+        if not all((np.abs(array) < _MOST).all() for array in found.values()):
+            raise ValueError(f"{prefix}mean: expected numbers, got NaN or infinity, or more than {_MOST:g}")
         if (moments.count < 0).any() or (moments.deviations < 0).any():
             raise ValueError(f"{prefix}count, {prefix}deviations: expected none below 0")
         return moments

@@ -22,6 +22,7 @@ from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 SUFFIX = ".safetensors"
 _DTYPES = ("float64", "int64")
 _MOST_NAME = 4096  # characters: of a path
+_MOST = 2**63 - 1  # sentences
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -34,7 +35,7 @@ def write_part(part: CorpusPart, path: Path) -> None:
 
 
 def read_part(path: Path) -> CorpusPart:
-    """What ``write_part`` has written, with all its numbers in memory.
+    """What ``write_part`` has written. Its numbers are read from the file when they are asked for.
 
     Raises:
         MhavizError: there is no such file, it is no part, it is broken, or does not fit into memory.
@@ -59,7 +60,7 @@ def read_part(path: Path) -> CorpusPart:
             for name, array in held.items():
                 if array.dtype not in _DTYPES:
                     raise ValueError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
-            return _restored(description, {name: np.array(array.load()) for name, array in held.items()})
+            return _restored(description, {name: np.asarray(array.load()) for name, array in held.items()})
         except (ValueError, RecursionError) as error:
             if isinstance(error, ContentError):
                 raise
@@ -92,7 +93,7 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
         raise ValueError("digest: expected 64 hexadecimal digits")
     behind = Behind(**counts)
     counts_from_0 = behind.taken - behind.cut, behind.cut, behind.too_long, behind.empty, behind.longest
-    if min(counts_from_0) < 0 or behind.read < behind.taken + behind.too_long + behind.empty:
+    if min(counts_from_0) < 0 or not behind.taken + behind.too_long + behind.empty <= behind.read <= _MOST:
         raise ValueError("text: expected numbers from 0 on, and no more sentences than were read")
     return CorpusPart(
         _short(description, "study"),

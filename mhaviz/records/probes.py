@@ -52,6 +52,7 @@ class Needle:
 Probe = RandomRepeats | Needle
 
 _NAMES: Mapping[type, str] = {RandomRepeats: "random repeats", Needle: "needle"}
+_TYPES: Mapping[str, type] = {"text": str, "question": str, "depths": tuple}  # of fields that are no whole numbers
 
 
 def probe_to_json(probe: Probe | None) -> dict[str, Any] | None:
@@ -71,6 +72,8 @@ def probe_of_json(values: Mapping[str, Any] | None) -> Probe | None:
         (kind,) = [kind for kind, name in _NAMES.items() if name == values["kind"]]
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         del given["kind"]
+        if not all(type(value) is _TYPES.get(name, int) for name, value in given.items()):
+            raise TypeError
         probe: Probe = kind(**given)
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"expected a probe, got {values!r:.80}") from error

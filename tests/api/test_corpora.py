@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -208,6 +209,7 @@ def test_files_of_anybody(model, tmp_path):
         {"text": {**about["text"], "taken": 99}},
         {"text": {**about["text"], "digest": "\x1b[31m"}},
         {"text": {**about["text"], "read": 1e300}},
+        {"text": {**about["text"], "read": 10**30}},
         {"source": {"footnote": 3}},
         {"mhaviz": 5},
         {"study": 5},
@@ -218,7 +220,10 @@ def test_files_of_anybody(model, tmp_path):
     refused("[]", message="it is no part of a corpus")
     refused({}, {"more": np.ones(3, np.float32)}, "more: expected float64 or int64, got float32")
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], np.nan)}, "expected numbers, got NaN")
+    refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], 1e300)}, "or more than 1e\\+38")
     refused({}, {"self.0.mean": np.ones((2, 2))}, "cannot read")
+    refused({}, {"bootstrap": np.array([-1, 0, 1])}, "bootstrap: expected 0 to 100,000 replicates")
+    refused({"options": {"probe": {"kind": "random repeats", "n_tokens": "x"}}}, message="expected a probe")
     save_file(arrays, broken)
     with pytest.raises(MhavizError, match="it is no part of a corpus"):
         mhaviz.merge([broken])
@@ -241,9 +246,22 @@ def test_what_does_not_go_together(tmp_path):
 
 
 def test_who_is_who(model, model_folder, tmp_path):
-    """A fingerprint tells parameters, their types and vocabularies apart, and no folders."""
+    """A fingerprint tells parameters, their types, configurations and tokenizers apart, and no folders."""
     same = mhaviz.load(model_folder("bert"), dtype="float64").corpus_model().identity
     assert model.corpus_model().identity == same
+
+    def of_copy(file, **changes):
+        folder = shutil.copytree(model_folder("bert"), tmp_path / "copy", dirs_exist_ok=True)
+        told = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(told | changes))
+        return mhaviz.load(folder, dtype="float64").corpus_model().identity.fingerprint
+
+    assert of_copy("config.json") == same.fingerprint
+    assert of_copy("config.json", layer_norm_eps=1e-3) != same.fingerprint
+    assert of_copy("config.json", layer_norm_eps=1e-12) == same.fingerprint
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "lowercase": False, "strip_accents": None}
+    assert of_copy("tokenizer.json", normalizer=normalizer | {"handle_chinese_chars": True}) != same.fingerprint
+
     other = mhaviz.load(model_folder("bert"), dtype="float64")
     last = list(other.corpus_model().loaded.model.parameters())[-1]
     last.data.view(-1)[-1] += 1e-9

@@ -118,7 +118,12 @@ def test_probes_come_back_from_json(probe):
     assert probe_of_json(json.loads(json.dumps(probe_to_json(probe)))) == probe
 
 
-@pytest.mark.parametrize("values", [{}, {"kind": "x"}, {"kind": "needle"}, {"kind": "needle", "text": ""}])
+@pytest.mark.parametrize("values", [
+    "x", {}, {"kind": "x"}, {"kind": []}, {"kind": "needle"}, {"kind": "needle", "text": ""},
+    {"kind": "needle", "text": 5}, {"kind": "needle", "text": "x", "depths": 3},
+    {"kind": "needle", "text": "x", "depths": ["x"]}, {"kind": "random repeats", "n_tokens": "x"},
+    {"kind": "random repeats", "n_tokens": [1]}, {"kind": "random repeats", "n_tokens": True},
+])  # fmt: skip
 def test_json_that_is_no_probe(values):
     with pytest.raises(ValueError, match="expected a probe"):
         probe_of_json(values)

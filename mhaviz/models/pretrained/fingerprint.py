@@ -1,19 +1,25 @@
 """A digest that tells models apart, of a few numbers of each parameter: the same on every machine and device."""
 
+import json
 from hashlib import sha256
+from typing import Any
 
 import torch
-from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.models.pretrained.reading import vocabulary
+from mhaviz.models.pretrained.reading import read_without_names, vocabulary
 
 _OF_EACH = 64  # numbers, from the first to the last, evenly apart
 _DIGITS = 16
+_SAMPLE = "A Fingerprint,\ttell ME: naïve ﬁsh 1234 don't  "
+"""A text that tokenizers of one vocabulary read in several ways: in lower case, without accents, with other blanks."""
+_NOT_OF_IT = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
+"""Of a configuration: where it is from, and what the parameters tell themselves."""
 
 
-def fingerprint(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of the names, shapes, types and some numbers of all parameters, and of the tokenizer's vocabulary.
+def fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Of the names, shapes, types and some numbers of all parameters, of the configuration, and of the tokenizer's
+    vocabulary and what it makes of a text.
 
     Of parameters that lie on disk while the model does not run, the numbers are left out.
     """
@@ -26,4 +32,14 @@ def fingerprint(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> str:
             digest.update(flat[places.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes())
     for token, number in vocabulary(tokenizer):
         digest.update(f"{number} {token}".encode("utf-8", "surrogatepass"))
+    digest.update(json.dumps(_told(model.config.to_diff_dict()), sort_keys=True, default=str).encode())
+    (sample,) = read_without_names(tokenizer, [_SAMPLE])
+    digest.update(str((sample.ids, sample.special)).encode())
     return digest.hexdigest()[:_DIGITS]
+
+
+def _told(config: Any) -> Any:
+    """What a configuration tells of what is computed, with those of the parts of a model."""
+    if not isinstance(config, dict):
+        return config
+    return {str(name): _told(value) for name, value in config.items() if name not in _NOT_OF_IT}
