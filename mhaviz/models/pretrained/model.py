@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
 from mhaviz.attention.predicting import PredictingModel
@@ -166,6 +166,8 @@ class PretrainedModel(PredictingModel):
             if ran.call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
             call = ran.call
+            if isinstance(call, AttentionWeights) and self._zeroed_of(ran):
+                call = replace(call, given=call.given.clone())  # the model's own, which are written over
             if self.grams is not None and site in chosen:
                 call = replace(call, value_norms=value_norms(_values_of(ran), self.grams[site.number]))
             seen = SiteCall(
@@ -240,7 +242,7 @@ class PretrainedModel(PredictingModel):
 
     def _zero(self, ran: AttentionRun) -> None:
         """Zero the heads of an attention that has just run."""
-        heads = sorted(head for number, head in self.zeroed if number == ran.number)
+        heads = self._zeroed_of(ran)
         if not heads:
             return
         if ran.zero is None:
@@ -249,6 +251,10 @@ class PretrainedModel(PredictingModel):
                 f"heads cannot be zeroed"
             )
         ran.zero(heads)
+
+    def _zeroed_of(self, ran: AttentionRun) -> list[int]:
+        """The heads of this attention that are zeroed."""
+        return sorted(head for number, head in self.zeroed if number == ran.number)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.

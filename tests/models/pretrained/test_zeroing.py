@@ -1,11 +1,13 @@
 """Zeroing a head gives what the model gives without it: the rows of W_O that read the head are zero then."""
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
 from families import EAGER, FAMILIES, OTHERS, V, word_pieces
 from transformers.pytorch_utils import Conv1D
 
+from mhaviz.analyses.weights import attention_weights
 from mhaviz.models.pretrained.model import model_in_memory
 
 TEXTS, TARGET = ("the cat sat on the mat", "hello cat"), "the mat ran"
@@ -96,3 +98,12 @@ def test_several_heads_at_once(family):
     for undo in reversed(undone):
         undo()
     assert torch.allclose(zeroed, expected, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_what_has_been_seen_stays_where_the_model_itself_is_written_over(family):
+    _, model, _ = family
+    inputs = model.encode(TEXTS[:1], TARGET if model.loaded.has_encoder else None)
+    whole = attention_weights(model, inputs).maps
+    first = min(model.all_sites, key=lambda site: site.number)
+    seen = attention_weights(model.zeroing([(first, 1)]), inputs).maps
+    assert np.array_equal(seen[first.number].weights, whole[first.number].weights)
