@@ -6,7 +6,6 @@ a row of cells. Both are products of half precision on tensor cores with sums in
 float32 that ``tiled_pass`` computes, and faster by what tensor cores are.
 """
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,7 +32,11 @@ _ALIKE = 1e-3  # of weights, computed by two ways whose products are the same an
 
 def takes(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> bool:
     """Whether the kernels are made for this call, and are right on its device."""
-    return is_for(call, key_mask, wanted) and call.device.type == "cuda" and _is_right(call.device, call.query.dtype)
+    return (
+        is_for(call, key_mask, wanted)
+        and call.device.type == "cuda"
+        and _is_right(call.device, call.query.dtype, _features(call))
+    )
 
 
 def is_for(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> bool:
@@ -50,18 +53,23 @@ def is_for(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> bool
     )
 
 
-@cache
-def _is_right(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a small map is what ``tiled_pass`` makes of it, looked at once for each device and precision.
+def _features(call: AttentionCall) -> int:
+    """Those that a tile has room for: a power of 2."""
+    return max(16, 1 << (call.query.shape[3] - 1).bit_length())
 
-    Drivers and compilers differ, and a wrong map is worse than a slow one.
+
+@cache
+def _is_right(device: torch.device, dtype: torch.dtype, features: int) -> bool:
+    """Whether a small map is what ``tiled_pass`` makes of it, looked at once for each device, precision and width.
+
+    Drivers and compilers differ, a GPU may lack room for a wide tile, and a wrong map is worse than a slow one.
     """
     if find_spec("triton") is None:
         return False
     generator = torch.Generator().manual_seed(0)
-    query, key = (torch.randn(1, 2, 300, 64, generator=generator).to(device, dtype) for _ in range(2))
+    query, key = (torch.randn(1, 2, 300, features, generator=generator).to(device, dtype) for _ in range(2))
     wanted = Wanted((0, 300, 0, 300), 40, 40, "both", entropy=True, top_keys=1, received=True, local=8)
-    call = AttentionCall(query, key, key, 0.125, causal=True)
+    call = AttentionCall(query, key, key, features**-0.5, causal=True)
     expected = empty_map(query, 300, wanted)
     TiledPass(call, None, wanted, expected, None).run(lambda done: None)
     try:
@@ -170,7 +178,7 @@ class _Heads:
         which = self.first, n_heads, call.group
         features, later = query.shape[3], k_length - q_length
         M, N = _TILE
-        sizes = {"CAUSAL": call.causal, "M": M, "N": N, "D": max(16, 2 ** math.ceil(math.log2(features)))}
+        sizes = {"CAUSAL": call.causal, "M": M, "N": N, "D": _features(call)}
         if kernel == "normalisers":
             rest = (*others, *strides, *which, q0, q1, k_length, features, call.scale, later)
         elif kernel == "local_sums":

@@ -91,12 +91,12 @@ def test_what_they_are_not_made_for():
 def test_they_are_looked_at_before_they_are_trusted(monkeypatch):
     device = torch.device("cpu")
     look = gpu_pass._is_right.__wrapped__
-    assert look(device, torch.float16)
+    assert all(look(device, torch.float16, features) for features in (16, 64))
     monkeypatch.setattr(gpu_pass, "gpu_map", lambda call, wanted: gpu_map(replace(call, scale=0.126), wanted))
-    assert not look(device, torch.float16)
+    assert not look(device, torch.float16, 64)
 
     def broken(call, wanted):
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(gpu_pass, "gpu_map", broken)
-    assert not look(device, torch.float16)
+    assert not look(device, torch.float16, 64)
