@@ -566,7 +566,11 @@ class LoadedModel:
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, generate)
-        if isinstance(texts, tuple) and texts == WORKED_EXAMPLE[: len(texts)] and {"chat", "ids"} & given.keys():
+        if (
+            isinstance(texts, tuple)
+            and texts == WORKED_EXAMPLE[: len(texts)]
+            and any(given.get(name) is not None for name in ("chat", "ids"))
+        ):
             texts = ()  # nobody has asked for the example
         return model, model.read(Given.of(texts, target, given))
 

@@ -58,11 +58,12 @@ def read_labels(path: Path) -> tuple[str, ...]:
     return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")) if text else ()
 
 
-def read_lines(path: Path) -> list[Line]:
-    """All lines that are not blank. Raises MhavizError as ``read_text`` does, and if there is none."""
+def read_lines(path: Path, expected: str = "sentences") -> list[Line]:
+    """All lines that are not blank. Raises MhavizError as ``read_text`` does, and if there is none; ``expected`` then
+    says what there should be."""
     with _opened(path) as stream:
         content = io.BytesIO(read_all(stream, name_of(path)))
-    return list(_lines(content, path))
+    return list(_lines(content, path, expected))
 
 
 def stream_lines(path: Path) -> Iterator[Line]:
@@ -111,7 +112,7 @@ def _unreadable(path: Path) -> Iterator[None]:
         raise MhavizError(f"cannot read {name_of(path)}: {why}") from error
 
 
-def _lines(stream: BinaryIO, path: Path) -> Iterator[Line]:
+def _lines(stream: BinaryIO, path: Path, expected: str = "sentences") -> Iterator[Line]:
     size, read, found = _size(stream), 0, False
     for number, content in enumerate(stream, start=1):
         read += len(content)
@@ -119,7 +120,7 @@ def _lines(stream: BinaryIO, path: Path) -> Iterator[Line]:
             found = True
             yield Line(text, number, min(read / size, 1.0) if size else 0.0)
     if not found:
-        raise MhavizError(f"{name_of(path)} is empty: expected sentences, one a line")
+        raise MhavizError(f"{name_of(path)} is empty: expected {expected}, one a line")
 
 
 def _decoded(content: bytes, path: Path, number: int = 1) -> str:

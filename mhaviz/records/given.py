@@ -57,6 +57,8 @@ class Given:
             raise ArgumentError(f"{parameter(instead[0])} takes the place of a sentence; leave out one of them")
         if instead and self.pair is not None:
             raise ArgumentError(f"{parameter('pair')} goes with a sentence, got {parameter(instead[0])}; leave out one")
+        if self.pair is not None and not isinstance(self.pair, str):
+            raise ArgumentError(f"{parameter('pair')}: expected a text, got {type(self.pair).__name__}")
         if self.pair is not None and len(self.sentences) != 1:
             raise ArgumentError(f"{parameter('pair')} goes with one sentence, got {len(self.sentences)}")
         if self.pair is not None and not self.pair.strip():

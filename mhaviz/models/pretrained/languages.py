@@ -55,8 +55,8 @@ class Languages:
             yield
             return
         before = _languages_of(tokenizer)
-        _speak(tokenizer, Languages(self.source or before.source, self.target or before.target))
         try:
+            _speak(tokenizer, Languages(self.source or before.source, self.target or before.target))
             yield
         finally:
             _speak(tokenizer, before)
@@ -104,8 +104,8 @@ def _speak(tokenizer: Any, languages: Languages) -> None:
 @asks_the_tokenizer
 def _marks_before(tokenizer: Any, language: str, code: int) -> bool:
     """Whether the tokenizer puts a target's code before its text."""
-    tokenizer.set_tgt_lang_special_tokens(language)
     try:
+        tokenizer.set_tgt_lang_special_tokens(language)
         return code in tokenizer.prefix_tokens
     finally:
         tokenizer.set_src_lang_special_tokens(tokenizer.src_lang)

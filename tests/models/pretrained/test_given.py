@@ -238,6 +238,7 @@ def test_exactly_these_ids(compared):
         ({"ids": [1], "pair": "a"}, "`pair` goes with a sentence, got `ids`"),
         ({"texts": ["a", "b"], "pair": "a"}, "`pair` goes with one sentence, got 2"),
         ({"texts": "a", "pair": " "}, "`pair`: expected a text, got an empty one"),
+        ({"texts": "a", "pair": 5}, "`pair`: expected a text, got int"),
         ({"texts": "the", "pair": "\u200d"}, "expected a text with at least one token"),
         ({"chat": ()}, "`chat`: expected a list of messages .*, got none"),
         ({"chat": "hello"}, "`chat`: expected a list of messages .*, got str"),
