@@ -81,7 +81,7 @@ def diff_models(
     run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
     found = run.over(sentences_of(texts), Division(shard, part, resume, distributed), on_notice, on_progress)
     longest = run.max_length
-    require_some("diff_models", found.behind, longest)
+    require_some("diff_models", found.behind, longest, found.shard.is_whole)
     for notice in (*left_out(found.behind, longest), *cut_up(found.behind, longest, overlap)):
         on_notice(notice)
     return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)

@@ -77,7 +77,7 @@ def head_statistics(
     count = partial(count_batch, model, study)
     run = CorpusRun("heads", study, [model], count, options, source, overlap)
     part = run.over(sentences, division, on_notice, on_progress)
-    require_some("head_statistics", part.behind, model.max_length)
+    require_some("head_statistics", part.behind, model.max_length, part.shard.is_whole)
     for notice in (*left_out(part.behind, model.max_length), *cut_up(part.behind, model.max_length, overlap)):
         on_notice(notice)
     found = statistics_of_part(HeadStudy.of_arrays(part.arrays), part)

@@ -61,11 +61,16 @@ def merge(paths: Sequence[str | Path], *, study: str | None = None, part: str | 
     Raises:
         ArgumentError: there is no file.
         MhavizError: a file cannot be read or is no part; they are of several models, texts, options or versions; a
-            shard is there twice, is missing or is not complete.
+            shard is there twice, is missing or is not complete; none has a sentence that the model can read.
     """
     whole = merge_parts([Path(path) for path in paths])
     if study is not None and whole.study != study:
         raise MhavizError(f"expected parts of {study}, got parts of {whole.study}")
+    if not whole.behind.taken:
+        raise MhavizError(
+            f"expected a sentence that the model can read, got {whole.behind.too_long:,} that are too long, and "
+            f"{whole.behind.empty:,} without a token"
+        )
     result = result_of(whole)
     if part is not None:
         write_part(whole, Path(part))

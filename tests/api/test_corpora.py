@@ -245,6 +245,23 @@ def test_what_does_not_go_together(tmp_path):
             Division(**options)
 
 
+def test_a_shard_whose_sentences_are_all_left_out(model, tmp_path):
+    """Of a torchrun it is one process of many: if it failed, all would be ended."""
+    texts = ["" if number < 8 else text for number, text in enumerate(TEXTS[:20])]
+    notices = []
+    one, two = (tmp_path / f"{number}.safetensors" for number in (1, 2))
+    found = model.head_statistics(texts, shard=(1, 40), replicates=0, on_notice=notices.append)
+    assert (found.kinds, notices) == ((), ["8 sentences were left out: the model's tokenizer finds no token"])
+    for number, path in enumerate((one, two), start=1):
+        model.head_statistics([""] * 20, shard=(number, 2), part=path, replicates=0)
+    with pytest.raises(
+        MhavizError, match="a sentence that the model can read, got 0 that are too long, and 20 without"
+    ):
+        mhaviz.merge([one, two])
+    with pytest.raises(MhavizError, match="expected a sentence that the model can read: 20 sentences were left out"):
+        model.head_statistics([""] * 20, replicates=0)
+
+
 def test_who_is_who(model, model_folder, tmp_path):
     """A fingerprint tells parameters, their types, configurations and tokenizers apart, and no folders."""
     same = mhaviz.load(model_folder("bert"), dtype="float64").corpus_model().identity
@@ -303,6 +320,12 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
         ((*reads, "-o", "a.safetensors", "-o", "b.safetensors"), 2, "expected one .safetensors file among the outputs"),
         ((*reads, "--shard", "6/6", "-o", "x.json"), 1, "shard 6/6 has no sentence of this text, and nothing to draw"),
         (("--merge", *reads), 2, "--merge joins what has been read; leave out --model, --file"),
+        (
+            ("--merge", *parts, "--show", "norms", "--seed", "1", "--dtype", "float32", "--device", "cpu"),
+            2,
+            "leave out --dtype, --device, --seed, --show",
+        ),
+        (("--merge", *parts, "--ablate"), 2, "leave out --ablate"),
         (("--merge", *parts[1:]), 1, "shard 6/6 is missing"),
         (("--merge", *parts, "-o", parts[0]), 2, "is read, and cannot be written at the same time"),
         (("--merge",), 2, "expected the files of all shards, got none"),

@@ -116,15 +116,16 @@ def heads(
 
     Output: a {head_files} file; .safetensors: all that is added up, for --merge and --resume.
     """
-    of_texts = dict.fromkeys(given(texts), True)
-    of_a_run = {"--model": model, "--file": file, "--layer": layer, "--kind": kind, **of_texts, **probes.given}
-    corpus.require_merge_alone(of_a_run)
+    of_a_run = {"--model": model, "--file": file, "--layer": layer, "--kind": kind, "--revision": revision}
+    of_a_run |= {"--dtype": dtype, "--device-map": device_map, "--max-memory": max_memory}
+    of_groups = [option for group in (texts, probes, shown, ablation) for option in given(group)]
+    corpus.require_merge_alone(of_a_run | dict.fromkeys(["--device"] * (device != "auto") + of_groups, True))
     corpus.require_none("--ablate", ablation.ablate)
     merged = [Path(name) for name in sentences or ()] if corpus.merge else []
     suffixes = ABLATION_SUFFIXES if ablation.ablate else (*HEAD_SUFFIXES, SUFFIX)
     delivery.check([*merged, *([file] if file else [])], suffixes)
     ablation.require_sound(sort, shown.show)
-    if ablation.ablate and of_texts:
+    if ablation.ablate and (of_texts := given(texts)):
         raise ArgumentError(f"{', '.join(of_texts)}: for what heads look at; leave it out, or --ablate")
     most, zeroed = _parse_top(top), ablation.zeroed
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -72,11 +72,6 @@ class ProbeOptions:
             return None
         usual = Needle(self.needle, self.question or "")
         return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that a model must run for, by their names on the command line."""
-        return {"--random-repeat": self.random_repeat, "--needle": self.needle}
 
 
 def usual_sort(probe: "Probe | None") -> str:

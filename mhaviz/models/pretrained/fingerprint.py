@@ -32,7 +32,7 @@ def fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> s
             digest.update(flat[places.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes())
     for token, number in vocabulary(tokenizer):
         digest.update(f"{number} {token}".encode("utf-8", "surrogatepass"))
-    digest.update(json.dumps(_told(model.config.to_diff_dict()), sort_keys=True, default=str).encode())
+    digest.update(json.dumps(_told(model.config.to_dict()), sort_keys=True, default=str).encode())
     (sample,) = read_without_names(tokenizer, [_SAMPLE])
     digest.update(str((sample.ids, sample.special)).encode())
     return digest.hexdigest()[:_DIGITS]
