@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
-from mhaviz.api.corpora import left_out, require_some, sentences_of
+from mhaviz.api.corpora import sentences_of
+from mhaviz.api.left_out import tell_left_out
 from mhaviz.attention.model import Model
 from mhaviz.attention.predicting import PredictingModel
 from mhaviz.errors import ArgumentError, parameter
@@ -51,9 +52,7 @@ def ablation(
 
         study.add(predicting.encode_unnamed(batch.texts), batch.numbers, on_pass)
         behind = batch.done
-    require_some("ablate", batches.behind, predicting.max_length)
-    for notice in left_out(batches.behind, predicting.max_length):
-        on_notice(notice)
+    tell_left_out("ablate", batches.behind, predicting.max_length, on_notice)
     return study.result(predicting.describe(), batches.behind.too_long)
 
 

@@ -9,75 +9,19 @@ from typing import Any
 
 from mhaviz._version import __version__
 from mhaviz.analyses.study import Study, Sums
+from mhaviz.api.division import Division
 from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
-from mhaviz.files.parts import SUFFIX, read_part, require_version, write_part
+from mhaviz.errors import MhavizError, as_one_line
+from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
-from mhaviz.processes import connect, gathered, this_process
-from mhaviz.records import Behind, CorpusPart, Shard, Source, Text
+from mhaviz.processes import connect, gathered
+from mhaviz.records import Behind, CorpusPart, Source, Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved
 
 CountBatch = Callable[[CorpusBatch], None]
-
-
-@dataclass(frozen=True)
-class Division:
-    """Which part of a corpus is read, and where what has been added up is kept.
-
-    Attributes:
-        shard: (3, 64): the third of 64 parts; None: the whole.
-        part: a .safetensors file that is written every few seconds, and at the end; None: nothing is kept.
-        resume: go on from what is in ``part``, if there is such a file.
-        distributed: share the corpus among the processes that ``torchrun`` has started: each reads its shard, and in
-            the first process the result is of all, in the others of their shards. ``part`` is then of all, and with
-            ``resume`` each process keeps a part of its own beside it.
-
-    Raises:
-        ArgumentError: there is no such shard; a part of another suffix; what does not go together.
-    """
-
-    shard: tuple[int, int] | None = None
-    part: str | Path | None = None
-    resume: bool = False
-    distributed: bool = False
-
-    def __post_init__(self) -> None:
-        if self.shard is not None:
-            if self.distributed:
-                raise ArgumentError(
-                    f"{parameter('shard')}: torchrun gives each process its shard; leave out {parameter('shard')}"
-                )
-            Shard(*self.shard)
-        if self.part is not None and Path(self.part).suffix.lower() != SUFFIX:
-            raise ArgumentError(f"{parameter('part')}: expected a name ending in {SUFFIX}, got {self.part}")
-        if self.resume and self.part is None:
-            raise ArgumentError(f"{parameter('resume')} goes on from a part; name a {SUFFIX} file that keeps it")
-
-    @property
-    def own_shard(self) -> Shard:
-        """What this process reads."""
-        if self.distributed:
-            process = this_process()
-            return Shard(process.rank + 1, process.count)
-        return Shard(*self.shard) if self.shard else Shard()
-
-    @property
-    def own_part(self) -> Path | None:
-        """Where this process keeps what it has added up."""
-        if self.part is None:
-            return None
-        path, shard = Path(self.part), self.own_shard
-        if not self.distributed or shard.is_whole:
-            return path
-        return kept_parts(path, shard.count)[shard.number - 1] if self.resume else None
-
-    @property
-    def needs_part(self) -> bool:
-        """Whether what is added up is written or sent."""
-        return self.part is not None or not self.own_shard.is_whole
 
 
 @dataclass(frozen=True)
@@ -174,12 +118,6 @@ class CorpusRun:
         return replace(part, behind=kept.behind)
 
 
-def kept_parts(part: Path, count: int) -> list[Path]:
-    """Where each of several processes keeps its own part, so that it can go on from it; none if there is one."""
-    numbers = range(1, count + 1) if count > 1 else ()
-    return [part.with_name(f"{part.stem}-{number}-of-{count}{SUFFIX}") for number in numbers]
-
-
 def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
     """Run the model on a batch, and add what its attentions are called with to the study."""
 
@@ -216,42 +154,6 @@ def same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: in
             f"tokenizer"
         )
     return pieces
-
-
-def cut_up(behind: Behind, most: int | None, overlap: int | None) -> list[str]:
-    """What is said of sentences that were cut into pieces."""
-    if not behind.cut:
-        return []
-    shared = "a quarter of that" if overlap is None else f"{overlap:,}"
-    many = "sentence was" if behind.cut == 1 else "sentences were"
-    return [
-        f"{behind.cut:,} {many} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
-        f"{behind.longest:,} tokens are more than the model reads at once; each query counts once"
-    ]
-
-
-def left_out(behind: Behind, most: int | None) -> list[str]:
-    """What is said of sentences that are in no batch."""
-    said = []
-    if behind.too_long:
-        why = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
-        said.append(f"{_sentences_were(behind.too_long)} left out: {why}")
-    if behind.empty:
-        said.append(f"{_sentences_were(behind.empty)} left out: the model's tokenizer finds no token")
-    return said
-
-
-def require_some(study: str, behind: Behind, most: int | None, is_whole: bool = True) -> None:
-    """Raise an error if no sentence was read, unless others may have been in the other shards of the corpus."""
-    if behind.taken or (behind.read and not is_whole):
-        return
-    if not behind.read:
-        raise ArgumentError(f"{study}: expected at least one sentence, got none")
-    raise MhavizError(f"expected a sentence that the model can read: {'; '.join(left_out(behind, most))}")
-
-
-def _sentences_were(number: int) -> str:
-    return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

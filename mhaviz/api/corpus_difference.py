@@ -8,7 +8,9 @@ from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, requir
 from mhaviz.analyses.difference import joined_source
 from mhaviz.analyses.study import Sums
 from mhaviz.api.choosing import Numbers
-from mhaviz.api.corpora import CorpusRun, Division, cut_up, left_out, require_some, sentences_of, source_of_part
+from mhaviz.api.corpora import CorpusRun, sentences_of, source_of_part
+from mhaviz.api.division import Division
+from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import MhavizError
@@ -80,10 +82,7 @@ def diff_models(
     source = source_of(first.describe(), second.describe())
     run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
     found = run.over(sentences_of(texts), Division(shard, part, resume, distributed), on_notice, on_progress)
-    longest = run.max_length
-    require_some("diff_models", found.behind, longest, found.shard.is_whole)
-    for notice in (*left_out(found.behind, longest), *cut_up(found.behind, longest, overlap)):
-        on_notice(notice)
+    tell_left_out("diff_models", found.behind, run.max_length, on_notice, overlap, found.shard)
     return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
 
 

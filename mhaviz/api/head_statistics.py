@@ -10,16 +10,9 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
 from mhaviz.analyses.study import Study
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.api.corpora import (
-    CorpusRun,
-    Division,
-    count_batch,
-    cut_up,
-    left_out,
-    require_some,
-    sentences_of,
-    source_of_part,
-)
+from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of, source_of_part
+from mhaviz.api.division import Division
+from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.long_inputs import page_size
 from mhaviz.api.shown_numbers import ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Model
@@ -77,9 +70,7 @@ def head_statistics(
     count = partial(count_batch, model, study)
     run = CorpusRun("heads", study, [model], count, options, source, overlap)
     part = run.over(sentences, division, on_notice, on_progress)
-    require_some("head_statistics", part.behind, model.max_length, part.shard.is_whole)
-    for notice in (*left_out(part.behind, model.max_length), *cut_up(part.behind, model.max_length, overlap)):
-        on_notice(notice)
+    tell_left_out("head_statistics", part.behind, model.max_length, on_notice, overlap, part.shard)
     found = statistics_of_part(HeadStudy.of_arrays(part.arrays), part)
     return _with_examples(found, model, shown, on_notice)
 

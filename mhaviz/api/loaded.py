@@ -13,7 +13,7 @@ from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
-from mhaviz.api.corpora import Division
+from mhaviz.api.division import Division
 from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.api.shown_numbers import QUANTITY_OF, ShownNumbers, require_shown, showing

@@ -1,11 +1,9 @@
 """Random tokens, repeated: the setting in which induction heads are defined."""
 
-from itertools import count
-
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.models.pretrained.reading import ids_around, usual_ids
 
 _DRAWN = 256  # at a time
@@ -33,8 +31,10 @@ def random_repeats(
         The ids of each, all equally long.
 
     Raises:
-        ArgumentError: sizes below 1, or more tokens than there are in the vocabulary.
+        ArgumentError: sizes that cannot be, or more tokens than there are in the vocabulary.
     """
+    if seed >= 2**64:
+        raise ArgumentError(f"{parameter('seed')}: expected a number below 2^64, got {counted(seed)}")
     for name, value, least in (("random_repeat", n_tokens, 2), ("sequences", sequences, 1), ("seed", seed, 0)):
         if value < least:
             raise ArgumentError(f"{parameter(name)}: expected a number from {least} on, got {value}")
@@ -53,8 +53,6 @@ def _drawn(n_tokens: int, size: int, seed: int, number: int) -> list[int]:
     """So many numbers below ``size``, none of them twice."""
     philox = np.random.Philox(key=np.array([seed, number], np.uint64))
     found: dict[int, None] = {}
-    for _ in count():
+    while len(found) < n_tokens:
         found.update(dict.fromkeys((philox.random_raw(_DRAWN) % np.uint64(size)).tolist()))
-        if len(found) >= n_tokens:
-            break
     return list(found)[:n_tokens]

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 import mhaviz
 from mhaviz.api import corpora
-from mhaviz.api.corpora import Division
+from mhaviz.api.division import Division
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.models import corpus_batches

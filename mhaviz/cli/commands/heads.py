@@ -1,7 +1,7 @@
 """mhaviz heads"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -167,36 +167,16 @@ def heads(
         def on_sentences(done: float, taken: int) -> None:
             on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
 
+        options: dict[str, Any] = {"layer": layers, "kind": kind, "probe": probe}
+        options |= {"replicates": probes.replicates, "seed": probes.seed}
+        options |= {"on_notice": delivery.notice, "on_progress": on_sentences}
         found: Ablation | HeadStatistics
         if ablation.ablate:
-            heads = ablation.heads(loaded)
-            found = loaded.ablate(
-                stream,
-                layer=layers,
-                head=heads,
-                kind=kind,
-                probe=probe,
-                replicates=probes.replicates,
-                seed=probes.seed,
-                on_notice=delivery.notice,
-                on_progress=on_sentences,
-            )
+            found = loaded.ablate(stream, head=ablation.heads(loaded), **options)
         else:
-            found = loaded.head_statistics(
-                stream,
-                layer=layers,
-                kind=kind,
-                show=shown.show,
-                without=zeroed,
-                examples=_EXAMPLES if delivery.has_page else 0,
-                probe=probe,
-                replicates=probes.replicates,
-                seed=probes.seed,
-                on_notice=delivery.notice,
-                on_progress=on_sentences,
-                **division,
-                **texts.reading,
-            )
+            examples = _EXAMPLES if delivery.has_page else 0
+            options |= division | texts.reading
+            found = loaded.head_statistics(stream, show=shown.show, without=zeroed, examples=examples, **options)
     corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
 
 

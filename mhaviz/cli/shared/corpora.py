@@ -91,7 +91,7 @@ class CorpusOptions:
 
     def require_none(self, option: str, is_given: bool) -> None:
         """Raise ArgumentError if a corpus is to be read in parts, and ``option`` asks for what has none."""
-        several = {"--shard": self.shard, "--merge": self.merge, "--resume": self.resume}
+        several = {"--shard": self.shard, "--resume": self.resume}
         given = [name for name, value in several.items() if value]
         given += [] if this_process().is_alone else ["torchrun"]
         if is_given and given:
@@ -120,7 +120,7 @@ class CorpusOptions:
 
     def _remove_kept(self, part: Path, is_output: bool) -> None:
         """Remove what was kept to go on from, and what nobody has asked for by name, once all is saved."""
-        from mhaviz.api.corpora import kept_parts
+        from mhaviz.api.division import kept_parts
 
         for path in [*kept_parts(part, this_process().count), *([] if is_output else [part])]:
             path.unlink(missing_ok=True)
