@@ -75,20 +75,8 @@ class CorpusRun:
             return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
 
         batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, cut=cut)
-        saved, patience = time.monotonic(), _SECONDS
-        for batch in batches:
-            self.count(batch)
-            on_progress(batch.done, batches.behind.taken)
-            if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                write_part(self._now(part, batches), path)
-                saved = time.monotonic()
-                patience = max(_SECONDS, _SHARE * (saved - start))
-        part = self._now(part, batches)
-        if path is not None:
-            write_part(part, path)
-        if not division.distributed or shard.is_whole:
-            return part
-        parts = gathered(part)
+        part = self._read(batches, part, path, on_progress)
+        parts = gathered(part) if division.distributed and not shard.is_whole else None
         if parts is None:
             return part
         part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
@@ -100,6 +88,23 @@ class CorpusRun:
     def max_length(self) -> int | None:
         """The most tokens that every model can read; None: any number."""
         return min((one.max_length for one in self.models if one.max_length is not None), default=None)
+
+    def _read(
+        self, batches: CorpusBatches, part: CorpusPart, path: Path | None, on_progress: Callable[[float, int], None]
+    ) -> CorpusPart:
+        """Count all batches. What has been added up is written to ``path`` at the end, and now and then before."""
+        saved, patience = time.monotonic(), _SECONDS
+        for batch in batches:
+            self.count(batch)
+            on_progress(batch.done, batches.behind.taken)
+            if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
+                write_part(self._now(part, batches), path)
+                saved = time.monotonic()
+                patience = max(_SECONDS, _SHARE * (saved - start))
+        part = self._now(part, batches)
+        if path is not None:
+            write_part(part, path)
+        return part
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
         return replace(part, behind=batches.behind, arrays=self.study.arrays())
