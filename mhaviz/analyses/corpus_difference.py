@@ -318,8 +318,9 @@ class _HeadSums:
             array = arrays.get(f"{prefix}{name}")
             if array is None or array.shape != moments.mean.shape or array.dtype != dtype:
                 raise ValueError(f"{prefix}{name}: expected {len(moments.mean)} numbers of {np.dtype(dtype)}")
-            if not (np.isfinite(array) & (array >= (0 if name == "largest" else -1))).all():
-                raise ValueError(f"{prefix}{name}: expected none below 0")
+            least, most = (0, 1) if name == "largest" else (-1, np.inf)
+            if not ((least <= array) & (array <= most)).all():  # NaN is neither
+                raise ValueError(f"{prefix}{name}: expected none below 0, and no divergence above 1")
             found[name] = array.copy()
         return cls(moments, queries.copy(), **found)
 
