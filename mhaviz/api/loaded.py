@@ -41,6 +41,7 @@ from mhaviz.records import (
     ShapeTrace,
     Special,
 )
+from mhaviz.records.tokens import is_run
 
 if TYPE_CHECKING:
     import torch
@@ -238,6 +239,7 @@ class LoadedModel:
         dtype = model.require_outputs() if verify else None
         check(n_maps)
         sizes = map_sizes(model, inputs, heads, special)
+        drawn = drawn and (special != "apart" or _is_in_one_run(model, inputs))
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, drawn)
         if queries_and_keys:
             page_size(sizes, pooling, special).require_fit()
@@ -578,6 +580,13 @@ class LoadedModel:
 def _takes_little(sizes: Iterable[MapSize]) -> bool:
     """Whether the queries and keys of these maps are kept without being asked for."""
     return sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
+
+
+def _is_in_one_run(model: Model, inputs: Inputs) -> bool:
+    """Whether no special token stands inside a text, as between those of a pair: pooled maps have no column for it."""
+    kinds = {site.kind for site in model.sites(inputs)}
+    sides = (side.of_text for text in inputs.texts for kind in kinds for side in text.sides(kind))
+    return all(not positions or is_run(positions) for positions in sides)
 
 
 def _require_texts_apart(probe: Probe | None, texts: object) -> None:

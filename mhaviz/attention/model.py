@@ -144,9 +144,10 @@ class SiteCall:
         """
         for kept in self.of_text:
             if not is_run(kept):
+                or_else = f"add {parameter('renormalise')}, or " if self.call.value_norms is None else ""
                 raise ArgumentError(
                     f"{parameter('hide_special')}: special tokens stand inside the text, and pooled maps have no "
-                    f"column for them; add {parameter('renormalise')}, or leave it out"
+                    f"column for them; {or_else}leave it out"
                 )
         rows, columns = self.of_text
         return rows[0], rows[-1] + 1, columns[0], columns[-1] + 1

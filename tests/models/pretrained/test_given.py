@@ -11,6 +11,7 @@ from families import FAMILIES, bytes_and_words, word_pieces
 from tokenizers import processors
 
 import mhaviz
+from mhaviz.api import long_inputs
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 from mhaviz.models.pretrained.texts import Texts
@@ -211,6 +212,20 @@ def test_templates_that_do_not_work(chatting, template, status, message):
     with pytest.raises(status, match=message) as raised:
         Texts(replace(chatting[1]._whole.loaded, tokenizer=words)).read(Given(chat=CHAT))
     assert "\n" not in str(raised.value)
+
+
+def test_a_pair_of_many_heads_has_a_column_of_special_tokens(compared, monkeypatch):
+    """Pooled maps have none where [SEP] stands inside the text: nothing is pooled that nobody asked to be."""
+    monkeypatch.setattr(long_inputs, "_MANY_CELLS", 1)
+    monkeypatch.setattr(long_inputs, "_DRAWN_CELLS", 8 * 2**2)
+    monkeypatch.setattr(long_inputs, "_LEAST_DRAWN", 2)
+    _, loaded = compared
+    assert loaded.attend("the cat", hide_special=True, drawn=True).maps[0].weights.shape == (4, 2, 2)
+    paired = loaded.attend("the cat sat", pair="a dog", hide_special=True, drawn=True).maps[0]
+    assert (paired.weights.shape, paired.is_pooled) == ((4, 5, 5), False)
+    assert loaded.attend("the cat sat", pair="a dog", drawn=True).maps[0].weights.shape == (4, 2, 2)
+    with pytest.raises(ArgumentError, match="have no column for them; leave it out"):
+        loaded.attend("the cat sat", pair="a dog", hide_special=True, size=2, show="norms")
 
 
 def test_exactly_these_ids(compared):
