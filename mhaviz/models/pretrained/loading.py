@@ -203,7 +203,12 @@ class Checkpoint:
         return self.forecast.notice(self.name)
 
     def load(self) -> Loaded:
-        """The model, on its device or spread over several. Raises as ``load_pretrained``."""
+        """The model, on its device or spread over several.
+
+        Raises:
+            ArgumentError: a model that cannot write.
+            MhavizError: it cannot be read, or does not fit into memory.
+        """
         self.forecast.require_fit(self.name)
         with as_one_line(f"{self.name} cannot be loaded"), config_fields.naming_the_field(self.fields, self.name):
             return self._load()
@@ -238,29 +243,6 @@ class Checkpoint:
         return self.spread is not None or self.processes > 1
 
 
-def load_pretrained(
-    name: str,
-    device: torch.device,
-    revision: str | None = None,
-    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
-    writes: bool = False,
-    folder: Path | None = None,
-    spread: Spread | None = None,
-    processes: int = 1,
-    predicts: bool = False,
-) -> Loaded:
-    """Load a model and its tokenizer; the arguments are those of ``open_checkpoint``.
-
-    What libraries print meanwhile is seen, unless the caller sets ``silence`` around it: that is of the whole process,
-    and takes what other threads print with it.
-
-    Raises:
-        ArgumentError: an unknown dtype, a model that cannot write.
-        MhavizError: there is no such model, it cannot be read, or it does not fit into memory.
-    """
-    return open_checkpoint(name, device, revision, dtype, writes, folder, spread, processes, predicts).load()
-
-
 def open_checkpoint(
     name: str,
     device: torch.device,
@@ -274,6 +256,9 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Read all of a model but its weights; see ``find_folder`` for ``name`` and ``revision``.
 
+    What libraries print meanwhile, and in ``Checkpoint.load``, is seen, unless the caller sets ``silence`` around it:
+    that is of the whole process, and takes what other threads print with it.
+
     Args:
         name, revision: which model.
         device: where it will run.
@@ -285,7 +270,8 @@ def open_checkpoint(
         predicts: with what predicts tokens, next or masked ones, if its files have that.
 
     Raises:
-        As ``load_pretrained``.
+        ArgumentError: an unknown dtype, a model that cannot write.
+        MhavizError: there is no such model, or it cannot be read.
     """
     if dtype not in DTYPES:
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")

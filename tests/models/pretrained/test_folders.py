@@ -152,7 +152,7 @@ def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhavi
 
     monkeypatch.setattr(loading, "_checkpoint", load_and_print)
     assert "printed" not in mhaviz("heatmap", TEXT, "--model", str(model_folder("bert"))).out
-    loading.load_pretrained(str(model_folder("bert")), torch.device("cpu"))
+    loading.open_checkpoint(str(model_folder("bert")), torch.device("cpu")).load()
     assert capfd.readouterr().out == "printed"
 
 

@@ -12,7 +12,7 @@ from looking import attend, calls, encoded
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
-from mhaviz.models.pretrained.loading import load_pretrained
+from mhaviz.models.pretrained.loading import open_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.records import ROLLOUT
@@ -23,7 +23,7 @@ TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokeni
 
 @pytest.fixture(scope="module")
 def minilm():
-    return PretrainedModel(*find_sites(load_pretrained(str(MINILM), torch.device("cpu"))))
+    return PretrainedModel(*find_sites(open_checkpoint(str(MINILM), torch.device("cpu")).load()))
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,9 @@ def given(texts, target=None):
 @pytest.fixture(scope="module")
 def writer(model_folder):
     """GPT-2 with what writes text."""
-    from mhaviz.models.pretrained.loading import load_pretrained
+    from mhaviz.models.pretrained.loading import open_checkpoint
 
-    return load_pretrained(str(model_folder("gpt2")), torch.device("cpu"), writes=True)
+    return open_checkpoint(str(model_folder("gpt2")), torch.device("cpu"), writes=True).load()
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_what_is_written_needs_positions(changed):
 @pytest.fixture(scope="module")
 def small_bart(model_folder, tmp_path_factory):
     """BART with learnt positions for 12 tokens, and a decoder that ends no sentence."""
-    from mhaviz.models.pretrained.loading import load_pretrained
+    from mhaviz.models.pretrained.loading import open_checkpoint
 
     folder = Path(shutil.copytree(model_folder("bart"), tmp_path_factory.mktemp("small") / "bart"))
     config = hf.AutoConfig.from_pretrained(folder)
@@ -186,7 +186,7 @@ def small_bart(model_folder, tmp_path_factory):
     model = hf.BartForConditionalGeneration(config)
     model.generation_config.eos_token_id = None
     model.save_pretrained(folder)
-    return load_pretrained(str(folder), torch.device("cpu"))
+    return open_checkpoint(str(folder), torch.device("cpu")).load()
 
 
 def test_a_target_needs_positions(small_bart):
