@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from math import log, nan
+from math import nan
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.bootstrap import Bootstrap, Replicates, poisson_weights
 from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.attention.model import Inputs
 from mhaviz.attention.predicting import PredictingModel
 from mhaviz.records import EFFECTS, Ablation, Effect, HeadEffects, Kind, Site, Source, Text
@@ -19,7 +19,6 @@ _HIDDEN = 0.15
 """The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv
 1810.04805, section 3.1)."""
 
-_BLOCK = 2**22  # probabilities that are in memory at a time, in float64
 _MOST_PROBABILITIES = 2**25  # those of a batch, 128 MiB of float32
 _LEAST_TOKENS = 64  # of a batch, however large the vocabulary is
 
@@ -175,6 +174,8 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Embeddings(_Made):
+    """An embedding of each text."""
+
     inputs: Inputs
 
     @property
@@ -194,9 +195,11 @@ class _Embeddings(_Made):
 
 @dataclass(frozen=True)
 class _Predictions(_Made):
-    """Attributes:
-    positions: of each sentence, where something is predicted.
-    expected: int64, (n_positions,): the token that is there; −1: nobody knows.
+    """Tokens that a model predicts.
+
+    Attributes:
+        positions: of each sentence, where something is predicted.
+        expected: int64, (n_positions,): the token that is there; −1: nobody knows.
     """
 
     inputs: Inputs
@@ -247,43 +250,6 @@ class _Predictions(_Made):
         return sums / np.maximum(self.counts, 1)
 
 
-def divergence(
-    before: Tensor, after: Tensor, expected: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How far two distributions are apart, in bits.
-
-    Args:
-        before, after: logits, (rows, vocabulary), of p and of q.
-        expected: (rows,): the token t that is there; −1: nobody knows.
-
-    Returns:
-        KL(p ‖ q), (rows,), to which tokens without any probability in p add nothing; and log₂ (p(t) / q(t)), (rows,), 0
-        where nobody knows t.
-    """
-    divergences, losses = [], []
-    for x, y, t in zip(_blocks(before), _blocks(after), _tokens(expected, before), strict=True):
-        log_p, log_q = torch.log_softmax(_exact(x), dim=-1), torch.log_softmax(_exact(y), dim=-1)
-        ratio = log_p - log_q
-        divergences.append((log_p.exp() * ratio.masked_fill(log_p == -torch.inf, 0.0)).sum(dim=-1))
-        losses.append(_at(ratio, t))
-    return _bits(divergences), _bits(losses)
-
-
-def surprise(logits: Tensor, expected: NDArray[np.int64]) -> NDArray[np.float64]:
-    """−log₂ p(t), (rows,), of the arguments of ``divergence``."""
-    parts = zip(_blocks(logits), _tokens(expected, logits), strict=True)
-    return _bits([-_at(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
-
-
-def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
-    """1 − cos of each row with the other's: ½ ‖u − v‖² of unit vectors, which is exact also where both are alike."""
-    u, v = (
-        _exact(x) / _exact(x).norm(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny) for x in (before, after)
-    )
-    halves: NDArray[np.float64] = ((u - v) ** 2).sum(dim=-1).div(2).cpu().double().numpy()
-    return halves
-
-
 def _following(text: Text) -> NDArray[np.int64]:
     """The token that follows each of a text, or that a decoder beside an encoder should make there; −1: none."""
     if text.produced is not None:
@@ -297,32 +263,3 @@ def _hidden(text: Text, seed: int) -> Iterator[int]:
     random = np.random.default_rng([seed, *text.source.ids])
     chosen = random.permutation(len(there))[: max(1, round(_HIDDEN * len(there)))]
     return (there[place] for place in sorted(chosen))
-
-
-def _rows(logits: Tensor) -> int:
-    """How many are compared at a time."""
-    return max(1, _BLOCK // logits.shape[1])
-
-
-def _blocks(logits: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(logits, _rows(logits))
-
-
-def _tokens(expected: NDArray[np.int64], logits: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(torch.from_numpy(expected).to(logits.device), _rows(logits))
-
-
-def _at(x: Tensor, tokens: Tensor) -> Tensor:
-    """What each row has for its token; 0 where that is −1."""
-    return x.gather(1, tokens.clamp(min=0)[:, None])[:, 0].masked_fill(tokens < 0, 0.0)
-
-
-def _bits(parts: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Numbers in nats, in bits."""
-    nats: NDArray[np.float64] = torch.cat(list(parts)).cpu().double().numpy()
-    return nats / log(2)
-
-
-def _exact(x: Tensor) -> Tensor:
-    """In float64, where the device has it."""
-    return x if x.device.type == "mps" else x.double()

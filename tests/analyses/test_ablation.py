@@ -9,8 +9,9 @@ from scipy.spatial.distance import cosine
 from scipy.special import log_softmax, rel_entr
 
 import mhaviz
-from mhaviz.analyses.ablation import AblationStudy, cosine_distance, divergence
+from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
+from mhaviz.analyses.predictions import cosine_distance, divergence
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 

@@ -1,0 +1,77 @@
+"""How far apart two predictions of tokens are, in bits, and two embeddings; and how good a prediction is."""
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_BLOCK = 2**22  # probabilities that are in memory at a time, in float64
+
+
+def divergence(
+    before: Tensor, after: Tensor, expected: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How far two distributions are apart, in bits.
+
+    Args:
+        before, after: logits, (rows, vocabulary), of p and of q.
+        expected: (rows,): the token t that is there; −1: nobody knows.
+
+    Returns:
+        KL(p ‖ q), (rows,), to which tokens without any probability in p add nothing; and log₂ (p(t) / q(t)), (rows,), 0
+        where nobody knows t.
+    """
+    divergences, losses = [], []
+    for x, y, t in zip(_blocks(before), _blocks(after), _tokens(expected, before), strict=True):
+        log_p, log_q = torch.log_softmax(_exact(x), dim=-1), torch.log_softmax(_exact(y), dim=-1)
+        ratio = log_p - log_q
+        divergences.append((log_p.exp() * ratio.masked_fill(log_p == -torch.inf, 0.0)).sum(dim=-1))
+        losses.append(_at(ratio, t))
+    return _bits(divergences), _bits(losses)
+
+
+def surprise(logits: Tensor, expected: NDArray[np.int64]) -> NDArray[np.float64]:
+    """−log₂ p(t), (rows,), of the arguments of ``divergence``."""
+    parts = zip(_blocks(logits), _tokens(expected, logits), strict=True)
+    return _bits([-_at(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
+
+
+def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
+    """1 − cos of each row with the other's: ½ ‖u − v‖² of unit vectors, which is exact also where both are alike."""
+    u, v = (
+        _exact(x) / _exact(x).norm(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny) for x in (before, after)
+    )
+    halves: NDArray[np.float64] = ((u - v) ** 2).sum(dim=-1).div(2).cpu().double().numpy()
+    return halves
+
+
+def _rows(logits: Tensor) -> int:
+    """How many are compared at a time."""
+    return max(1, _BLOCK // logits.shape[1])
+
+
+def _blocks(logits: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(logits, _rows(logits))
+
+
+def _tokens(expected: NDArray[np.int64], logits: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(torch.from_numpy(expected).to(logits.device), _rows(logits))
+
+
+def _at(x: Tensor, tokens: Tensor) -> Tensor:
+    """What each row has for its token; 0 where that is −1."""
+    return x.gather(1, tokens.clamp(min=0)[:, None])[:, 0].masked_fill(tokens < 0, 0.0)
+
+
+def _bits(parts: Sequence[Tensor]) -> NDArray[np.float64]:
+    """Numbers in nats, in bits."""
+    nats: NDArray[np.float64] = torch.cat(list(parts)).cpu().double().numpy()
+    return nats / log(2)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return x if x.device.type == "mps" else x.double()
