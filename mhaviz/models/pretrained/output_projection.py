@@ -6,6 +6,7 @@ feature of which head, however a model is written. Nothing is taken for granted:
 sum to what the linear layer itself has made.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -193,6 +194,11 @@ def _gram(loaded: Loaded, site: Site, heads: _Heads | None) -> Tensor:
         (difference,), dtype = heads.differences, loaded.model.dtype
         if difference <= max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps * (dtype != torch.float32)):
             return heads.grams[0]
+        if math.isnan(difference):
+            raise MhavizError(
+                f"{loaded.name}: layer {site.layer}, {site.kind}: expected numbers, got NaN or infinity; take another "
+                f"copy of it"
+            )
         why = f"the parts of its heads sum to another output than its own, by {difference:.1e} of the largest number"
     elif heads.grams:
         why = f"what its heads make goes through {len(heads.grams)} linear layers beside one another"

@@ -266,3 +266,11 @@ def test_heads_and_layers_that_are_chosen(pretrained):
     every = loaded.attend("the cat", show="norms")
     (some,) = loaded.attend("the cat", show="norms", layer=1, head=[3, 1]).maps
     np.testing.assert_allclose(some.weights, every.maps[1].weights[[3, 1]], rtol=1e-6)
+
+
+def test_a_model_of_no_numbers_is_told_so():
+    model = llama().eval()
+    with torch.no_grad():
+        model.model.layers[1].self_attn.v_proj.weight[0, 0] = torch.nan
+    with pytest.raises(MhavizError, match="layer 1, masked: expected numbers, got NaN or infinity; take another copy"):
+        model_in_memory(model, bytes_and_words()).with_norms()
