@@ -295,6 +295,7 @@ class _Writer:
                 "name": m.quantity.name,
                 "reduction": m.quantity.reduction,
                 "perLayer": m.quantity.through_layers,
+                "isDistribution": m.quantity.is_distribution,
             },
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),

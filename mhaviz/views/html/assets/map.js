@@ -239,7 +239,7 @@ class MapView {
       const thumb = layer || !special ? null : this.#thumb(part, place);
       return { part, scale: layer?.scale ?? scales[part.scale], layer, thumb };
     });
-    const top = map.quantity.key === "norm" ? panels[0].scale.high : 1; // sums of norms are no shares of 1
+    const top = map.quantity.isDistribution ? 1 : panels[0].scale.high; // sums of norms are no shares of 1
     const aside = map.aside && { name: map.aside.name, top, ...this.#aside(map.asideValues(place)) };
     return {
       title: headName(map, head),

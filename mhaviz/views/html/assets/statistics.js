@@ -43,7 +43,7 @@ function headTotals(map, place, weights, start) {
   const keys = map.columns.tokens;
   const queries = weights.length / keys;
   const apart = map.asideValues(place);
-  const areNorms = map.quantity.key === "norm"; // of which each row's shares count
+  const areShares = map.quantity.isDistribution; // of others, such as norms, each row's shares count
   const special = [...map.columns.special];
   const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
   const copyBefore = samePositions ? earlierCopies(map.columns) : null;
@@ -51,7 +51,7 @@ function headTotals(map, place, weights, start) {
   for (let r = 0; r < queries; r++) {
     const i = start + r;
     const numbers = weights.subarray(r * keys, (r + 1) * keys);
-    const { row, rest } = areNorms ? sharesOf(numbers, apart?.[i] ?? 0) : { row: numbers, rest: apart?.[i] };
+    const { row, rest } = areShares ? { row: numbers, rest: apart?.[i] } : sharesOf(numbers, apart?.[i] ?? 0);
     if (apart === null) {
       add("entropy", entropyOf(row));
       add("first", row[0]);
