@@ -121,8 +121,9 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
     s, measures = statistics, known_columns(statistics.kinds)
     scales = _scales(s)
-    by_unit = {"weight, share" if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
-    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != "weight, share")))
+    up_to_1 = "share of norms" if s.are_of_norms else "weight, share"
+    by_unit = {up_to_1 if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
+    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != up_to_1)))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
@@ -330,8 +331,9 @@ def one_text(statistics: HeadStatistics) -> str:
 
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
+    prefix = NORM.title_prefix if statistics.are_of_norms else ""
     return (
-        f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
+        f"{prefix}{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
         f"{counted(kind.sentences, one_text(statistics))}{_probe_text(statistics)}, {counted(kind.queries, 'token')}"
     )
 
@@ -384,6 +386,9 @@ def notes(columns: Sequence[Measure], short: bool = False, are_of_norms: bool = 
     """What the columns mean, in their order."""
     others = f"shares of a query's {NORM.name}s" if are_of_norms else "weights"
     ordered = sorted((column for column in COLUMNS if column in columns), key=lambda column: column.unit == "weight")
-    meanings = [f"{column.short if short else column.name}: {column.meaning}" for column in ordered]
+    names = [column.short if short else column.name for column in ordered]
+    meanings = [f"{name}: {column.meaning}" for name, column in zip(names, ordered, strict=True)]
+    if are_of_norms:
+        meanings = [meaning.replace("a row of weights a", "a row of shares a") for meaning in meanings]
     weights = next((place for place, column in enumerate(ordered) if column.unit == "weight"), len(ordered))
     return "; ".join([*meanings[:weights], f"the others are {others}, from 0 to 1", *meanings[weights:]])

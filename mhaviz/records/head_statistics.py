@@ -12,6 +12,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.records.attention import Attention
 from mhaviz.records.brief import Brief
 from mhaviz.records.probes import Probe
+from mhaviz.records.quantity import NORM, WEIGHT
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
@@ -168,6 +169,7 @@ HEAD_COLUMNS = (
     "kind",
     "layer",
     "head",
+    "quantity",
     "number",
     "mean",
     "spread",
@@ -177,7 +179,7 @@ HEAD_COLUMNS = (
     "sentences",
     "queries",
 )
-"""Of a table with a row for each head and each of its numbers."""
+"""Of a table with a row for each head and each of its numbers; ``quantity``: what these are of, "weight" or "norm"."""
 
 
 SHOWN = "show"
@@ -211,13 +213,19 @@ class HeadStatistics(Shown):
         """Whether the numbers are of shares of norms, ‖A_ij · v_j W_O‖, in place of weights."""
         return self.source.details.get(SHOWN) == "norms"
 
+    @property
+    def quantity(self) -> str:
+        """What the numbers are of, as it is called in files: "weight", or "norm" of shares of norms."""
+        return (NORM if self.are_of_norms else WEIGHT).key
+
     def rows(self) -> Iterator[tuple[object, ...]]:
         """A row of ``HEAD_COLUMNS`` for each head and each number that its kind has; NaN for what is not known."""
         for kind in self.kinds:
             known = [name for name in STATISTICS if kind.average(name).is_known]
             for row, column in kind.heads():
                 for name in known:
-                    yield (kind.kind, kind.layers[row], column, name, *kind.average(name).of_head(row, column))
+                    numbers = kind.average(name).of_head(row, column)
+                    yield (kind.kind, kind.layers[row], column, self.quantity, name, *numbers)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The same as a table. Raises MhavizError if pandas is not installed."""

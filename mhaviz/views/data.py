@@ -230,6 +230,7 @@ def _(record: HeadStatistics) -> dict[str, Any]:
         for kind in record.kinds
     ]
     about = {
+        "quantity": record.quantity,
         "too_long": record.too_long,
         "probe": probe_to_json(record.probe),
         "bootstrap": {"replicates": record.replicates, "seed": record.seed, "level": 0.95},

@@ -35,6 +35,18 @@ def test_scales(random_heads):
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
 
+def test_norms_are_said_to_be_norms(random_heads):
+    weights = random_heads()
+    norms = replace(weights, source=replace(weights.source, details={**weights.source.details, "show": "norms"}))
+    pages = [head_statistics_page(statistics) for statistics in (norms, weights)]
+    titles = [next(block.title for block in page.blocks if isinstance(block, Panels)) for page in pages]
+    assert titles[0] == f"norms of {titles[1]}"
+    assert next(iter(parts(norms)[1])) == "share of norms"
+    assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
+    assert {row[3] for row in norms.rows()} == {"norm"}
+    assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
+
+
 def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds
