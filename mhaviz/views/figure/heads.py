@@ -24,12 +24,17 @@ from mhaviz.views.figure.mosaic import (
     draw_mosaic,
     draw_scale,
 )
-from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, fit_text, snap, text_width
+from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, fit_text, snap, text_width, wrap
+from mhaviz.views.figure.sheet import TITLE as FULL
 from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.labels import quoting, title_places
+from mhaviz.views.labels import harmless, quoting, title_places
 from mhaviz.views.style import Style
 
 TITLE = 0.3  # inches over a mosaic
+_TITLE_LINE, _COUNTS_LINE = 0.19, 0.16  # inches of one more line of a title, and of what it is over
+_LEAST_TITLE = 9.5  # points that a title gets smaller to, rather than going on in another line
+_UNDER_LINES = 0.06  # inches
+_MOST_TITLE_LINES = 3
 _MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers beside the bar included; a name is longer
@@ -258,11 +263,17 @@ def _scale_width(m: AttentionMap) -> float:
 
 @dataclass(frozen=True)
 class PanelsPart:
-    """Small matrices that have been laid out."""
+    """Small matrices that have been laid out.
+
+    Attributes:
+        lines: of its title where one is too short for it, and how many of them are large; empty: it has one line.
+    """
 
     block: Panels
     panels: tuple[Panel, ...]
     layout: MosaicLayout
+    lines: tuple[str, ...] = ()
+    large: int = 0
 
     before, after = 0.2, 0.25
 
@@ -292,11 +303,33 @@ class PanelsPart:
     @property
     def top(self) -> float:
         """Inches from the top to the first row of cells."""
-        return TITLE + self.layout.tile(0)[1]
+        return self.title_height + self.layout.tile(0)[1]
+
+    @property
+    def title_height(self) -> float:
+        """Inches over the mosaic."""
+        more = (self.large - 1) * _TITLE_LINE + (len(self.lines) - self.large) * _COUNTS_LINE
+        return TITLE + (more + _UNDER_LINES if self.lines else 0.0)
 
     def height(self, _: float) -> float:
         """In inches."""
-        return TITLE + self.layout.height
+        return self.title_height + self.layout.height
+
+    def titled(self, room: float, fonts: Fonts) -> "PanelsPart":
+        """The same, its title in several lines if so many inches are too few for one.
+
+        What it is over, "means over 1,000 sentences", then stands under it, in small letters.
+        """
+        title, families = self.title, fonts.families
+        if not isinstance(title, str) or text_width(title, _LEAST_TITLE, families, bold=True) <= 0.99 * room:
+            return self
+        name, _, counts = title.partition(", ")
+        large = wrap(name, room, FULL, families, bold=True)
+        small = wrap(counts, room / DRAWN_WIDER, BODY, families) if counts else []
+        lines = [*large, *small]
+        if len(large) > 1 and len(lines) > _MOST_TITLE_LINES:
+            return self
+        return replace(self, lines=tuple(lines), large=len(large))
 
     def aligned(self, others: Sequence["PanelsPart"]) -> "PanelsPart":
         """The same, its matrices under those of ``others``, if they are as many and all have bars beside them."""
@@ -310,8 +343,10 @@ class PanelsPart:
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
-        if self.block.title:
-            sheet.title(y + 0.1, self.block.title)
+        if self.lines:
+            self._write_lines(sheet, y + 0.1)
+        elif self.title:
+            sheet.title(y + 0.1, self.title)
         sample = self.block.of_features
         panels = [panel.sampled(*self.layout.cells) for panel in self.panels] if sample else self.panels
         draw_mosaic(sheet, x, y + TITLE, self.layout, panels)
@@ -322,6 +357,16 @@ class PanelsPart:
             beyond = values_beyond([panel for panel in self.panels if panel.scale == scale], scale)
             draw_scale(sheet, left, y + self.top, self.layout.bar, scale, name, beyond)
             left += _NAMED_SCALE
+
+    def _write_lines(self, sheet: Sheet, y: float) -> None:
+        """The title, in its lines."""
+        sheet.heading = sheet.heading or harmless(str(self.title))
+        for i, line in enumerate(self.lines):
+            if i < self.large:
+                sheet.write(MARGIN, y + i * _TITLE_LINE, line, FULL, bold=True)
+                below = y + i * _TITLE_LINE
+            else:
+                sheet.write(MARGIN, below + 0.02 + (i - self.large + 1) * _COUNTS_LINE, line, BODY, colour=QUIET)
 
     def _write_ids(self, sheet: Sheet, x: float, y: float) -> None:
         """Before the labels of the first matrix, whose cells begin at y, in a column of their own."""

@@ -262,6 +262,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
                 f"{parameter('columns')}"
             )
         width = style.width
+    parts = [part.titled(width - 2 * MARGIN, fonts) if isinstance(part, PanelsPart) else part for part in parts]
     places, bottom = _place(parts, beside, MARGIN + (_TITLE if title else 0.0), across, width - MARGIN)
     foot = foot_height(width, page.footnote, remark)
     height = bottom + (foot + MARGIN if foot else 0.0)

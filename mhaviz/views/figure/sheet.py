@@ -54,6 +54,7 @@ TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
 _FRAME = 0.5  # points
 DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
+_SMALLER = 0.1  # points
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_LINE = 400  # cells of a title or of a line of the foot; what is longer fits on no sheet
 
@@ -193,9 +194,11 @@ class Sheet(Figure):
         self.heading = self.heading or harmless(shorten(_LONGEST_LINE))
         families, room = self.fonts.families, self.width - 2 * MARGIN
         whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
-        if whole > room + _HAIR:  # small letters are drawn wider than they measure, as they begin at whole pixels
-            room *= 0.93
+        if whole > room + _HAIR:  # letters of another size are drawn this much wider than they measure, at most
+            room *= 0.99
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
+        while size > BODY and text_width(shorten(_LONGEST_LINE), size, families, bold=True) > room + _HAIR:
+            size = max(size - _SMALLER, BODY)  # letters of some sizes are wider than the sizes say
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
@@ -454,30 +457,34 @@ def fit(
 ) -> str:
     """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for.
 
-    Of lengths that get smaller by a twentieth, the first that fits is looked for by halves: measuring takes as long as
-    the text is.
+    Of lengths that get smaller by a twentieth, the first that fits is looked for by halves, as measuring takes as long
+    as the text is; then the longest that fits between it and the one before.
     """
     lengths = [cells]
     while lengths[-1] > 1:
         lengths.append(max(int(lengths[-1] * 0.95), 1) if lengths[-1] > 20 else lengths[-1] - 1)
 
-    def fits(place: int) -> bool:
-        return text_width(shorten(lengths[place]), size, families, bold) <= width + _HAIR
+    def fits(length: int) -> bool:
+        return text_width(shorten(length), size, families, bold) <= width + _HAIR
 
-    if fits(0):
+    if fits(cells):
         return shorten(cells)
-    place = bisect_left(range(len(lengths) - 1), True, lo=1, key=fits)
-    return shorten(lengths[min(place, len(lengths) - 1)])
+    place = bisect_left(range(len(lengths) - 1), True, lo=1, key=lambda place: fits(lengths[place]))
+    between = range(lengths[place - 1] - 1, lengths[place], -1)
+    longest = bisect_left(between, True, key=fits)
+    return shorten(between[longest] if longest < len(between) else lengths[place])
 
 
-def wrap(text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,)) -> list[str]:
+def wrap(
+    text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
+) -> list[str]:
     """The text as lines of at most ``width`` inches, broken between words; a word that is wider is shortened."""
     lines: list[str] = []
     for word in text.split(" "):
-        if lines and text_width(f"{lines[-1]} {word}", size, families) <= width:
+        if lines and text_width(f"{lines[-1]} {word}", size, families, bold) <= width:
             lines[-1] += f" {word}"
         else:
-            lines.append(fit_text(word, width, size, families))
+            lines.append(fit_text(word, width, size, families, bold))
     return lines
 
 

@@ -6,7 +6,10 @@ import pytest
 from drawn import texts
 from shown import head_statistics_figure
 
-from mhaviz.records import STATISTICS, Source
+from mhaviz.pages.blocks import Panels
+from mhaviz.pages.head_statistics import head_statistics_page
+from mhaviz.records import STATISTICS, RandomRepeats, Source
+from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 
@@ -126,3 +129,18 @@ def test_a_hostile_footnote(random_heads):
     sheet = head_statistics_figure(replace(random_heads(), source=Source("$x$ \x1b[1m \u202e")))
     sheet.save(io.BytesIO(), "png")
     assert not any("\x1b" in text or "\u202e" in text for text in texts(sheet))
+
+
+def test_a_title_that_is_too_long_for_one_line_is_whole(random_heads):
+    statistics = random_heads(1, 1, sentences=1_000_000)
+    page = head_statistics_page(replace(statistics, probe=RandomRepeats(123_456, 1_000_000)))
+    panels = next(block for block in page.blocks if isinstance(block, Panels))
+    page = replace(page, blocks=(replace(panels, panels=panels.panels[:1]),), beside=())
+    sheet = draw_page(page)
+    name, counts = str(panels.title).split(", ", 1)
+    written = [text for text in sheet.page.texts if text.get_text() in (name, counts)]
+    assert len(written) == 2
+    assert written[0].get_position()[1] < written[1].get_position()[1]
+    assert sheet.heading == panels.title
+    renderer = sheet.canvas.get_renderer()
+    assert all(text.get_window_extent(renderer).x1 < sheet.bbox.width for text in written)
