@@ -49,6 +49,10 @@ class QuotedText:
     where: Where = "everywhere"
 
 
+Form = Literal["whole", "stacked", "bare"]
+"""How values are written: on one line, on several, or without what belongs to them."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
@@ -62,6 +66,8 @@ class Column:
         bar: its values are shares from 0 to 1, drawn as bars of up to so many cells of a terminal; 0: they are not.
         short: a heading for a narrow place, if there is one.
         stacked: how a value is written on several lines, for a narrow place.
+        bare: how its main part alone is written, for a place that has no room for the rest.
+        note: what is said of it under the table, where it is shown.
     """
 
     heading: str
@@ -72,13 +78,15 @@ class Column:
     bar: int = 0
     short: str = ""
     stacked: Callable[[Any], str] | None = None
+    bare: Callable[[Any], str] | None = None
+    note: str = ""
     style: Literal["plain", "bold", "quiet"] = "plain"
 
-    def write(self, value: object, stacked: bool = False) -> str:
+    def write(self, value: object, form: Form = "whole") -> str:
         """A value as text."""
         if value is None or value == "":
             return NOTHING if value is None else ""
-        return self.stacked(value) if stacked and self.stacked else self.text(value)
+        return ({"stacked": self.stacked, "bare": self.bare}.get(form) or self.text)(value)
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,8 @@ class Table:
         notes: what the columns mean; ``short_notes``: the same of their short headings.
         is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
+        narrowed: what is said of columns, by their names, that a narrow place leaves out, and of whether it leaves out
+            all but the main parts of values; None: it leaves out all extra columns or none, and says nothing.
     """
 
     columns: tuple[Column, ...]
@@ -105,6 +115,7 @@ class Table:
     short_notes: str = ""
     is_grouped: bool = False
     has_total: bool = False
+    narrowed: Callable[[tuple[str, ...], bool], str] | None = None
     where: Where = "everywhere"
 
     def limited(self, most: int | None) -> tuple["Table", str]:
@@ -117,10 +128,10 @@ class Table:
         """Of all columns."""
         return tuple((short and column.short) or column.heading for column in self.columns)
 
-    def texts(self, stacked: bool = False) -> list[tuple[str, ...]]:
+    def texts(self, form: Form = "whole") -> list[tuple[str, ...]]:
         """All values as they are written, without bars."""
         return [
-            tuple("" if c.bar else c.write(value, stacked) for c, value in zip(self.columns, row, strict=True))
+            tuple("" if c.bar else c.write(value, form) for c, value in zip(self.columns, row, strict=True))
             for row in self.rows
         ]
 

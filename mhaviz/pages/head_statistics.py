@@ -17,6 +17,7 @@ from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, Hea
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
 _UP_TO_1 = ("weight", "share")
+_RARER = ("sink", "retrieval", "needle")  # which a narrow table does without, if they are not what it is ranked by
 _DISTRIBUTIONS = 6  # heads
 _ACROSS = 5  # panels side by side where several kinds are to have cells of one size
 _ACROSS_OF_ONE_KIND = 4  # three rows, beside which the bars have room
@@ -246,7 +247,7 @@ def ranked_columns(statistics: HeadStatistics, order: Order) -> list[Measure]:
 def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
     """A row a head, the number that they are ordered by before the others, with its interval; chance stands below."""
     measures = ranked_columns(statistics, order)
-    several = len(statistics.kinds) > 1
+    s, several = statistics, len(statistics.kinds) > 1
     heads = ranked(statistics, order)[: order.most]
     first = measures[0]
     has_interval = any(head.interval(first.name) for head in heads)
@@ -256,7 +257,8 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
             partial(_spread, m, " ± "),
             short=m.short,
             stacked=partial(_spread, m, "\n±"),
-            is_extra=m.unit == "share" and m is not first,
+            bare=partial(_mean, m),
+            is_extra=m.name in _RARER and m is not first,
         )
         for m in measures
     ]
@@ -264,7 +266,7 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
         *([Column("kind", align="left", is_key=True)] if several else []),
         *(Column(name, is_key=True) for name in ("layer", "head")),
         spreads[0],
-        *([Column("95 %", partial(_interval, first), is_extra=True)] if has_interval else []),
+        *([Column("95 %", partial(_interval, first), is_extra=True, note=_interval_note(s))] if has_interval else []),
         *spreads[1:],
     )
     rows: list[tuple[object, ...]] = []
@@ -279,16 +281,16 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
             unknown = [""] if has_interval else []
             rows.append((*([kind.kind] if several else []), "chance", "", chances[0], *unknown, *chances[1:]))
     long, short = (
-        "; ".join(
-            [
-                notes(measures, of_short, statistics.are_of_norms),
-                *_notes_of_rows(statistics, has_interval and not of_short),
-            ]
-        )
+        "; ".join([notes(measures, of_short, statistics.are_of_norms), *_notes_of_rows(statistics)])
         for of_short in (False, True)
     )
     heading = ranking_heading(statistics, order)
-    return Table(columns, tuple(rows), heading, notes=long, short_notes=short, where="listed")
+    return Table(columns, tuple(rows), heading, notes=long, short_notes=short, narrowed=_narrowed, where="listed")
+
+
+def _narrowed(columns: tuple[str, ...], is_bare: bool) -> str:
+    """What is said of columns that a narrow terminal leaves out."""
+    return f"no room for {', '.join([*columns, *['±'] * is_bare])}: -o heads.csv has all"
 
 
 def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
@@ -297,12 +299,13 @@ def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
     return (float(np.nanmean(chance)), math.nan) if np.isfinite(chance).any() else None
 
 
-def _notes_of_rows(statistics: HeadStatistics, has_interval: bool) -> list[str]:
-    """What ±, 95 % and chance are."""
-    sentence = one_text(statistics)
-    texts = [f"±: standard deviation between {sentence}s"]
-    if has_interval:
-        texts.append(f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {sentence}s")
+def _interval_note(statistics: HeadStatistics) -> str:
+    return f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {one_text(statistics)}s"
+
+
+def _notes_of_rows(statistics: HeadStatistics) -> list[str]:
+    """What ± and chance are."""
+    texts = [f"±: standard deviation between {one_text(statistics)}s"]
     return [*texts, CHANCE] if any(_chance_text(statistics, kind) for kind in statistics.kinds) else texts
 
 
@@ -313,6 +316,10 @@ def _number(measure: Measure, number: float) -> str:
 def _interval(measure: Measure, ends: tuple[float, float]) -> str:
     """ "0.51–0.55"."""
     return "–".join(_number(measure, end) for end in ends)
+
+
+def _mean(measure: Measure, number: tuple[float, float]) -> str:
+    return _number(measure, number[0])
 
 
 def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:

@@ -75,7 +75,7 @@ def test_rows(random_heads):
     every = ranking_table(statistics, Order("layer"))
     distance = every.headings().index("distance")
     assert every.texts()[-3][distance] == "–", f"no distance of {cross.kind}"
-    assert every.texts(stacked=True)[0][distance] == (
+    assert every.texts("stacked")[0][distance] == (
         f"{self_.distance.mean[0, 0]:.1f}\n±{self_.distance.spread[0, 0]:.1f}"
     )
 
