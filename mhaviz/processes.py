@@ -102,6 +102,16 @@ def gathered(own: _T) -> list[_T] | None:
     return found
 
 
+def wait_for_others() -> None:
+    """Wait until each process has come here; all must. Raises MhavizError if another has ended."""
+    from torch import distributed
+
+    try:
+        distributed.barrier(connect())
+    except RuntimeError as error:  # gloo's
+        raise MhavizError(f"another process has ended ({reason(error)}); see what it says") from error
+
+
 @cache
 def connect() -> "distributed.ProcessGroup":
     """Connect with the other processes, by gloo for main memory and nccl for GPUs, if that has not been done.

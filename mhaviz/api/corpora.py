@@ -75,13 +75,13 @@ class CorpusRun:
             return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
 
         batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, cut=cut)
-        part = self._read(batches, part, path, on_progress)
+        part = self._read(batches, part, division, on_progress)
         parts = gathered(part) if division.distributed and not shard.is_whole else None
         if parts is None:
             return part
         part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
-        if division.part is not None:
-            write_part(part, Path(division.part))
+        if division.whole_part is not None:
+            write_part(part, division.whole_part)
         return part
 
     @property
@@ -90,20 +90,28 @@ class CorpusRun:
         return min((one.max_length for one in self.models if one.max_length is not None), default=None)
 
     def _read(
-        self, batches: CorpusBatches, part: CorpusPart, path: Path | None, on_progress: Callable[[float, int], None]
+        self, batches: CorpusBatches, part: CorpusPart, division: Division, on_progress: Callable[[float, int], None]
     ) -> CorpusPart:
-        """Count all batches. What has been added up is written to ``path`` at the end, and now and then before."""
+        """Count all batches. What has been added up is written now and then, and at the end.
+
+        Where the file is there to go on from alone, it is written at the end if it has been before: the result can
+        then be shown and saved again, should that fail.
+        """
+        path = division.own_part
+        at_end = division.own_part_at_end
         saved, patience = time.monotonic(), _SECONDS
         for batch in batches:
             self.count(batch)
             on_progress(batch.done, batches.behind.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
                 write_part(self._now(part, batches), path)
-                saved = time.monotonic()
+                division.on_saved(path)
+                at_end, saved = True, time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
         part = self._now(part, batches)
-        if path is not None:
+        if path is not None and at_end:
             write_part(part, path)
+            division.on_saved(path)
         return part
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:

@@ -35,6 +35,8 @@ def diff_models(
     part: str | Path | None = None,
     resume: bool = False,
     distributed: bool = False,
+    part_at_end: bool = True,
+    on_saved: Callable[[Path], None] = lambda path: None,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
@@ -50,8 +52,8 @@ def diff_models(
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the record's ``limits``, and what is ``above`` them is told.
         overlap, source_language, target_language: as in ``LoadedModel.head_statistics``.
-        shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share the
-            corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
+        shard, part, resume, distributed, part_at_end, on_saved: read a part of the corpus, keep what is added up, go
+            on from it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -81,7 +83,8 @@ def diff_models(
     }
     source = source_of(first.describe(), second.describe())
     run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
-    found = run.over(sentences_of(texts), Division(shard, part, resume, distributed), on_notice, on_progress)
+    division = Division(shard, part, resume, distributed, part_at_end, on_saved)
+    found = run.over(sentences_of(texts), division, on_notice, on_progress)
     tell_left_out("diff_models", found.behind, run.max_length, on_notice, overlap, found.shard)
     return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
 

@@ -1,5 +1,6 @@
 """Which part of a corpus a process reads, and in which files it keeps what it adds up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,11 @@ class Division:
         part: a .safetensors file that is written every few seconds, and at the end; None: nothing is kept.
         resume: go on from what is in ``part``, if there is such a file.
         distributed: share the corpus among the processes that ``torchrun`` has started: each reads its shard, and in
-            the first process the result is of all, in the others of their shards. ``part`` is then of all, and with
-            ``resume`` each process keeps a part of its own beside it.
+            the first process the result is of all, in the others of their shards. ``part`` is then of all, and each
+            process keeps a part of its own beside it: part-1-of-8.safetensors, …
+        part_at_end: False: ``part`` is there to go on from alone. A run of a few seconds writes none, and who calls may
+            remove it once the result is safe; of several processes none is written of all.
+        on_saved: is told the file each time that what this process has added up has been written.
 
     Raises:
         ArgumentError: there is no such shard; a part of another suffix; what does not go together.
@@ -29,6 +33,8 @@ class Division:
     part: str | Path | None = None
     resume: bool = False
     distributed: bool = False
+    part_at_end: bool = True
+    on_saved: Callable[[Path], None] = lambda path: None
 
     def __post_init__(self) -> None:
         if self.shard is not None:
@@ -53,12 +59,21 @@ class Division:
     @property
     def own_part(self) -> Path | None:
         """Where this process keeps what it has added up."""
-        if self.part is None:
-            return None
-        path, shard = Path(self.part), self.own_shard
-        if not self.distributed or shard.is_whole:
-            return path
-        return kept_parts(path, shard.count)[shard.number - 1] if self.resume else None
+        return None if self.part is None else kept_part(Path(self.part), self.own_shard if self._is_shared else Shard())
+
+    @property
+    def own_part_at_end(self) -> bool:
+        """Whether ``own_part`` is written at the end in any case, and not only if the run has kept it before."""
+        return self.part_at_end and not self._is_shared
+
+    @property
+    def whole_part(self) -> Path | None:
+        """What the first process writes of all."""
+        return Path(self.part) if self.part is not None and self.part_at_end and self._is_shared else None
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.distributed and not self.own_shard.is_whole
 
     @property
     def needs_part(self) -> bool:
@@ -66,7 +81,6 @@ class Division:
         return self.part is not None or not self.own_shard.is_whole
 
 
-def kept_parts(part: Path, count: int) -> list[Path]:
-    """Where each of several processes keeps its own part, so that it can go on from it; none if there is one."""
-    numbers = range(1, count + 1) if count > 1 else ()
-    return [part.with_name(f"{part.stem}-{number}-of-{count}{SUFFIX}") for number in numbers]
+def kept_part(part: Path, shard: Shard) -> Path:
+    """Where a process keeps its own part, so that it can go on from it: of several, part-1-of-8.safetensors, …"""
+    return part if shard.is_whole else part.with_name(f"{part.stem}-{shard.number}-of-{shard.count}{SUFFIX}")

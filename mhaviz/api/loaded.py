@@ -445,6 +445,8 @@ class LoadedModel:
         part: str | Path | None = None,
         resume: bool = False,
         distributed: bool = False,
+        part_at_end: bool = True,
+        on_saved: Callable[[Path], None] = lambda path: None,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
@@ -464,8 +466,8 @@ class LoadedModel:
             probe: ``RandomRepeats(n_tokens)`` in the place of texts, where induction heads stand out; or
                 ``Needle(text)``, which is put into each text, for the heads that read it again.
             replicates, seed: of the bootstrap over the sentences that intervals are of; 0 replicates: no intervals.
-            shard, part, resume, distributed: read a part of the corpus, keep what is added up, go on from it, share
-                the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
+            shard, part, resume, distributed, part_at_end, on_saved: read a part of the corpus, keep what is added up,
+                go on from it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -477,7 +479,8 @@ class LoadedModel:
         model = self.corpus_model(layer, kind)
         if without := tuple(without):
             model = without_heads(self._whole, without).select(model.layers, model.kind)
-        model, division = model.speaking(source_language, target_language), Division(shard, part, resume, distributed)
+        model = model.speaking(source_language, target_language)
+        division = Division(shard, part, resume, distributed, part_at_end, on_saved)
         _require_texts_apart(probe, texts)
         return head_statistics(
             model,

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import mhaviz
-from mhaviz.api import corpora
+from mhaviz.api import corpora, corpus_difference, head_statistics
 from mhaviz.api.division import Division
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
@@ -337,6 +337,47 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
         assert message in said[0]
     for command in (("show", "all.safetensors"), ("heatmap", "a b", "--model", "all.safetensors")):
         assert mhaviz(*command).status == 1
+
+
+@pytest.mark.parametrize("command", ["heads", "diff"])
+def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, command):
+    """Each run with an output keeps what it has read beside it, also one that nobody has asked to go on."""
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text("\n".join(TEXTS))
+    folder = str(model_folder("bert"))
+    words = ["--model", folder, "--replicates", "20"] if command == "heads" else [folder, folder]
+    words += ["--file", "corpus.txt", "-q", "-o", "k.json"]
+    kept = Path("k.part.safetensors")
+
+    result = mhaviz(command, *words)
+    assert (result.status, result.err, kept.exists()) == (0, "", False), "a short run keeps nothing"
+    whole = json.loads(Path("k.json").read_text())
+    Path("k.json").unlink()
+
+    def count_and_stop(*arguments):
+        if kept.exists() and read_part(kept).behind.read > 40:
+            raise KeyboardInterrupt
+        return counted(*arguments)
+
+    module = head_statistics if command == "heads" else corpus_difference
+    name = "count_batch" if command == "heads" else "add_batch"
+    counted = getattr(module, name)
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "_SECONDS", -1.0)
+        patch.setattr(corpora, "_SHARE", 0)
+        patch.setattr(module, name, count_and_stop)
+        result = mhaviz(command, *words)
+        message = "mhaviz: interrupted; what was read is kept in k.part.safetensors: go on with --resume\n"
+        assert (result.status, result.err, Path("k.json").exists()) == (130, message, False)
+        kept.replace("once.safetensors")
+        result = mhaviz(command, *words)
+        assert result.err == message, "without --resume it begins anew"
+        assert Path("once.safetensors").read_bytes() == kept.read_bytes()
+    result = mhaviz(command, *words[:-3], "-o", "k.json", "--resume")
+    assert result.status == 0
+    assert "mhaviz: going on after sentence" in result.err
+    assert json.loads(Path("k.json").read_text()) == whole
+    assert not kept.exists()
 
 
 def test_two_processes_share_a_corpus(model_folder, tmp_path):

@@ -149,35 +149,35 @@ def heads(
 
     from mhaviz.api.loaded import load
 
-    process = this_process()
-    loaded = load(
-        model,
-        device=process.device(device),
-        predicts=ablation.ablate,
-        on_notice=delivery.notice,
-        revision=revision,
-        dtype=dtype,
-        device_map=device_map,
-        max_memory=max_memory,
-    )
-    delivery.tell(loaded.notices)
-    layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
-    with progress(delivery.quiet, time_left=True) as on_progress:
+    with corpus.keeping(division, delivery) as on_saved:
+        loaded = load(
+            model,
+            device=this_process().device(device),
+            predicts=ablation.ablate,
+            on_notice=delivery.notice,
+            revision=revision,
+            dtype=dtype,
+            device_map=device_map,
+            max_memory=max_memory,
+        )
+        delivery.tell(loaded.notices)
+        layers = None if layer is None else parse_numbers("layer", layer, loaded.layers, "the model")
+        with progress(delivery.quiet, time_left=True) as on_progress:
 
-        def on_sentences(done: float, taken: int) -> None:
-            on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
+            def on_sentences(done: float, taken: int) -> None:
+                on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
 
-        options: dict[str, Any] = {"layer": layers, "kind": kind, "probe": probe}
-        options |= {"replicates": probes.replicates, "seed": probes.seed}
-        options |= {"on_notice": delivery.notice, "on_progress": on_sentences}
-        found: Ablation | HeadStatistics
-        if ablation.ablate:
-            found = loaded.ablate(stream, head=ablation.heads(loaded), **options)
-        else:
-            examples = _EXAMPLES if delivery.has_page else 0
-            options |= division | texts.reading
-            found = loaded.head_statistics(stream, show=shown.show, without=zeroed, examples=examples, **options)
-    corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
+            options: dict[str, Any] = {"layer": layers, "kind": kind, "probe": probe}
+            options |= {"replicates": probes.replicates, "seed": probes.seed}
+            options |= {"on_notice": delivery.notice, "on_progress": on_sentences}
+            found: Ablation | HeadStatistics
+            if ablation.ablate:
+                found = loaded.ablate(stream, head=ablation.heads(loaded), **options)
+            else:
+                examples = _EXAMPLES if delivery.has_page else 0
+                options |= division | texts.reading | {"on_saved": on_saved}
+                found = loaded.head_statistics(stream, show=shown.show, without=zeroed, examples=examples, **options)
+        corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
 
 
 def _parse_top(text: str) -> int | None:

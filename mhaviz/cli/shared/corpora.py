@@ -1,6 +1,7 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError, quoted
 from mhaviz.files.texts import STANDARD_INPUT
-from mhaviz.processes import this_process
+from mhaviz.processes import this_process, wait_for_others
 from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class CorpusOptions:
         bool, corpus_option("--merge", help="Join parts: the arguments are their files, and no model is needed.")
     ] = False
     resume: Annotated[
-        bool, corpus_option("--resume", help="Go on where a killed run with the same -o has come to, if there was one.")
+        bool,
+        corpus_option("--resume", help="Go on from NAME.part.safetensors, which a killed run leaves beside -o."),
     ] = False
 
     def parse_shard(self) -> tuple[int, int] | None:
@@ -59,6 +61,8 @@ class CorpusOptions:
     def part_of(self, delivery: Delivery) -> Path | None:
         """Where what is added up is kept: the .safetensors file among the outputs, or a file beside the first.
 
+        None: there is no output, or parts are merged.
+
         Raises:
             ArgumentError: two such files; --resume without an output.
         """
@@ -67,13 +71,11 @@ class CorpusOptions:
             raise ArgumentError(f"expected one {SUFFIX} file among the outputs, got {len(parts)}; name one")
         if parts:
             return parts[0]
-        if not self.resume or self.merge:
-            return None
-        if not delivery.paths:
+        if self.resume and not delivery.paths:
             raise ArgumentError(
                 f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
             )
-        return delivery.paths[0].with_suffix(f".part{SUFFIX}")
+        return delivery.paths[0].with_suffix(f".part{SUFFIX}") if delivery.paths and not self.merge else None
 
     def division(self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
         """The arguments of Python's functions for these options. Raises ArgumentError for what cannot be."""
@@ -82,12 +84,41 @@ class CorpusOptions:
             raise ArgumentError(
                 "several processes cannot read standard input, which is there once; name a file by --file"
             )
+        part = self.part_of(delivery)
         return {
             "shard": self.parse_shard(),
-            "part": self.part_of(delivery),
+            "part": part,
+            "part_at_end": part in delivery.paths,
             "resume": self.resume,
             "distributed": distributed,
         }
+
+    @contextmanager
+    def keeping(self, division: dict[str, Any], delivery: Delivery) -> Iterator[Callable[[Path], None]]:
+        """Say of a run that is stopped where it has kept what was read, and remove that of one that ends well.
+
+        What is yielded is to be told each file that is kept; see ``on_saved`` of ``Division``. A file that an option
+        names stays, as does one that this run has neither written nor gone on from.
+
+        Raises:
+            StoppedError: Ctrl-C, after something has been kept.
+            ArgumentError: as ``Division``.
+        """
+        from mhaviz.api.division import Division
+
+        own = Division(**division).own_part if self.resume else None
+        kept = {own} if own is not None and own.exists() else set()
+        try:
+            yield kept.add
+        except KeyboardInterrupt:
+            if not kept:
+                raise
+            names = " and ".join(map(str, kept))
+            raise StoppedError(f"interrupted; what was read is kept in {names}: go on with --resume") from None
+        if division["distributed"]:
+            wait_for_others()  # until the first has saved all: before that nothing may be lost
+        for path in kept.difference(delivery.paths):
+            path.unlink(missing_ok=True)
 
     def require_none(self, option: str, is_given: bool) -> None:
         """Raise ArgumentError if a corpus is to be read in parts, and ``option`` asks for what has none."""
@@ -115,12 +146,3 @@ class CorpusOptions:
             raise MhavizError(f"shard {self.shard} has no sentence of this text, and nothing to draw")
         else:
             delivery.notice(f"shard {self.shard} has no sentence of this text")
-        if self.resume and part is not None:
-            self._remove_kept(part, part in delivery.paths)
-
-    def _remove_kept(self, part: Path, is_output: bool) -> None:
-        """Remove what was kept to go on from, and what nobody has asked for by name, once all is saved."""
-        from mhaviz.api.division import kept_parts
-
-        for path in [*kept_parts(part, this_process().count), *([] if is_output else [part])]:
-            path.unlink(missing_ok=True)

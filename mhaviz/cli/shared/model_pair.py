@@ -75,22 +75,24 @@ def diff_of_models(
 
     from mhaviz.api.corpus_difference import diff_models
 
-    before, after = pair.load(names, delivery)
-    with progress(delivery.quiet, time_left=True) as on_progress:
-        difference = diff_models(
-            before,
-            after,
-            stream,
-            layer=layer,
-            kind=kind,
-            fail_above=limits.mean,
-            fail_above_row=limits.row,
-            **pair.reading,
-            on_notice=delivery.notice,
-            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
-            **division,
-        )
-    corpus.deliver(difference, delivery, style, notice=quotes_notice(sentences))
+    with corpus.keeping(division, delivery) as on_saved:
+        before, after = pair.load(names, delivery)
+        with progress(delivery.quiet, time_left=True) as on_progress:
+            difference = diff_models(
+                before,
+                after,
+                stream,
+                layer=layer,
+                kind=kind,
+                fail_above=limits.mean,
+                fail_above_row=limits.row,
+                **pair.reading,
+                on_notice=delivery.notice,
+                on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+                **division,
+                on_saved=on_saved,
+            )
+        corpus.deliver(difference, delivery, style, notice=quotes_notice(sentences))
     if this_process().is_first:  # it alone has the whole
         require_at_most(difference)
 
