@@ -277,6 +277,7 @@ class Panels:
             where there is little room they are all shown, pooled; empty: the page has their scales elsewhere.
         of_features: whether the columns are features: a row is then as high as its label, however narrow its cells
             are, and where there are too many, some are shown, and the others not.
+        compact: whether cells get no larger than a number in one asks for, however few they are.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
@@ -290,6 +291,7 @@ class Panels:
     more: Callable[[int], str] = str
     scales: tuple[str, ...] = ()
     of_features: bool = False
+    compact: bool = False
     ids: tuple[int, ...] = ()
     where: Where = "everywhere"
 

@@ -11,7 +11,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import KIND_NAMES, Axis, CorpusDifference, HeadDivergence, KindDivergence
 
-_MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table
+_MOST_ROWS = 16  # of the table
 _LEAST_BITS = 0.00005  # that four decimals can show
 
 _NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
@@ -133,7 +133,7 @@ def ranking_table(d: CorpusDifference) -> Table:
         filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
     )
     notes = f"{_MEANING}; sentences and queries are counted from 0"
-    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, _more, notes)
+    return Table(columns, tuple(rows), heading, _MOST_ROWS, _MOST_ROWS, _more, notes)
 
 
 def _more(left_out: int) -> str:

@@ -16,6 +16,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.views.formats import DIFFERENCE_SUFFIXES
 
 _CHANGES = "RdBu_r"
+_OF_PANELS = ("--cmap", "--dpi", "--title", "--no-title", "--no-footnote")  # which a picture of two models has, too
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +104,7 @@ def diff(
         return
     of_maps = [
         *(option for option in given(arrays) if option != "--kind"),
-        *(option for option in given(looks) if option not in ("--cmap", "--dpi")),
+        *(option for option in given(looks) if option not in _OF_PANELS),
         *(["--head"] if head != "all" else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
         *([".html"] if delivery.has_page else []),

@@ -11,7 +11,6 @@ from mhaviz.cli.shared.corpora import SUFFIX, CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import (
-    CmapOptions,
     DeviceMap,
     Dtype,
     KindOption,
@@ -19,6 +18,7 @@ from mhaviz.cli.shared.groups import (
     MaxMemory,
     ModelDevice,
     Revision,
+    TitleOptions,
     given,
 )
 from mhaviz.cli.shared.numbers import parse_numbers
@@ -58,7 +58,7 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
 def heads(
     delivery: Delivery,
-    looks: CmapOptions,
+    looks: TitleOptions,
     shown: ShowOptions,
     ablation: AblationOptions,
     probes: ProbeOptions,

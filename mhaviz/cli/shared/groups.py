@@ -289,6 +289,20 @@ class CmapOptions(DpiOption):
     cmap: Annotated[str, look_option(help="ink, bone or one of matplotlib's.")] = "ink"
 
 
+TitleText = Annotated[str | None, look_option(metavar="TEXT", help="In place of the picture's own.")]
+NoTitle = Annotated[bool, look_option("--no-title", help="Draw no title.")]
+NoFootnote = Annotated[bool, look_option("--no-footnote", help="Nothing in small print.")]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TitleOptions(CmapOptions):
+    """The same with what stands over it and under it."""
+
+    title: TitleText = None
+    no_title: NoTitle = False
+    no_footnote: NoFootnote = False
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class VmaxOptions(CmapOptions):
     """The same with a scale."""
@@ -318,9 +332,9 @@ class FigureOptions(PageOptions):
     ] = None
     width: Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")] = None
     font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
-    title: Annotated[str | None, look_option(metavar="TEXT", help="In place of the picture's own.")] = None
-    no_title: Annotated[bool, look_option("--no-title", help="Draw no title.")] = False
-    no_footnote: Annotated[bool, look_option("--no-footnote", help="Nothing in small print.")] = False
+    title: TitleText = None
+    no_title: NoTitle = False
+    no_footnote: NoFootnote = False
     axis_names: Annotated[bool, look_option("--axis-names", help='Write "query" and "key" at the sides.')] = False
 
 

@@ -34,6 +34,7 @@ TITLE = 0.3  # inches over a mosaic
 _TITLE_LINE, _COUNTS_LINE = 0.19, 0.16  # inches of one more line of a title, and of what it is over
 _LEAST_TITLE = 9.5  # points that a title gets smaller to, rather than going on in another line
 _UNDER_LINES = 0.06  # inches
+_COMPACT_CELL = 0.27  # inches, in which there is room for four characters
 _MOST_TITLE_LINES = 3
 _MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
@@ -267,6 +268,7 @@ class PanelsPart:
 
     Attributes:
         lines: of its title where one is too short for it, and how many of them are large; empty: it has one line.
+        wanted: the title that the user wants in place of its own, "" for none; None: its own.
     """
 
     block: Panels
@@ -274,6 +276,7 @@ class PanelsPart:
     layout: MosaicLayout
     lines: tuple[str, ...] = ()
     large: int = 0
+    wanted: str | None = None
 
     before, after = 0.2, 0.25
 
@@ -284,9 +287,14 @@ class PanelsPart:
         return self.layout.width + beyond
 
     @property
+    def is_main(self) -> bool:
+        """Whether its title is what the page is of: that of a distribution is not."""
+        return not self.block.compact
+
+    @property
     def title(self) -> Title | str:
         """Stands over it."""
-        return self.block.title
+        return self.block.title if self.wanted is None else self.wanted
 
     @property
     def width(self) -> float:
@@ -308,6 +316,8 @@ class PanelsPart:
     @property
     def title_height(self) -> float:
         """Inches over the mosaic."""
+        if self.wanted == "":
+            return 0.0
         more = (self.large - 1) * _TITLE_LINE + (len(self.lines) - self.large) * _COUNTS_LINE
         return TITLE + (more + _UNDER_LINES if self.lines else 0.0)
 
@@ -323,7 +333,7 @@ class PanelsPart:
         title, families = self.title, fonts.families
         if not isinstance(title, str) or text_width(title, _LEAST_TITLE, families, bold=True) <= 0.99 * room:
             return self
-        name, _, counts = title.partition(", ")
+        name, _, counts = title.partition(", ") if self.wanted is None else (title, "", "")
         large = wrap(name, room, FULL, families, bold=True)
         small = wrap(counts, room / DRAWN_WIDER, BODY, families) if counts else []
         lines = [*large, *small]
@@ -349,7 +359,7 @@ class PanelsPart:
             sheet.title(y + 0.1, self.title)
         sample = self.block.of_features
         panels = [panel.sampled(*self.layout.cells) for panel in self.panels] if sample else self.panels
-        draw_mosaic(sheet, x, y + TITLE, self.layout, panels)
+        draw_mosaic(sheet, x, y + self.title_height, self.layout, panels)
         if self.block.ids:
             self._write_ids(sheet, x, y + self.top)
         left = x + self.mosaic_width + BESIDE
@@ -384,6 +394,7 @@ def decide_panels(block: Panels, fonts: Fonts, style: Style) -> PanelsPart:
         labels = Space(fonts, style.dpi).widest(fonts.labels(block.rows.tokens.texts), BODY)
         width = labels + len(panels) * (widest(len(panels)) + GAP)
     space = Space(fonts, style.dpi, block.across, width, highest(len(panels)) + 1 if block.scales else math.inf)
+    space = replace(space, cell=_COMPACT_CELL) if block.compact else space
     text_length = max(panel.text_length for panel in panels)
     decide = decide_features if block.of_features else decide_mosaic
     layout = decide(len(panels), block.rows, block.columns, space, text_length)

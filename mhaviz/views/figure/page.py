@@ -7,7 +7,20 @@ from typing import Protocol
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.blocks import Bars, Block, Curves, Drawn, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Text
+from mhaviz.pages.blocks import (
+    Bars,
+    Block,
+    Curves,
+    Drawn,
+    Heads,
+    Legend,
+    Page,
+    Panels,
+    QuotedTable,
+    QuotedText,
+    Table,
+    Text,
+)
 from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
@@ -67,6 +80,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
     if not style.footnote:
         page = replace(page, footnote="", remark="")
+        if any(isinstance(block, Panels) for block in page.blocks):
+            page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
@@ -92,6 +107,15 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
     sheet.foot(page.footnote, plan.remark)
     return sheet
+
+
+def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The same without what explains the pictures in small letters."""
+    for block in blocks:
+        if isinstance(block, Table):
+            yield replace(block, notes="")
+        elif not (isinstance(block, Text) and block.style == "quiet"):
+            yield block
 
 
 def _texts(page: Page) -> Iterator[str]:
@@ -290,14 +314,21 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
 
 def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:
     """The title of the page and its parts, with the title that the user wants; None: with their own."""
-    of_heads = [part for part in parts if isinstance(part, HeadsPart)]
+    main = [part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.is_main)]
     if wanted is None:
         return title, parts
     if not wanted:
-        return "", [replace(part, title="") if isinstance(part, HeadsPart) else part for part in parts]
-    if title or len(of_heads) != 1:
+        return "", [_with_title(part, "") for part in parts]
+    if title or len(main) != 1:
         return wanted, parts
-    return "", [replace(part, title=wanted) if part is of_heads[0] else part for part in parts]
+    return "", [_with_title(part, wanted) if part is main[0] else part for part in parts]
+
+
+def _with_title(part: Part, title: str) -> Part:
+    """The same with this title, "" for none; words and tables have none."""
+    if isinstance(part, HeadsPart):
+        return replace(part, title=title)
+    return replace(part, wanted=title) if isinstance(part, PanelsPart) else part
 
 
 def _place(

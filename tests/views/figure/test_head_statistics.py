@@ -144,3 +144,28 @@ def test_a_title_that_is_too_long_for_one_line_is_whole(random_heads):
     assert sheet.heading == panels.title
     renderer = sheet.canvas.get_renderer()
     assert all(text.get_window_extent(renderer).x1 < sheet.bbox.width for text in written)
+
+
+def test_the_title_that_is_wanted_or_none(random_heads):
+    statistics = random_heads(2, 2)
+    own, wanted, none = (
+        head_statistics_figure(statistics, style=style)
+        for style in (Style(), Style(title="heads, as I want them", footnote=False), Style(title=""))
+    )
+    title = "self-attention: 4 heads, means over 10 sentences, 50 tokens"
+    assert title in texts(own)
+    assert "heads, as I want them" in texts(wanted)
+    assert not {title, "rows are layers, columns heads"} & set(texts(wanted))
+    assert not any("chance" in text or "rows:" in text for text in texts(wanted))
+    assert not any(text.startswith(("self-attention", "distribution")) for text in texts(none))
+    assert none.height < own.height
+    for sheet in (wanted, none):
+        clear(sheet)
+
+
+def test_cells_of_a_distribution_are_small(random_heads):
+    *_, distribution = tiles(head_statistics_figure(random_heads(1, 2)))
+    left, right, bottom, top = distribution.get_extent()
+    rows, columns = distribution.get_array().shape
+    assert abs(bottom - top) / rows <= 0.28
+    assert abs(right - left) / columns <= 0.28
