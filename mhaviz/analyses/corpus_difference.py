@@ -163,6 +163,11 @@ def require_alike(before: CorpusModel, after: CorpusModel) -> None:
     first, second = ({(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (before, after))
     for sites, others, has, lacks in ((first, second, "first", "second"), (second, first, "second", "first")):
         lone = [f"layer {layer}, {kind}" for kind, layer in sites if (kind, layer) not in others]
+        if len(lone) == len(sites):
+            raise MhavizError(
+                f"expected the same attentions in both models, but none of the {has} is in the {lacks}: "
+                f"{_told(sites)} here, {_told(others)} there; compare models of one kind"
+            )
         if lone:
             more = f" and {len(lone) - 1} more" if len(lone) > 1 else ""
             raise MhavizError(
@@ -175,6 +180,11 @@ def require_alike(before: CorpusModel, after: CorpusModel) -> None:
                 f"expected as many heads in both models, but layer {layer}, {kind}, has {n_heads} in the first and "
                 f"{second[kind, layer]} in the second; no head of one is that of the other"
             )
+
+
+def _told(sites: Mapping[tuple[Kind, int], int]) -> str:
+    kinds = " and ".join(kind for kind in _KINDS if any(kind == one for one, _ in sites))
+    return f"{kinds or 'no'} attention in {len({layer for _, layer in sites})} layers"
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:

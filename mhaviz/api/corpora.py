@@ -64,8 +64,9 @@ class CorpusRun:
         shard, path = division.own_shard, division.own_part
         if division.distributed:
             connect()  # so that the end of one is seen by the others
-        identities = tuple(model.identity for model in self.models) if division.needs_part else ()
-        part = CorpusPart(self.name, __version__, identities, _plain(self.options), shard, Behind(), self.source, {})
+        part = CorpusPart(self.name, __version__, (), _plain(self.options), shard, Behind(), self.source, {})
+        if division.needs_part:
+            part = self._identified(part)
         if division.resume and path is not None and path.exists():
             part = self._gone_on_from(path, part, on_notice)
         model = self.models[0]
@@ -104,6 +105,7 @@ class CorpusRun:
             self.count(batch)
             on_progress(batch.done, batches.behind.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
+                part = self._identified(part)
                 write_part(self._now(part, batches), path)
                 division.on_saved(path)
                 at_end, saved = True, time.monotonic()
@@ -116,6 +118,10 @@ class CorpusRun:
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
         return replace(part, behind=batches.behind, arrays=self.study.arrays())
+
+    def _identified(self, part: CorpusPart) -> CorpusPart:
+        """With the identities of the models, which a run that neither writes nor sends a part needs not find out."""
+        return part if part.models else replace(part, models=tuple(model.identity for model in self.models))
 
     def _gone_on_from(self, path: Path, part: CorpusPart, on_notice: Callable[[str], None]) -> CorpusPart:
         """What is in the file, which the study takes over. Raises MhavizError if it is of anything else."""

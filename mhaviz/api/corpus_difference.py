@@ -16,7 +16,10 @@ from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import MhavizError
 from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records import CorpusDifference, CorpusPart, Kind, Limits, Source
+from mhaviz.records import CorpusDifference, CorpusPart, Kind, Limits, Source, Tokens
+
+_SAMPLE = "The cat sat on the mat."
+"""Tokenizers that make the same of it are taken for one."""
 
 
 def diff_models(
@@ -69,7 +72,7 @@ def diff_models(
         .speaking(source_language, target_language)
         for one in (before, after)
     )
-    require_alike(first, second)
+    _require_comparable(first, second)
     study = DifferenceStudy()
 
     def count(batch: CorpusBatch) -> None:
@@ -102,15 +105,33 @@ def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> 
     others = second.read_unnamed([batch.texts[row] for row in whole])
     for row, other in zip(whole, others, strict=True):
         text, number, one = batch.texts[row], batch.numbers[row], inputs.texts[row].source
-        if (one.ids, one.special) == (other.ids, other.special):
-            continue
-        where = f"sentence {number}, {text!r:.40}"
-        if len(one) != len(other):
-            differing = f"{where} has {len(one):,} tokens in the first and {len(other):,} in the second"
-        else:
-            differing = f"{where}: {_first_difference(one.ids, other.ids)}"
-        raise MhavizError(f"expected the same tokens in both models, but {differing}; compare models of one tokenizer")
+        _require_same_tokens(one, other, f"sentence {number}, {text!r:.40}")
     return inputs
+
+
+def _require_comparable(first: CorpusModel, second: CorpusModel) -> None:
+    """Raise MhavizError unless both have the same attentions: by their tokens, where those differ as well.
+
+    Models of two tokenizers may make the same of the user's texts, and are compared; who has other models, however,
+    should hear first of what no choice of layers mends.
+    """
+    try:
+        require_alike(first, second)
+    except MhavizError:
+        (one,), (other,) = (model.read_unnamed([_SAMPLE]) for model in (first, second))
+        _require_same_tokens(one, other, repr(_SAMPLE))
+        raise
+
+
+def _require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
+    """Raise MhavizError unless the tokens that two models make of a text are the same; ``where``: names it."""
+    if (one.ids, one.special) == (other.ids, other.special):
+        return
+    if len(one) != len(other):
+        differing = f"{where} has {len(one):,} tokens in the first and {len(other):,} in the second"
+    else:
+        differing = f"{where}: {_first_difference(one.ids, other.ids)}"
+    raise MhavizError(f"expected the same tokens in both models, but {differing}; compare models of one tokenizer")
 
 
 def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:

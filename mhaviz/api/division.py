@@ -77,8 +77,8 @@ class Division:
 
     @property
     def needs_part(self) -> bool:
-        """Whether what is added up is written or sent."""
-        return self.part is not None or not self.own_shard.is_whole
+        """Whether what is added up is written or sent, or a part gone on from, however long the run takes."""
+        return (self.part is not None and (self.part_at_end or self.resume)) or not self.own_shard.is_whole
 
 
 def kept_part(part: Path, shard: Shard) -> Path:

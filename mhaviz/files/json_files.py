@@ -21,6 +21,8 @@ def read_json(path: Path) -> Any:
     """
     with reading(path):
         text = read_text(path, copies=2)
+        if not text.strip():
+            raise ContentError("it is empty, and no JSON")
         if short := shortage(memory_of(text), free_main_memory()):
             raise ContentError(f"it may need {short}; save fewer heads, layers or sentences, or pooled maps")
     try:

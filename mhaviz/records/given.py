@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
-from mhaviz.errors import ArgumentError, counted, parameter, quoted
+from mhaviz.errors import ArgumentError, parameter, quoted
 
 Message = Mapping[str, Any]
 """Of a chat: its ``role``, its ``content``, and what else a model's template reads of it."""
@@ -150,5 +150,5 @@ def _sequences(ids: object) -> tuple[tuple[int, ...], ...]:
         if not sequence:
             raise ArgumentError(f"{parameter('ids')}: expected at least one token, got none")
         if min(sequence) < 0:
-            raise ArgumentError(f"{parameter('ids')}: expected numbers from 0 on, got {counted(min(sequence))}")
+            raise ArgumentError(f"{parameter('ids')}: expected numbers from 0 on, got {quoted(min(sequence))}")
     return sequences

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, parameter, shortened
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Needle:
         if not self.text.strip():
             raise ArgumentError(f"{parameter('needle')}: expected a text, got an empty one")
         if not self.depths or not all(0 <= depth <= 1 for depth in self.depths):
-            raise ArgumentError(f"{parameter('depths')}: expected numbers from 0 to 1, got {self.depths}")
+            got = shortened(", ".join(f"{depth:g}" for depth in self.depths)) or "none"
+            raise ArgumentError(f"{parameter('depths')}: expected numbers from 0 to 1, got {got}")
 
 
 Probe = RandomRepeats | Needle

@@ -105,8 +105,17 @@ def test_models_that_cannot_be_compared(model_folder):
     torch.manual_seed(0)
     of_two_heads = hf.BertModel(hf.BertConfig(**before.config.to_dict() | {"num_attention_heads": 2}))
     other_tokens = mhaviz.load(before, bytes_and_words())
-    with pytest.raises(MhavizError, match="layer 0, self and 1 more, and the second has not"):
+    with pytest.raises(
+        MhavizError, match=r"tokens in both models, but 'The cat sat .*; compare models of one tokenizer"
+    ):
         mhaviz.diff_models(bert, model_folder("gpt2"), TEXTS)
+    one_kind = {"vocab_size": before.config.vocab_size, "n_embd": 16, "n_layer": 3, "n_head": 4}
+    none_in_both = "none of the first is in the second: self attention in 2 layers here, masked attention in 3 layers"
+    with pytest.raises(MhavizError, match=none_in_both):
+        of_models(before, hf.GPT2LMHeadModel(hf.GPT2Config(**one_kind)), tokenizer)
+    of_three = hf.BertModel(hf.BertConfig(**before.config.to_dict() | {"num_hidden_layers": 3}))
+    with pytest.raises(MhavizError, match=r"the second has layer 2, self, and the first has not; .* by `layer` or"):
+        of_models(before, of_three, tokenizer)
     with pytest.raises(MhavizError, match="has 4 in the first and 2 in the second"):
         of_models(before, of_two_heads, tokenizer)
     with pytest.raises(MhavizError, match=r"sentence \d, '.*' has \d+ tokens in the first and \d+ in the second"):

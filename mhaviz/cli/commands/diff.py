@@ -86,7 +86,7 @@ def diff(
     Output: a {difference_files} file; .xml: JUnit's, a test case a head; .safetensors: sums of two models, for --merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows.
+    or --fail-above-row allows. torchrun makes 1 of all: save a part, --merge it.
     """
     reads = pair.file is not None or (bool(sentences) and not corpus.merge)
     inputs = [before, *([after] if after else []), *arrays.files, *([pair.file] if pair.file else [])]

@@ -22,7 +22,7 @@ from mhaviz.cli.shared.groups import (
     given,
 )
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.probes import ProbeOptions, usual_sort
+from mhaviz.cli.shared.probes import ProbeOptions, require_needle, usual_sort
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
@@ -136,9 +136,12 @@ def heads(
         from mhaviz.api.parts import merge
 
         joined = merge(merged, study="heads", part=corpus.part_of(delivery))
+        require_needle(sort, joined.probe)
         corpus.deliver(joined, delivery, style, order=Order(sort or usual_sort(joined.probe), reverse, most))
         return
     probe = probes.parse(sentences, file)
+    if not ablation.ablate:  # which has columns of its own
+        require_needle(sort, probe)
     order: Order | EffectOrder = Order(sort or usual_sort(probe), reverse, most)
     if ablation.ablate:
         order = ablation.order(sort, reverse, most)

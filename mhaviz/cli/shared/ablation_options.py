@@ -25,7 +25,12 @@ class AblationOptions:
     """Which heads are zeroed."""
 
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="Zero one head at a time, and rank them by how much predictions change.")
+        bool,
+        typer.Option(
+            "--ablate",
+            help="Zero one head at a time, and rank them by how much predictions change. Not in parts: without "
+            "--shard, --merge, --resume, torchrun.",
+        ),
     ] = False
     head: Annotated[
         str | None, typer.Option(metavar="HEADS", help="Heads that --ablate zeroes: 0,3-5 or all.", hidden=True)

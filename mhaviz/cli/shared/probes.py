@@ -33,13 +33,13 @@ class ProbeOptions:
         typer.Option(
             metavar="NUMBERS",
             hidden=True,
-            help="Where in a sentence the needle is put, from 0 to 1.",
-            show_default="0,0.25,0.5,0.75,1",
+            help="Where in a sentence the needle is put, from 0 to 1. \\[default: 0,0.25,0.5,0.75,1]",
+            show_default=False,
         ),
     ] = None
     sequences: Annotated[
         int | None,
-        typer.Option(metavar="N", hidden=True, help="So many random sequences.", show_default="32"),
+        typer.Option(metavar="N", hidden=True, help="So many random sequences. \\[default: 32]", show_default=False),
     ] = None
     seed: Annotated[
         int, typer.Option(metavar="N", hidden=True, help="Of random tokens, and of the bootstrap's draws.")
@@ -72,6 +72,18 @@ class ProbeOptions:
             return None
         usual = Needle(self.needle, self.question or "")
         return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
+
+
+OF_A_NEEDLE = ("retrieval", "needle")
+"""What heads can be ranked by in texts with a needle alone."""
+
+
+def require_needle(sort: str | None, probe: "Probe | None") -> None:
+    """Raise ArgumentError if heads are to be ranked by what they read of a needle, and there is none."""
+    from mhaviz.records import Needle
+
+    if sort in OF_A_NEEDLE and not isinstance(probe, Needle):
+        raise ArgumentError(f"--sort {sort} ranks heads by what they read of a needle; read sentences with --needle")
 
 
 def usual_sort(probe: "Probe | None") -> str:

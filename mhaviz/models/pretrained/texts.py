@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.models.pretrained.chats import read_chat
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
@@ -95,8 +95,8 @@ class Texts:
         highest, known = max(ids), self.n_embeddings or len(self.loaded.tokenizer)
         if highest >= known:
             raise ArgumentError(
-                f"{parameter('ids')}: expected numbers from 0 to {known - 1:,}, as {self.loaded.name} has embeddings, "
-                f"got {counted(highest)}"
+                f"{parameter('ids')}: expected numbers from 0 to {known - 1}, as {self.loaded.name} has embeddings, "
+                f"got {quoted(highest)}"
             )
         return Text(name_tokens(self.loaded.tokenizer, ids))
 
