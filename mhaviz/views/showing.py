@@ -12,7 +12,16 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Attention, Difference, EmbeddedText, ImageAttention, PositionTable
+from mhaviz.records import (
+    Ablation,
+    Attention,
+    CorpusDifference,
+    Difference,
+    EmbeddedText,
+    HeadStatistics,
+    ImageAttention,
+    PositionTable,
+)
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -27,6 +36,8 @@ _OF_MAPS = ("numbers", "width", "font_size", "title", "footnote", "axis_names")
 """Fields of a style that pictures of maps alone read."""
 _OF_CELLS = ("numbers", "axis_names")
 """Those among them that pictures over an image do not read."""
+_OF_PANELS = ("title", "footnote")
+"""Those among them that pictures of a number of each head read, too."""
 
 PAGES = {
     "Ablation": "ablation:ablation_page",
@@ -160,6 +171,8 @@ def fitted_style(record: object, **style: Any) -> Style:
     unread = [] if isinstance(record, Attention | Difference) else [name for name in style if name in _OF_MAPS]
     if isinstance(record, ImageAttention):
         unread = [name for name in unread if name in _OF_CELLS]
+    if isinstance(record, HeadStatistics | Ablation | CorpusDifference):
+        unread = [name for name in unread if name not in _OF_PANELS]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
     if isinstance(record, (Difference, EmbeddedText, PositionTable)):

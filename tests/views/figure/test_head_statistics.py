@@ -6,11 +6,13 @@ import pytest
 from drawn import texts
 from shown import head_statistics_figure
 
+from mhaviz.errors import ArgumentError
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.records import STATISTICS, RandomRepeats, Source
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.showing import plot
 from mhaviz.views.style import Style
 
 KINDS = ("self", "masked", "cross")
@@ -161,6 +163,9 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     assert none.height < own.height
     for sheet in (wanted, none):
         clear(sheet)
+    assert texts(plot(statistics, title="heads, as I want them", footnote=False)) == texts(wanted)
+    with pytest.raises(ArgumentError, match="width is for pictures of maps"):
+        plot(statistics, width=3.0)
 
 
 def test_cells_of_a_distribution_are_small(random_heads):
