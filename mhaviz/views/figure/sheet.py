@@ -457,22 +457,17 @@ def fit(
 ) -> str:
     """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for.
 
-    Of lengths that get smaller by a twentieth, the first that fits is looked for by halves, as measuring takes as long
-    as the text is; then the longest that fits between it and the one before.
+    The longest that fits is looked for by halves: measuring takes as long as the text is.
     """
-    lengths = [cells]
-    while lengths[-1] > 1:
-        lengths.append(max(int(lengths[-1] * 0.95), 1) if lengths[-1] > 20 else lengths[-1] - 1)
 
     def fits(length: int) -> bool:
         return text_width(shorten(length), size, families, bold) <= width + _HAIR
 
     if fits(cells):
         return shorten(cells)
-    place = bisect_left(range(len(lengths) - 1), True, lo=1, key=lambda place: fits(lengths[place]))
-    between = range(lengths[place - 1] - 1, lengths[place], -1)
-    longest = bisect_left(between, True, key=fits)
-    return shorten(between[longest] if longest < len(between) else lengths[place])
+    shorter = range(cells - 1, 1, -1)
+    place = bisect_left(shorter, True, key=fits)
+    return shorten(shorter[place] if place < len(shorter) else 1)
 
 
 def wrap(
