@@ -457,17 +457,27 @@ def fit(
 ) -> str:
     """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for.
 
-    The longest that fits is looked for by halves: measuring takes as long as the text is.
+    The longest that fits is looked for near the length that the width of the whole tells, then by halves: measuring
+    takes as long as the text is.
     """
 
-    def fits(length: int) -> bool:
-        return text_width(shorten(length), size, families, bold) <= width + _HAIR
+    def measured(length: int) -> float:
+        return text_width(shorten(length), size, families, bold)
 
-    if fits(cells):
+    room, whole = width + _HAIR, measured(cells)
+    if whole <= room:
         return shorten(cells)
-    shorter = range(cells - 1, 1, -1)
-    place = bisect_left(shorter, True, key=fits)
-    return shorten(shorter[place] if place < len(shorter) else 1)
+    fitting, too_long = 0, cells
+    trial, step = min(max(int(cells * room / whole), 1), cells - 1), 1
+    while fitting < trial < too_long:
+        if measured(trial) <= room:
+            fitting, trial = trial, trial + step
+        else:
+            too_long, trial = trial, trial - step
+        step *= 4
+    shorter = range(too_long - 1, fitting, -1)
+    place = bisect_left(shorter, True, key=lambda length: measured(length) <= room)
+    return shorten(shorter[place] if place < len(shorter) else max(fitting, 1))  # no text is shorter than that
 
 
 def wrap(
