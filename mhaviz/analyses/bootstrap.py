@@ -13,6 +13,7 @@ from functools import cache
 from math import factorial, nan
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
@@ -81,6 +82,14 @@ def _thresholds() -> NDArray[np.uint64]:
         return np.array([int(share * 2**64) for share in shares], np.uint64)
 
 
+def _product(weights: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """weightsᵀ · values, by PyTorch: the idle threads of numpy's product would wait for work, busily, on the cores that
+    the model computes on. With them, reading a corpus took 2.6 times as long (MiniLM, two cores).
+    """
+    product: NDArray[np.float64] = (torch.from_numpy(weights).mT @ torch.from_numpy(values)).numpy()
+    return product
+
+
 @dataclass
 class Replicates:
     """Sums over sentences, each counted as often as it is drawn, for each head of one layer and each number.
@@ -107,8 +116,8 @@ class Replicates:
             weights: (sentences, replicates), of ``poisson_weights``.
         """
         known = np.where(has[:, None], values, 0.0).reshape(len(values), -1)
-        self.drawn += weights.T @ has
-        self.sums += (weights.T @ known).reshape(self.sums.shape)
+        self.drawn += _product(weights, has.astype(np.float64))
+        self.sums += _product(weights, known).reshape(self.sums.shape)
 
     def join(self, other: "Replicates") -> None:
         """Count the sentences of another part of the corpus, too. Raises ValueError of another shape."""

@@ -73,12 +73,15 @@ class HeadStudy(Study):
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
         weights = seen.call.shares().nan_to_num(nan=0.0)  # of padding; they may be the program's own
-        layer_sums = self._sums.setdefault((kind, layer), self._none(weights.shape[1]))
+        if (kind, layer) not in self._sums:
+            self._sums[kind, layer] = self._none(weights.shape[1])
         whole, (totals, chance, queries) = self._pieces.joined(
             (kind, layer), seen.pieces, numbers, counted.totals(weights), counted.chance(seen), counted.queries
         )
         if whole:
-            layer_sums.add(_means(totals, queries), _means(chance, queries), queries, counted.drawn_of(whole))
+            self._sums[kind, layer].add(
+                _means(totals, queries), _means(chance, queries), queries, counted.drawn_of(whole)
+            )
 
     def join(self, other: Self) -> None:
         """See ``Study.join``. Raises ValueError of another bootstrap or needle, too."""

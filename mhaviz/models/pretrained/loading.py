@@ -132,7 +132,8 @@ class Loaded:
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """In eval mode within; of a model that is being trained some parts may have been, and some not."""
     training = [part for part in model.modules() if part.training]
-    nn.Module.eval(model)
+    for part in training:
+        part.training = False
     try:
         yield
     finally:
