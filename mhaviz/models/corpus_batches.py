@@ -18,7 +18,7 @@ from mhaviz.records import Behind, Shard, Text
 MOST_TOKENS = 2048
 """Of a batch, padding included."""
 
-_LEAST, _MOST, _ALIKE = 8, 256, 16  # sentences of the first and of the last blocks; blocks of the same size
+_LEAST, _MOST, _ALIKE = 8, 256, 2  # sentences of the first and of the last blocks; blocks of the same size
 _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
 
 
