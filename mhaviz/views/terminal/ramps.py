@@ -13,6 +13,8 @@ ASCII_BELOW, ASCII_ABOVE = "-~=", "+#@"
 HIDDEN, ASCII_HIDDEN = "·", "/"
 """What stands in a hidden cell: a blank would look like 0."""
 
+_EDGE = 1e-5  # a number so near to the next character has it: rounding does not choose, as in a legend's even steps
+
 
 def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool) -> NDArray[np.str_]:
     """The character of each value; for NaN, the mark of what is hidden."""
@@ -24,7 +26,7 @@ def ramp_characters(values: NDArray[np.float32], scale: Scale, in_unicode: bool)
         places = len(below) + np.copysign(np.rint(np.abs(from_middle)), from_middle)
     else:
         ramp = list(RAMP if in_unicode else ASCII_RAMP)
-        places = np.floor(shares * len(ramp))
+        places = np.floor(shares * len(ramp) + _EDGE)
     chosen = np.array(ramp)[np.clip(places, 0, len(ramp) - 1).astype(int)]
     return np.where(np.isnan(values), hidden_mark(in_unicode), chosen)
 
