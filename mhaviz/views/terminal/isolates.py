@@ -25,14 +25,17 @@ def isolated(text: str) -> str:
 
 
 def outside_isolates(escape: Callable[[str], str], text: str) -> str:
-    """The text, escaped: all but isolates that ``isolated`` could have put there."""
+    """The text, escaped: all but isolates that ``isolated`` could have put there.
 
-    def fit(part: str) -> str:
-        word = part[1:-1]
-        is_ours = _ISOLATED.fullmatch(part) and _has_right_to_left(word)
-        return f"{_FIRST_STRONG}{escape(word)}{_POP}" if is_ours else escape(part)
+    If there is anything else to escape, they are escaped too: the text becomes longer than its room, and an isolate whose
+    end is cut off would act on all that comes after it.
+    """
 
-    return "".join(map(fit, _ISOLATED.split(text)))
+    def is_ours(part: str) -> bool:
+        return _ISOLATED.fullmatch(part) is not None and _has_right_to_left(part[1:-1])
+
+    others = [part[1:-1] if is_ours(part) else part for part in _ISOLATED.split(text)]
+    return text if all(escape(part) == part for part in others) else escape(text)
 
 
 def _has_right_to_left(text: str) -> bool:
