@@ -53,7 +53,7 @@ def ablation(
         study.add(predicting.encode_unnamed(batch.texts), batch.numbers, on_pass)
         behind = batch.done
     tell_left_out("ablate", batches.behind, predicting.max_length, on_notice)
-    return study.result(predicting.describe(), batches.behind.too_long)
+    return replace(study.result(predicting.describe(), batches.behind.too_long), probe=probe)
 
 
 def without_heads(model: Model, heads: Iterable[HeadNumber]) -> PredictingModel:

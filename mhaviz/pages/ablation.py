@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import EFFECTS, KIND_NAMES, Ablation, Axis, HeadEffects, Prediction
@@ -73,7 +74,7 @@ def ablation_page(ablation: Ablation, order: EffectOrder = USUAL_EFFECTS) -> Pag
     scales = {name: _scale(ablation, name) for name in _known(ablation)}
     units = {"change": _UNITS[ablation.prediction], "loss": "loss, bits"}
     bars = Bars(tuple((units[name], scale) for name, scale in scales.items()))
-    about = tuple(filter(None, [_loss_text(ablation), _left_out_text(ablation)]))
+    about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long)]))
     blocks: tuple[Block, ...] = (
         *(_panels(ablation, kind, scales, order) for kind in ablation.kinds),
         _table(ablation, order),
@@ -114,7 +115,7 @@ def _title(ablation: Ablation, kind: HeadEffects) -> str:
     """ "masked self-attention: 144 heads, each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
     return (
         f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, each zeroed by itself, means over "
-        f"{counted(kind.change.sentences, 'sentence')}, "
+        f"{texts_of(kind.change.sentences, ablation.probe)}, "
         f"{counted(kind.change.predictions, _ONE[ablation.prediction])}"
     )
 
@@ -143,10 +144,11 @@ def _table(ablation: Ablation, order: EffectOrder) -> Table:
         first, *others = (head.number(name) for name in known)
         interval = [head.interval(known[0])] if has_interval else []
         rows.append((*of_kind, head.effects.layers[head.row], head.column, first, *interval, *others))
-    notes = [_notes(ablation), "±: standard deviation between sentences"]
+    texts = f"{one_text(ablation.probe)}s"
+    notes = [_notes(ablation), f"±: standard deviation between {texts}"]
     short = "; ".join(notes)
     if has_interval:
-        notes.append("95 %: where the mean lies, by a bootstrap over the sentences")
+        notes.append(f"95 %: where the mean lies, by a bootstrap over the {texts}")
     heading = _heading(order, len(heads))
     return Table(
         columns,
@@ -202,13 +204,6 @@ def _loss_text(ablation: Ablation) -> str:
     if math.isnan(ablation.loss):
         return ""
     return f"the whole model's loss: {ablation.loss:.2f} bits a {_ONE[ablation.prediction]}"
-
-
-def _left_out_text(ablation: Ablation) -> str:
-    if not ablation.too_long:
-        return ""
-    were = "was" if ablation.too_long == 1 else "were"
-    return f"{counted(ablation.too_long, 'sentence')} {were} left out: longer than the model can read"
 
 
 def _notes(ablation: Ablation) -> str:

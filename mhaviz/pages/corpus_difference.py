@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import NOTHING, Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.corpus_words import left_out_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import KIND_NAMES, Axis, CorpusDifference, HeadDivergence, KindDivergence
@@ -22,7 +23,7 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     """Means and spreads share one scale, from 0 to the largest of them; the largest rows have their own."""
     scales = _scales(d)
     bars = Bars((("mean and spread, bits", scales["mean"]), ("largest row, bits", scales["largest"])))
-    left_out = tuple(filter(None, [left_out_text(d)]))
+    left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
     blocks: tuple[Block, ...] = (
         *(_panels(d, kind, scales) for kind in d.kinds),
         ranking_table(d),
@@ -81,14 +82,6 @@ _MEANING = (
     "over the sentences: 0 if no weight differs, 1 if no row has a key in common; spread: the standard deviation "
     "between the sentences"
 )
-
-
-def left_out_text(d: CorpusDifference) -> str:
-    """What is said of sentences that were not read."""
-    if not d.too_long:
-        return ""
-    were = "was" if d.too_long == 1 else "were"
-    return f"{counted(d.too_long, 'sentence')} {were} left out: longer than the models can read"
 
 
 def limits_text(d: CorpusDifference) -> str:

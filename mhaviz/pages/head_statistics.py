@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
 from mhaviz.pages.head_distributions import READING, distribution_panels
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics, Needle, RandomRepeats
+from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
@@ -125,7 +126,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     up_to_1 = "share of norms" if s.are_of_norms else "weight, share"
     by_unit = {up_to_1 if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
     bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != up_to_1)))
-    counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s)))
+    counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
         *_distributions(s, order),
@@ -169,7 +170,7 @@ def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
         return []
     there = np.logical_or.reduce([kind.average(measure.name).counts.any(axis=(0, 1)) for kind in statistics.kinds])
     n_bins = int(np.flatnonzero(there)[-1]) + 1
-    panels = distribution_panels(measure.name, rows, n_bins, one_text(statistics))
+    panels = distribution_panels(measure.name, rows, n_bins, one_text(statistics.probe, statistics.is_recorded))
     return [panels, Text((READING,), "quiet", "drawn")]
 
 
@@ -300,12 +301,13 @@ def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
 
 
 def _interval_note(statistics: HeadStatistics) -> str:
-    return f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {one_text(statistics)}s"
+    texts = f"{one_text(statistics.probe, statistics.is_recorded)}s"
+    return f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {texts}"
 
 
 def _notes_of_rows(statistics: HeadStatistics) -> list[str]:
     """What ± and chance are."""
-    texts = [f"±: standard deviation between {one_text(statistics)}s"]
+    texts = [f"±: standard deviation between {one_text(statistics.probe, statistics.is_recorded)}s"]
     return [*texts, CHANCE] if any(_chance_text(statistics, kind) for kind in statistics.kinds) else texts
 
 
@@ -329,28 +331,13 @@ def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
     return f"{_number(measure, mean)}{after}"
 
 
-def one_text(statistics: HeadStatistics) -> str:
-    """What the means are over is called, one of it."""
-    if isinstance(statistics.probe, RandomRepeats):
-        return "sequence"
-    return "example" if statistics.is_recorded else "sentence"
-
-
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
     prefix = NORM.title_prefix if statistics.are_of_norms else ""
     return (
         f"{prefix}{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
-        f"{counted(kind.sentences, one_text(statistics))}{_probe_text(statistics)}, {counted(kind.queries, 'token')}"
+        f"{texts_of(kind.sentences, statistics.probe, statistics.is_recorded)}, {counted(kind.queries, 'token')}"
     )
-
-
-def _probe_text(statistics: HeadStatistics) -> str:
-    """What the sentences were made for."""
-    probe = statistics.probe
-    if isinstance(probe, RandomRepeats):
-        return f" of {counted(probe.n_tokens, 'random token')}, repeated"
-    return f" with a needle at {counted(len(probe.depths), 'depth')}" if isinstance(probe, Needle) else ""
 
 
 def reading_text(statistics: HeadStatistics) -> str:
@@ -377,16 +364,8 @@ def _count(statistics: HeadStatistics, kind: HeadAverages) -> str:
     if not kind.copies.queries:  # the numbers of a program's tokens are not always known
         return f"no token {'is known to have' if statistics.is_recorded else 'has'} an earlier copy"
     have = "has" if kind.copies.queries == 1 else "have"
-    where = counted(kind.copies.sentences, one_text(statistics))
+    where = counted(kind.copies.sentences, one_text(statistics.probe, statistics.is_recorded))
     return f"of {counted(kind.copies.queries, 'token')} in {where} that {have} an earlier copy"
-
-
-def left_out_text(statistics: HeadStatistics) -> str:
-    """What is said of sentences that were not read."""
-    if not statistics.too_long:
-        return ""
-    were = "was" if statistics.too_long == 1 else "were"
-    return f"{counted(statistics.too_long, 'sentence')} {were} left out: longer than the model can read"
 
 
 def notes(columns: Sequence[Measure], short: bool = False, are_of_norms: bool = False) -> str:

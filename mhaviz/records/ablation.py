@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
 from mhaviz.records.brief import Brief
+from mhaviz.records.probes import Probe
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
@@ -117,6 +118,7 @@ class Ablation(Shown):
             mean over their predictions; NaN of embeddings.
         too_long: how many sentences were left out, as the model cannot read so many tokens.
         replicates, seed: of the bootstrap that the intervals are of; the seed is that of the masked tokens, too.
+        probe: what the sentences were made for, if they are none of a corpus.
     """
 
     source: Source
@@ -127,6 +129,7 @@ class Ablation(Shown):
     too_long: int = 0
     replicates: int = 0
     seed: int = 0
+    probe: Probe | None = None
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """A row of ``EFFECT_COLUMNS`` for each head that was zeroed and each number; NaN for what is not known."""

@@ -247,7 +247,8 @@ def _(record: Ablation) -> dict[str, Any]:
     ]
     about = {name: getattr(record, name) for name in ("prediction", "sentences", "loss", "too_long")}
     bootstrap = {"replicates": record.replicates, "seed": record.seed, "level": 0.95}
-    return describe_source(record.source) | about | {"bootstrap": bootstrap, "kinds": kinds}
+    about |= {"probe": probe_to_json(record.probe), "bootstrap": bootstrap}
+    return describe_source(record.source) | about | {"kinds": kinds}
 
 
 @document.register

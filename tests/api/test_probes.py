@@ -131,6 +131,7 @@ def test_json_that_is_no_probe(values):
 
 def test_heads_are_zeroed_on_random_repeats(loaded):
     found = loaded.ablate(probe=RandomRepeats(15, 4))
+    assert found.probe == RandomRepeats(15, 4)
     assert found.sentences == 4
     change = found.kinds[0].change.mean
     assert np.unravel_index(change.argmax(), change.shape)[0] == 0, "what the induction heads read is gone"

@@ -6,6 +6,9 @@ import json
 import pytest
 
 from mhaviz.errors import ArgumentError
+from mhaviz.records import Needle, RandomRepeats, probe_of_json
+from mhaviz.views.showing import fitted_style, page_of
+from mhaviz.views.terminal.page import PageView
 
 
 def test_files(tmp_path, random_effects):
@@ -45,3 +48,24 @@ def test_there_is_no_page_for_the_browser(tmp_path, random_effects):
 def test_pictures(tmp_path, random_effects):
     random_effects(n_layers=4, n_heads=8).save(tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("probe", "texts", "between"),
+    [
+        (None, "means over 10 sentences, 50 tokens", "between sentences"),
+        (
+            RandomRepeats(16, 10),
+            "means over 10 sequences of 16 random tokens, repeated, 50 tokens",
+            "between sequences",
+        ),
+        (Needle("x", depths=(0.0, 0.5)), "10 sentences with a needle at 2 depths, 50 tokens", "between sentences"),
+    ],
+)
+def test_what_the_means_are_over(tmp_path, show, random_effects, probe, texts, between):
+    ablation = random_effects(probe=probe)
+    shown = " ".join(show(PageView(page_of(ablation), fitted_style(ablation)), 150).split())
+    assert texts in shown
+    assert between in shown
+    ablation.save(tmp_path / "a.json")
+    assert probe_of_json(json.loads((tmp_path / "a.json").read_text())["probe"]) == probe

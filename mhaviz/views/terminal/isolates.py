@@ -27,8 +27,8 @@ def isolated(text: str) -> str:
 def outside_isolates(escape: Callable[[str], str], text: str) -> str:
     """The text, escaped: all but isolates that ``isolated`` could have put there.
 
-    If there is anything else to escape, they are escaped too: the text becomes longer than its room, and an isolate whose
-    end is cut off would act on all that comes after it.
+    If there is anything else to escape, they are escaped too: the text becomes longer than its room, and an isolate
+    whose end is cut off would act on all that comes after it.
     """
 
     def is_ours(part: str) -> bool:
