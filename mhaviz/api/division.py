@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.files.parts import SUFFIX
+from mhaviz.files.part_names import SUFFIX, part_of_process
 from mhaviz.processes import this_process
 from mhaviz.records import Shard
 
@@ -59,7 +59,10 @@ class Division:
     @property
     def own_part(self) -> Path | None:
         """Where this process keeps what it has added up."""
-        return None if self.part is None else kept_part(Path(self.part), self.own_shard if self._is_shared else Shard())
+        if self.part is None:
+            return None
+        shard = self.own_shard if self._is_shared else Shard()
+        return part_of_process(Path(self.part), shard.number, shard.count)
 
     @property
     def own_part_at_end(self) -> bool:
@@ -79,8 +82,3 @@ class Division:
     def needs_part(self) -> bool:
         """Whether what is added up is written or sent, or a part gone on from, however long the run takes."""
         return (self.part is not None and (self.part_at_end or self.resume)) or not self.own_shard.is_whole
-
-
-def kept_part(part: Path, shard: Shard) -> Path:
-    """Where a process keeps its own part, so that it can go on from it: of several, part-1-of-8.safetensors, …"""
-    return part if shard.is_whole else part.with_name(f"{part.stem}-{shard.number}-of-{shard.count}{SUFFIX}")

@@ -13,13 +13,13 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, reason, shortened
 from mhaviz.files.errors import ContentError, reading, require_file
 from mhaviz.files.json_files import memory_of
+from mhaviz.files.part_names import SUFFIX
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
 from mhaviz.records import Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 
-SUFFIX = ".safetensors"
 _DTYPES = ("float64", "int64")
 _MOST_NAME = 4096  # characters: of a path
 _MOST = 2**63 - 1  # sentences

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.corpora import SUFFIX, CorpusOptions
+from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import FigureOptions, Heads, given, look_option
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models, diff_of_parts
 from mhaviz.cli.shared.saved_difference import diff_of_files
 from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.errors import ArgumentError
+from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import DIFFERENCE_SUFFIXES
 
 _CHANGES = "RdBu_r"

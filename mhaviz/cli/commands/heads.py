@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.shared.ablation_options import AblationOptions
 from mhaviz.cli.shared.console import progress
-from mhaviz.cli.shared.corpora import SUFFIX, CorpusOptions
+from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import (
@@ -26,6 +26,7 @@ from mhaviz.cli.shared.probes import ProbeOptions, require_needle, usual_sort
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
+from mhaviz.files.part_names import SUFFIX
 from mhaviz.processes import this_process
 from mhaviz.units import parse_whole
 from mhaviz.views.formats import ABLATION_SUFFIXES, HEAD_SUFFIXES

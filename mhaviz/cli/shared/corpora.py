@@ -11,15 +11,13 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, quoted
+from mhaviz.files.part_names import SUFFIX, part_beside
 from mhaviz.files.texts import STANDARD_INPUT
 from mhaviz.processes import this_process, wait_for_others
 from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
-
-SUFFIX = ".safetensors"
-"""Of the files that hold what a study has added up."""
 
 corpus_option = partial(typer.Option, rich_help_panel="Corpora on several machines")
 
@@ -75,7 +73,7 @@ class CorpusOptions:
             raise ArgumentError(
                 f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
             )
-        return delivery.paths[0].with_suffix(f".part{SUFFIX}") if delivery.paths and not self.merge else None
+        return part_beside(delivery.paths[0]) if delivery.paths and not self.merge else None
 
     def division(self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
         """The arguments of Python's functions for these options. Raises ArgumentError for what cannot be."""
