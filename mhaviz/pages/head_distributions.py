@@ -12,7 +12,11 @@ from mhaviz.records import EDGES, Axis
 _MOST_BINS = 20
 """Where there are more, two neighbours become one."""
 
-READING = "rows: layer.head, mean and its 95 % interval; columns are bins, from the number under them on"
+
+def reading_text(has_interval: bool) -> str:
+    """How to read the picture, and the labels of its rows."""
+    label = "layer.head, mean and its 95 % interval" if has_interval else "layer.head and mean"
+    return f"rows: {label}; columns are bins, from the number under them on"
 
 
 def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bins: int, sentence: str) -> Panels:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
-from mhaviz.pages.head_distributions import READING, distribution_panels
+from mhaviz.pages.head_distributions import distribution_panels
+from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
@@ -171,7 +172,8 @@ def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
     there = np.logical_or.reduce([kind.average(measure.name).counts.any(axis=(0, 1)) for kind in statistics.kinds])
     n_bins = int(np.flatnonzero(there)[-1]) + 1
     panels = distribution_panels(measure.name, rows, n_bins, one_text(statistics.probe, statistics.is_recorded))
-    return [panels, Text((READING,), "quiet", "drawn")]
+    has_interval = any(head.interval(measure.name) for head in heads)
+    return [panels, Text((distribution_text(has_interval),), "quiet", "drawn")]
 
 
 def _label(statistics: HeadStatistics, head: Head, measure: Measure) -> str:

@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -166,6 +167,22 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     assert texts(plot(statistics, title="heads, as I want them", footnote=False)) == texts(wanted)
     with pytest.raises(ArgumentError, match="width is for pictures of maps"):
         plot(statistics, width=3.0)
+
+
+def test_an_interval_is_named_where_there_is_one(random_heads):
+    statistics = random_heads(1, 1)
+    (kind,) = statistics.kinds
+    nothing = np.full((1, 1), np.nan)
+    entropy = replace(kind.entropy, low=nothing, high=nothing)
+    without = replace(statistics, kinds=(replace(kind, entropy=entropy),), replicates=0)
+    columns = "; columns are bins, from the number under them on"
+    for given, label, reading in (
+        (statistics, r"0\.0  \d\.\d\d \[.*\]", "rows: layer.head, mean and its 95 % interval"),
+        (without, r"0\.0  \d\.\d\d", "rows: layer.head and mean"),
+    ):
+        drawn = texts(head_statistics_figure(given))
+        assert any(re.fullmatch(label, text) for text in drawn)
+        assert [text for text in drawn if text.startswith("rows:")] == [reading + columns]
 
 
 def test_cells_of_a_distribution_are_small(random_heads):
