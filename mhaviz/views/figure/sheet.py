@@ -467,6 +467,8 @@ def fit(
     room, whole = width + _HAIR, measured(cells)
     if whole <= room:
         return shorten(cells)
+    if not whole:  # no length fits in less than nothing
+        return shorten(cells)
     fitting, too_long = 0, cells
     trial, step = min(max(int(cells * room / whole), 1), cells - 1), 1
     while fitting < trial < too_long:

@@ -10,7 +10,7 @@ from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, helpful_font
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
-from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.figure.sheet import Sheet, fit_text
 
 DEFAULT = findfont(DEFAULT_FAMILY)
 FAMILY = "👨\u200d👩\u200d👧"
@@ -31,6 +31,11 @@ def installed(monkeypatch):
     yield install
     for cached in (fonts_module._installed_fonts, fonts_module._has_bold):
         cached.cache_clear()
+
+
+def test_no_text_fits_in_no_room():
+    assert fit_text("", -0.5, 7.0) == ""
+    assert fit_text("ab", -0.5, 7.0) == "…"
 
 
 def test_the_plainest_font_of_every_family(installed):
