@@ -184,7 +184,8 @@ def require_alike(before: CorpusModel, after: CorpusModel) -> None:
 
 def _told(sites: Mapping[tuple[Kind, int], int]) -> str:
     kinds = " and ".join(kind for kind in _KINDS if any(kind == one for one, _ in sites))
-    return f"{kinds or 'no'} attention in {len({layer for _, layer in sites})} layers"
+    layers = len({layer for _, layer in sites})
+    return f"{kinds or 'no'} attention in {layers} layer{'s' if layers != 1 else ''}"
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
@@ -324,15 +325,16 @@ class _HeadSums:
         if queries is None or queries.shape != (1,) or queries.dtype != np.int64 or queries[0] < 0:
             raise ValueError(f"{prefix}queries: expected a whole number from 0 on")
         found = {}
-        for name, dtype in _WHERE.items():
+        for name, (dtype, least, most, expected) in _WHERE.items():
             array = arrays.get(f"{prefix}{name}")
             if array is None or array.shape != moments.mean.shape or array.dtype != dtype:
                 raise ValueError(f"{prefix}{name}: expected {len(moments.mean)} numbers of {np.dtype(dtype)}")
-            least, most = (0, 1) if name == "largest" else (-1, np.inf)
             if not ((least <= array) & (array <= most)).all():  # NaN is neither
-                raise ValueError(f"{prefix}{name}: expected none below 0, and no divergence above 1")
+                raise ValueError(f"{prefix}{name}: {expected}")
             found[name] = array.copy()
         return cls(moments, queries.copy(), **found)
 
 
-_WHERE = {"largest": np.float64, "sentence": np.int64, "query": np.int64}
+_NUMBERED: tuple[type, float, float, str] = (np.int64, -1, np.inf, "expected numbers from 0 on, or −1 for none")
+_WHERE = {"largest": (np.float64, 0, 1, "expected divergences from 0 to 1"), "sentence": _NUMBERED, "query": _NUMBERED}
+"""The arrays of the largest rows: the type, the least and the most that is allowed, and what is said of all else."""

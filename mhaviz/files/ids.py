@@ -22,7 +22,7 @@ def parse_ids(text: str, of: str) -> tuple[int, ...]:
 def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
     """Those of each line that is not blank; "-" is standard input. Raises MhavizError if a line holds another thing."""
     try:
-        lines = texts.read_lines(path, "ids of tokens, a sequence")
+        lines = texts.read_lines(path, "the ids of one sequence a line")
         return tuple(parse_ids(line.text, f"{texts.name_of(path)}, line {line.number}") for line in lines)
     except ArgumentError as error:
         raise MhavizError(str(error)) from error

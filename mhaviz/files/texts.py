@@ -17,6 +17,7 @@ from mhaviz.memory import OF_TEXT, read_all
 STANDARD_INPUT = Path("-")
 
 _BLOCK = 2**20  # bytes that are read at a time
+_EXPECTED = "sentences, one a line"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def read_labels(path: Path) -> tuple[str, ...]:
     return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")) if text else ()
 
 
-def read_lines(path: Path, expected: str = "sentences") -> list[Line]:
+def read_lines(path: Path, expected: str = _EXPECTED) -> list[Line]:
     """All lines that are not blank. Raises MhavizError as ``read_text`` does, and if there is none; ``expected`` then
     says what there should be."""
     with _opened(path) as stream:
@@ -112,7 +113,7 @@ def _unreadable(path: Path) -> Iterator[None]:
         raise MhavizError(f"cannot read {name_of(path)}: {why}") from error
 
 
-def _lines(stream: BinaryIO, path: Path, expected: str = "sentences") -> Iterator[Line]:
+def _lines(stream: BinaryIO, path: Path, expected: str = _EXPECTED) -> Iterator[Line]:
     size, read, found = _size(stream), 0, False
     for number, content in enumerate(stream, start=1):
         read += len(content)
@@ -120,7 +121,7 @@ def _lines(stream: BinaryIO, path: Path, expected: str = "sentences") -> Iterato
             found = True
             yield Line(text, number, min(read / size, 1.0) if size else 0.0)
     if not found:
-        raise MhavizError(f"{name_of(path)} is empty: expected {expected}, one a line")
+        raise MhavizError(f"{name_of(path)} is empty: expected {expected}")
 
 
 def _decoded(content: bytes, path: Path, number: int = 1) -> str:

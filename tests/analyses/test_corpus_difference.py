@@ -161,6 +161,22 @@ def test_a_block_of_queries_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("largest", np.array([2.0]), "expected divergences from 0 to 1"),
+        ("sentence", np.array([-2]), "expected numbers from 0 on, or −1 for none"),
+        ("query", np.array([-2]), "expected numbers from 0 on, or −1 for none"),
+    ],
+)
+def test_what_is_wrong_of_the_largest_row_is_said(name, array, message):
+    ones = np.ones((2, 1, 1), np.float32)
+    arrays = dict(studied([([0], ones, ones)]).arrays())
+    assert len(arrays[f"self.0.{name}"]) == 2, "a number a head"
+    with pytest.raises(ValueError, match=f"^self.0.{name}: {message}$"):
+        DifferenceStudy.of_arrays(arrays | {f"self.0.{name}": array.repeat(2)})
+
+
+@pytest.mark.parametrize(
     ("name", "array"),
     [
         ("self.0.mean", None),

@@ -113,6 +113,8 @@ def test_models_that_cannot_be_compared(model_folder):
     none_in_both = "none of the first is in the second: self attention in 2 layers here, masked attention in 3 layers"
     with pytest.raises(MhavizError, match=none_in_both):
         of_models(before, hf.GPT2LMHeadModel(hf.GPT2Config(**one_kind)), tokenizer)
+    with pytest.raises(MhavizError, match=r"self attention in 2 layers here, masked attention in 1 layer there"):
+        of_models(before, hf.GPT2LMHeadModel(hf.GPT2Config(**one_kind | {"n_layer": 1})), tokenizer)
     of_three = hf.BertModel(hf.BertConfig(**before.config.to_dict() | {"num_hidden_layers": 3}))
     with pytest.raises(MhavizError, match=r"the second has layer 2, self, and the first has not; .* by `layer` or"):
         of_models(before, of_three, tokenizer)

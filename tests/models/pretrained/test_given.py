@@ -401,6 +401,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
         (["--chat", "chat.json"], '[{"role": "user", "content": 1}]', 1, "chat.json: message 1: expected a content"),
         (["--chat", "nowhere.json"], "", 1, "cannot read nowhere.json"),
         (["--ids", "chat.json"], "1,a", 1, "chat.json, line 1: expected numbers such as 101,2023,102"),
+        (["--ids", "chat.json"], "\n", 1, "chat.json is empty: expected the ids of one sequence a line\n"),
         (["--ids", "1,x"], "", 2, "--ids: expected numbers such as 101,2023,102, or a file of them, got 'x'"),
         (["--ids", "1", "a"], "", 2, "--ids takes the place of a sentence"),
         (["--pair", "a"], "", 2, "no sentence"),
