@@ -14,12 +14,12 @@ from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, NORM, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
+from mhaviz.records import KIND_NAMES, NORM, OF_A_NEEDLE, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
 _UP_TO_1 = ("weight", "share")
-_RARER = ("sink", "retrieval", "needle")  # which a narrow table does without, if they are not what it is ranked by
+_OF_MANY = ("sink", *OF_A_NEEDLE)  # which a narrow table does without, if they are not what it is ranked by
 _DISTRIBUTIONS = 6  # heads
 _ACROSS = 5  # panels side by side where several kinds are to have cells of one size
 _ACROSS_OF_ONE_KIND = 4  # three rows, beside which the bars have room
@@ -61,7 +61,7 @@ COLUMNS = (
 )
 """The numbers, in their order."""
 
-OF_ONE_SENTENCE = tuple(measure for measure in COLUMNS if measure.name not in ("sink", "retrieval", "needle"))
+OF_ONE_SENTENCE = tuple(measure for measure in COLUMNS if measure.name not in _OF_MANY)
 """Those that one sentence's map has by itself; the others are of many, or of a needle."""
 
 
@@ -261,7 +261,7 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
             short=m.short,
             stacked=partial(_spread, m, "\n±"),
             bare=partial(_mean, m),
-            is_extra=m.name in _RARER and m is not first,
+            is_extra=m.name in _OF_MANY and m is not first,
         )
         for m in measures
     ]

@@ -10,7 +10,16 @@ from mhaviz.records.difference import Change, Difference, Flaw, HeadDifference, 
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, PositionTable, Within
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.given import Given, GivenOptions, Message
-from mhaviz.records.head_statistics import EDGES, N_BINS, SINK_ABOVE, STATISTICS, Average, HeadAverages, HeadStatistics
+from mhaviz.records.head_statistics import (
+    EDGES,
+    N_BINS,
+    OF_A_NEEDLE,
+    SINK_ABOVE,
+    STATISTICS,
+    Average,
+    HeadAverages,
+    HeadStatistics,
+)
 from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.limits import Limits
@@ -40,6 +49,7 @@ __all__ = [
     "LARGEST",
     "NORM",
     "N_BINS",
+    "OF_A_NEEDLE",
     "PRECISE",
     "QUANTITIES",
     "RENORMALISED",

@@ -149,6 +149,9 @@ STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.ty
 """The names of all numbers, in their order."""
 
 
+OF_A_NEEDLE = ("retrieval", "needle")
+"""Those that are known of texts with a needle alone."""
+
 SINK_ABOVE = 0.3
 """ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
 

@@ -120,7 +120,9 @@ def heads(
     of_a_run = {"--model": model, "--file": file, "--layer": layer, "--kind": kind, "--revision": revision}
     of_a_run |= {"--dtype": dtype, "--device-map": device_map, "--max-memory": max_memory}
     of_groups = [option for group in (texts, probes, shown, ablation) for option in given(group)]
-    corpus.require_merge_alone(of_a_run | dict.fromkeys(["--device"] * (device != "auto") + of_groups, True))
+    if device != "auto":
+        of_groups.insert(0, "--device")
+    corpus.require_merge_alone(of_a_run | dict.fromkeys(of_groups, True))
     corpus.require_none("--ablate", ablation.ablate)
     merged = [Path(name) for name in sentences or ()] if corpus.merge else []
     suffixes = ABLATION_SUFFIXES if ablation.ablate else (*HEAD_SUFFIXES, SUFFIX)

@@ -74,13 +74,9 @@ class ProbeOptions:
         return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
 
 
-OF_A_NEEDLE = ("retrieval", "needle")
-"""What heads can be ranked by in texts with a needle alone."""
-
-
 def require_needle(sort: str | None, probe: "Probe | None") -> None:
     """Raise ArgumentError if heads are to be ranked by what they read of a needle, and there is none."""
-    from mhaviz.records import Needle
+    from mhaviz.records import OF_A_NEEDLE, Needle
 
     if sort in OF_A_NEEDLE and not isinstance(probe, Needle):
         raise ArgumentError(f"--sort {sort} ranks heads by what they read of a needle; read sentences with --needle")
