@@ -14,7 +14,7 @@ from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.errors import MhavizError, as_one_line
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence
+from mhaviz.models.corpus_batches import BLOCKS, CorpusBatch, CorpusBatches, Sentence
 from mhaviz.processes import connect, gathered
 from mhaviz.records import Behind, CorpusPart, Source, Text
 
@@ -64,10 +64,13 @@ class CorpusRun:
         shard, path = division.own_shard, division.own_part
         if division.distributed:
             connect()  # so that the end of one is seen by the others
-        part = CorpusPart(self.name, __version__, (), _plain(self.options), shard, Behind(), self.source, {})
+        part = CorpusPart(
+            self.name, __version__, (), _plain({**self.options, "blocks": BLOCKS}), shard, Behind(), self.source, {}
+        )
         if division.needs_part:
             part = self._identified(part)
-        if division.resume and path is not None and path.exists():
+        division.require_nothing_kept()
+        if division.resume and path is not None:
             part = self._gone_on_from(path, part, on_notice)
         model = self.models[0]
         longest = self.max_length
@@ -76,7 +79,7 @@ class CorpusRun:
             return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
 
         batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, cut=cut)
-        part = self._read(batches, part, division, on_progress)
+        part = self._read(batches, part, division, on_notice, on_progress)
         parts = gathered(part) if division.distributed and not shard.is_whole else None
         if parts is None:
             return part
@@ -91,13 +94,30 @@ class CorpusRun:
         return min((one.max_length for one in self.models if one.max_length is not None), default=None)
 
     def _read(
-        self, batches: CorpusBatches, part: CorpusPart, division: Division, on_progress: Callable[[float, int], None]
+        self,
+        batches: CorpusBatches,
+        part: CorpusPart,
+        division: Division,
+        on_notice: Callable[[str], None],
+        on_progress: Callable[[float, int], None],
     ) -> CorpusPart:
         """Count all batches. What has been added up is written now and then, and at the end.
 
         Where the file is there to go on from alone, it is written at the end if it has been before: the result can
-        then be shown and saved again, should that fail.
+        then be shown and saved again, should that fail. That such a file cannot be written is told, and no more.
         """
+
+        def is_saved(part: CorpusPart, path: Path) -> bool:
+            try:
+                write_part(part, path)
+            except MhavizError as error:
+                if division.own_part_at_end:
+                    raise
+                on_notice(f"there will be nothing to go on from: {error}")
+                return False
+            division.on_saved(path)
+            return True
+
         path = division.own_part
         at_end = division.own_part_at_end
         saved, patience = time.monotonic(), _SECONDS
@@ -105,15 +125,14 @@ class CorpusRun:
             self.count(batch)
             on_progress(batch.done, batches.behind.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                part = self._identified(part)
-                write_part(self._now(part, batches), path)
-                division.on_saved(path)
-                at_end, saved = True, time.monotonic()
+                part = self._now(self._identified(part), batches)
+                at_end = is_saved(part, path)
+                path = path if at_end else None
+                saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
         part = self._now(part, batches)
         if path is not None and at_end:
-            write_part(part, path)
-            division.on_saved(path)
+            is_saved(part, path)
         return part
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
@@ -124,7 +143,10 @@ class CorpusRun:
         return part if part.models else replace(part, models=tuple(model.identity for model in self.models))
 
     def _gone_on_from(self, path: Path, part: CorpusPart, on_notice: Callable[[str], None]) -> CorpusPart:
-        """What is in the file, which the study takes over. Raises MhavizError if it is of anything else."""
+        """What is in the file, if there is one, which the study takes over. Raises MhavizError for anything else."""
+        if not path.exists():
+            on_notice(f"{path} is not there: reading from the first sentence")
+            return part
         kept, name = read_part(path), str(path)
         require_version(kept, name)
         require_alike(kept, name, part, "what is asked for")

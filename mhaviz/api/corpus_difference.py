@@ -118,9 +118,19 @@ def _require_comparable(first: CorpusModel, second: CorpusModel) -> None:
     try:
         require_alike(first, second)
     except MhavizError:
-        (one,), (other,) = (model.read_unnamed([_SAMPLE]) for model in (first, second))
-        _require_same_tokens(one, other, repr(_SAMPLE))
+        one, other = _sample_of(first), _sample_of(second)
+        if one and other:
+            _require_same_tokens(one, other, repr(_SAMPLE))
         raise
+
+
+def _sample_of(model: CorpusModel) -> Tokens | None:
+    """What it makes of the sample; None if its tokenizer knows nothing of what is not in its vocabulary."""
+    try:
+        (tokens,) = model.read_unnamed([_SAMPLE])
+    except MhavizError:
+        return None
+    return tokens
 
 
 def _require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:

@@ -69,6 +69,14 @@ class Division:
         """Whether ``own_part`` is written at the end in any case, and not only if the run has kept it before."""
         return self.part_at_end and not self._is_shared
 
+    def require_nothing_kept(self) -> None:
+        """Raise ArgumentError where a run left what would be written over, of a name that nobody has given."""
+        path = self.own_part
+        if path is not None and path.exists() and not self.resume and not self.own_part_at_end:
+            raise ArgumentError(
+                f"{path} keeps what was read of a corpus before; go on from it by {parameter('resume')}, or remove it"
+            )
+
     @property
     def whole_part(self) -> Path | None:
         """What the first process writes of all."""

@@ -135,6 +135,10 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
         with as_one_line(f"cannot join {name}"):
             study.join(kind.load(part.arrays))
         behind = behind.joined(part.behind)
+    if (counted := behind.taken + behind.too_long + behind.empty) != behind.read:
+        raise MhavizError(
+            f"expected all {behind.read:,} sentences of the text in the parts, got {counted:,}; read it again"
+        )
     return replace(whole, shard=Shard(), behind=behind, arrays=study.arrays())
 
 

@@ -18,13 +18,15 @@ from mhaviz.records import Behind, Shard, Text
 MOST_TOKENS = 2048
 """Of a batch, padding included."""
 
-_LEAST, _MOST, _ALIKE = 8, 256, 2  # sentences of the first and of the last blocks; blocks of the same size
+BLOCKS = _LEAST, _MOST, _ALIKE = 8, 256, 2
+"""Sentences of the first and of the last blocks; blocks of the same size. Parts that are joined have the same."""
+
 _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
 
 
 def block_size(number: int) -> int:
-    """Sentences of the block of this number, from 0: few at first, so that parts of a small corpus are even; then more,
-    so that batches are full of sentences that are about equally long.
+    """Sentences of the block of this number, from 0: few at first, so that each of a few parts of a small corpus has
+    some; then more, so that batches are full of sentences that are about equally long.
     """
     return min(_LEAST << 2 * min(number // _ALIKE, 9), _MOST)
 

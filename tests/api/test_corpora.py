@@ -276,8 +276,15 @@ def test_who_is_who(model, model_folder, tmp_path):
     assert of_copy("config.json") == same.fingerprint
     assert of_copy("config.json", layer_norm_eps=1e-3) != same.fingerprint
     assert of_copy("config.json", layer_norm_eps=1e-12) == same.fingerprint
+    of_no_weight = {"use_cache": False, "id2label": {"0": "x", "1": "y"}, "hidden_dropout_prob": 0.3}
+    assert of_copy("config.json", **of_no_weight, problem_type="regression", output_attentions=True) == same.fingerprint
     normalizer = {"type": "BertNormalizer", "clean_text": True, "lowercase": False, "strip_accents": None}
     assert of_copy("tokenizer.json", normalizer=normalizer | {"handle_chinese_chars": True}) != same.fingerprint
+
+    known = {word: number for number, word in enumerate(["[PAD]", *WORDS])}
+    whole_words = {"type": "WordLevel", "vocab": known, "unk_token": "[UNK]"}
+    plain = {"pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "normalizer": None, "added_tokens": []}
+    assert len(of_copy("tokenizer.json", model=whole_words, **plain)) == 16, "the sample has words that it cannot read"
 
     other = mhaviz.load(model_folder("bert"), dtype="float64")
     last = list(other.corpus_model().loaded.model.parameters())[-1]
@@ -339,6 +346,21 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
         assert mhaviz(*command).status == 1
 
 
+def test_parts_that_were_divided_otherwise_do_not_belong_together(model, tmp_path, monkeypatch):
+    one, other = (tmp_path / name for name in ("one.safetensors", "other.safetensors"))
+    model.head_statistics(FEW, shard=(1, 2), part=one, replicates=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "BLOCKS", (8, 256, 16))
+        model.head_statistics(FEW, shard=(2, 2), part=other, replicates=0)
+    with pytest.raises(MhavizError, match=r"was made with other options than .*: blocks"):
+        mhaviz.merge([one, other])
+    model.head_statistics(FEW, shard=(2, 2), part=other, replicates=0)
+    part = read_part(other)
+    write_part(replace(part, behind=replace(part.behind, taken=part.behind.taken - 1)), other)
+    with pytest.raises(MhavizError, match="expected all 40 sentences of the text in the parts, got 39"):
+        mhaviz.merge([one, other])
+
+
 @pytest.mark.parametrize("command", ["heads", "diff"])
 def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, command):
     """Each run with an output keeps what it has read beside it, also one that nobody has asked to go on."""
@@ -373,37 +395,97 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
         result = mhaviz(command, *words)
         assert result.err == message, "without --resume it begins anew"
         assert Path("once.safetensors").read_bytes() == kept.read_bytes()
+        before = kept.read_bytes()
+        result = mhaviz(command, *words)
+        message = "k.part.safetensors keeps what was read of a corpus before; go on from it by --resume, or remove it"
+        assert (result.status, result.err) == (2, f"mhaviz: {message}\n")
+        assert kept.read_bytes() == before, "hours of work are not written over for want of an option"
     result = mhaviz(command, *words[:-3], "-o", "k.json", "--resume")
     assert result.status == 0
     assert "mhaviz: going on after sentence" in result.err
     assert json.loads(Path("k.json").read_text()) == whole
     assert not kept.exists()
+    result = mhaviz(command, *words[:-3], "-o", "k.json", "--resume")
+    assert "mhaviz: k.part.safetensors is not there: reading from the first sentence\n" in result.err
 
 
-def test_two_processes_share_a_corpus(model_folder, tmp_path):
-    """As torchrun starts them: the first alone speaks and saves, and finds what one finds."""
-    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
+def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(corpora, "_SECONDS", -1.0)
+    monkeypatch.setattr(corpora, "_SHARE", 0)
+    words = ["heads", "--model", str(model_folder("bert")), "--replicates", "0", "-o", "k.json", "--file", "corpus.txt"]
+    Path("corpus.txt").write_bytes("\n".join(TEXTS).encode() + b"\n\xff\n")
+    result = mhaviz(*words)
+    kept, error = result.err.splitlines()
+    assert (result.status, kept) == (1, "mhaviz: what was read is kept in k.part.safetensors: go on with --resume")
+    assert "UTF-8" in error
+    Path("k.part.safetensors").unlink()
+
+    def full(part, path):
+        raise MhavizError(f"{path} cannot be written (No space left on device)")
+
+    monkeypatch.setattr(corpora, "write_part", full)
+    Path("corpus.txt").write_text("\n".join(FEW))
+    result = mhaviz(*words)
+    assert result.status == 0
+    assert result.err.splitlines() == [
+        "mhaviz: there will be nothing to go on from: k.part.safetensors cannot be written (No space left on device)",
+        "mhaviz: saved k.json",
+    ]
+    assert mhaviz(*words[:-4], "-o", "named.safetensors", *words[-2:]).status == 1, "it is asked for"
+
+
+SAVING_OFTEN = """
+import os, sys
+from mhaviz.api import corpora
+from mhaviz.cli import run
+corpora._SECONDS, corpora._SHARE = -1.0, 0
+write = corpora.write_part
+def write_and_die(part, path):
+    write(part, path)
+    os._exit(9)
+if os.environ["DIES"] == "yes":
+    corpora.write_part = write_and_die
+sys.exit(run())
+"""
+
+
+def run_two(words, folder, dies):
+    """As torchrun starts them, each saving after each block; (status, output, errors) of both."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-    words = ["heads", "--model", model_folder("bert"), "--dtype", "float64", "--file", "corpus.txt", "--json"]
-    words += ["--replicates", "20", "--resume", "-o", "two.safetensors"]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "mhaviz", *map(str, words)],
-            cwd=tmp_path,
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            [sys.executable, "-c", SAVING_OFTEN, *map(str, words)],
+            cwd=folder,
+            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank), "DIES": "yes" if dies else "no"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
-    first, second = (process.communicate(timeout=120) for process in started)
-    assert [process.returncode for process in started] == [0, 0], (first, second)
-    assert second == ("", "")
-    assert first[1] == "mhaviz: saved two.safetensors\n"
+    spoken = [process.communicate(timeout=120) for process in started]
+    return [(process.returncode, *texts) for process, texts in zip(started, spoken, strict=True)]
+
+
+def test_two_processes_share_a_corpus(model_folder, tmp_path):
+    """The first alone speaks and saves, and finds what one finds, after both were killed; what they kept is gone."""
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
+    words = ["heads", "--model", model_folder("bert"), "--dtype", "float64", "--file", "corpus.txt", "--json"]
+    words += ["--replicates", "20", "--resume", "-o", "two.safetensors"]
+    killed = run_two(words, tmp_path, dies=True)
+    assert [status for status, *_ in killed] == [9, 9], killed
+    kept = [tmp_path / f"two-{number}-of-2.safetensors" for number in (1, 2)]
+    assert [read_part(path).behind.read for path in kept] == [8, 16]
+    (status, *first), second = run_two(words, tmp_path, dies=False)
+    assert (status, *second) == (0, 0, "", ""), (first, second)
+    assert first[1].splitlines() == [
+        "mhaviz: going on after sentence 8, where two-1-of-2.safetensors has come to",
+        "mhaviz: saved two.safetensors",
+    ]
     whole = mhaviz.load(model_folder("bert"), dtype="float64", device="cpu").head_statistics(TEXTS, replicates=20)
     assert apart(mhaviz.merge([tmp_path / "two.safetensors"]), whole) <= 1e-12
     (kind,) = json.loads(first[0])["kinds"]

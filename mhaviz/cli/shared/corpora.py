@@ -1,6 +1,6 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,19 +100,26 @@ class CorpusOptions:
 
         Raises:
             StoppedError: Ctrl-C, after something has been kept.
-            ArgumentError: as ``Division``.
+            ArgumentError: as ``Division``; an earlier run has left something, and this one is not to go on from it.
         """
         from mhaviz.api.division import Division
 
-        own = Division(**division).own_part if self.resume else None
+        ours = Division(**division)
+        ours.require_nothing_kept()
+        own = ours.own_part if self.resume else None
         kept = {own} if own is not None and own.exists() else set()
+        saved: set[Path] = set()
         try:
-            yield kept.add
+            yield saved.add
         except KeyboardInterrupt:
-            if not kept:
+            if not (saved or kept):
                 raise
-            names = " and ".join(map(str, kept))
-            raise StoppedError(f"interrupted; what was read is kept in {names}: go on with --resume") from None
+            raise StoppedError(f"interrupted; {_kept_text(saved or kept)}") from None
+        except MhavizError:
+            if saved:
+                delivery.notice(_kept_text(saved))
+            raise
+        kept |= saved
         if division["distributed"]:
             wait_for_others()  # until the first has saved all: before that nothing may be lost
         for path in kept.difference(delivery.paths):
@@ -144,3 +151,7 @@ class CorpusOptions:
             raise MhavizError(f"shard {self.shard} has no sentence of this text, and nothing to draw")
         else:
             delivery.notice(f"shard {self.shard} has no sentence of this text")
+
+
+def _kept_text(paths: Iterable[Path]) -> str:
+    return f"what was read is kept in {' and '.join(map(str, paths))}: go on with --resume"

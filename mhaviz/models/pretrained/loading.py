@@ -35,7 +35,7 @@ from transformers.utils import logging
 from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.predicting_class import predicting_class
-from mhaviz.models.pretrained.spread import Spread, input_device, remove_with, where_it_lies
+from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, remove_with, where_it_lies
 from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
@@ -113,6 +113,8 @@ class Loaded:
         length = getattr(self.config, "segment_means_seq_len", None)
         is_told = isinstance(length, int)
         advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
+        if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
+            advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:

@@ -90,6 +90,11 @@ def where_it_lies(model: PreTrainedModel) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def lies_on_disk(model: PreTrainedModel) -> bool:
+    """Whether parts of it lie there until they are needed."""
+    return is_spread(model) and "disk" in _places(model)
+
+
 @contextmanager
 def weight_at_hand(module: nn.Module) -> Iterator[Tensor | None]:
     """The weight of a module, which lies on the disk until it is needed, or of which each process has a part."""

@@ -8,6 +8,7 @@ import tempfile
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
@@ -68,6 +69,15 @@ def test_every_study_of_a_model_on_the_disk(model_folder, temporary):
     ]
     for study in studies:
         assert numbers(study(other)) == numbers(study(one))
+
+
+def test_a_model_whose_layers_read_of_others_is_told_to_stay_off_the_disk(model_folder, temporary, tmp_path):
+    folder = shutil.copytree(model_folder("deberta"), tmp_path / "copy")
+    config = AutoConfig.from_pretrained(folder, relative_attention=True, pos_att_type=["c2p", "p2c"])
+    AutoModel.from_config(config).save_pretrained(folder)
+    assert mhaviz.load(str(folder)).attend(TEXT)
+    with pytest.raises(MhavizError, match=r"; some models cannot run from the disk; .* `max_memory`$"):
+        spread(folder).attend(TEXT)
 
 
 def test_the_temporary_folder_goes_with_the_model(model_folder, temporary):
