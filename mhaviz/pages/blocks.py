@@ -67,7 +67,8 @@ class Column:
         short: a heading for a narrow place, if there is one.
         stacked: how a value is written on several lines, for a narrow place.
         bare: how its main part alone is written, for a place that has no room for the rest.
-        note: what is said of it under the table, where it is shown.
+        note: what it means, said under the table, after its heading, where it is shown.
+        rest_note: what stands in its values beside their main part, said once of all columns where it is written.
     """
 
     heading: str
@@ -80,6 +81,7 @@ class Column:
     stacked: Callable[[Any], str] | None = None
     bare: Callable[[Any], str] | None = None
     note: str = ""
+    rest_note: str = ""
     style: Literal["plain", "bold", "quiet"] = "plain"
 
     def write(self, value: object, form: Form = "whole") -> str:
@@ -98,7 +100,7 @@ class Table:
         heading: stands over it.
         most_drawn, most_listed: rows that paper, or a terminal, has room for.
         more: what is said of so many rows that are left out.
-        notes: what the columns mean; ``short_notes``: the same of their short headings.
+        notes: what the rows mean, and the columns if these have no notes; ``short_notes``: the same of short headings.
         is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
         narrowed: what is said of columns, by their names, that a narrow place leaves out, and of whether it leaves out

@@ -32,6 +32,7 @@ class Measure:
     Attributes:
         name, short: over a column.
         meaning: in a few words.
+        meaning_of_norms: the same of shares of norms in place of weights; "" where it is the same.
         unit: what it is counted in; it tells which numbers share a scale.
         decimals: of the number in a cell.
         low_first: whether the lowest is what people look for.
@@ -43,10 +44,27 @@ class Measure:
     unit: str = "weight"
     decimals: int = 2
     low_first: bool = False
+    meaning_of_norms: str = ""
+
+    def told(self, are_of_norms: bool = False) -> str:
+        """Its meaning, which of a weight says what lies there in the notes of several."""
+        return (are_of_norms and self.meaning_of_norms) or self.meaning
+
+    def told_alone(self, are_of_norms: bool = False) -> str:
+        """Its meaning, where it stands by itself: "weight on the first token"."""
+        told = self.told(are_of_norms)
+        return f"{'share' if are_of_norms else 'weight'} {told}" if self.unit == "weight" else told
 
 
 COLUMNS = (
-    Measure("entropy", "entr", "−Σ a ln a of a row of weights a, in nats", "entropy, nats", low_first=True),
+    Measure(
+        "entropy",
+        "entr",
+        "−Σ a ln a of a row of weights a, in nats",
+        "entropy, nats",
+        low_first=True,
+        meaning_of_norms="−Σ a ln a of a row of shares a, in nats",
+    ),
     Measure("distance", "dist", "Σ a |i − j| of query i and keys j, in tokens", "distance, tokens", decimals=1),
     Measure("itself", "self", "on the query's own position"),
     Measure("previous", "prev", "on the token before"),
@@ -54,9 +72,15 @@ COLUMNS = (
     Measure("first", "first", "on the first token"),
     Measure("separators", "sep", "on special tokens such as [SEP]"),
     Measure("copies", "copy", "on earlier copies of the query's token"),
-    Measure("induction", "ind", "on what followed those copies"),
+    Measure("induction", "ind", "on what followed earlier copies of the query's token"),
     Measure("sink", "sink", f"how often the mean of first is above {SINK_ABOVE:g}", "share"),
-    Measure("retrieval", "retr", "share of a needle's tokens that get the largest weight where they are read", "share"),
+    Measure(
+        "retrieval",
+        "retr",
+        "share of a needle's tokens that get the largest weight where they are read",
+        "share",
+        meaning_of_norms="share of a needle's tokens that get the largest norm where they are read",
+    ),
     Measure("needle", "ndl", "on the token of the needle that is read"),
 )
 """The numbers, in their order."""
@@ -262,6 +286,8 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
             stacked=partial(_spread, m, "\n±"),
             bare=partial(_mean, m),
             is_extra=m.name in _OF_MANY and m is not first,
+            note=m.told_alone(s.are_of_norms),
+            rest_note=_spread_note(s, heads, m),
         )
         for m in measures
     ]
@@ -283,17 +309,21 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
         if any(chances):
             unknown = [""] if has_interval else []
             rows.append((*([kind.kind] if several else []), "chance", "", chances[0], *unknown, *chances[1:]))
-    long, short = (
-        "; ".join([notes(measures, of_short, statistics.are_of_norms), *_notes_of_rows(statistics)])
-        for of_short in (False, True)
-    )
-    heading = ranking_heading(statistics, order)
-    return Table(columns, tuple(rows), heading, notes=long, short_notes=short, narrowed=_narrowed, where="listed")
+    of_rows = []
+    if s.are_of_norms:
+        of_rows.append(f"shares are of a query's {NORM.name}s")
+    if any(_chance_text(s, kind) for kind in s.kinds):
+        of_rows.append(CHANCE)
+    heading = ranking_heading(s, order)
+    return Table(columns, tuple(rows), heading, notes="; ".join(of_rows), narrowed=_narrowed, where="listed")
 
 
 def _narrowed(columns: tuple[str, ...], is_bare: bool) -> str:
     """What is said of columns that a narrow terminal leaves out."""
-    return f"no room for {', '.join([*columns, *['±'] * is_bare])}: -o heads.csv has all"
+    left_out = list(columns)
+    if is_bare:
+        left_out.append("standard deviations")
+    return f"left out for want of room: {', '.join(left_out)}; a .csv file has all"
 
 
 def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
@@ -304,13 +334,15 @@ def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
 
 def _interval_note(statistics: HeadStatistics) -> str:
     texts = f"{one_text(statistics.probe, statistics.is_recorded)}s"
-    return f"95 %: of the means of {statistics.replicates:,} bootstrap replicates over {texts}"
+    return f"of the means of {statistics.replicates:,} bootstrap replicates over {texts}"
 
 
-def _notes_of_rows(statistics: HeadStatistics) -> list[str]:
-    """What ± and chance are."""
-    texts = [f"±: standard deviation between {one_text(statistics.probe, statistics.is_recorded)}s"]
-    return [*texts, CHANCE] if any(_chance_text(statistics, kind) for kind in statistics.kinds) else texts
+def _spread_note(statistics: HeadStatistics, heads: Iterable[Head], measure: Measure) -> str:
+    """What ± is; "" where no head has one."""
+    spreads = (numbers[1] for head in heads if (numbers := head.spread(measure.name)))
+    if all(map(math.isnan, spreads)):
+        return ""
+    return f"±: standard deviation between {one_text(statistics.probe, statistics.is_recorded)}s"
 
 
 def _number(measure: Measure, number: float) -> str:
@@ -370,13 +402,10 @@ def _count(statistics: HeadStatistics, kind: HeadAverages) -> str:
     return f"of {counted(kind.copies.queries, 'token')} in {where} that {have} an earlier copy"
 
 
-def notes(columns: Sequence[Measure], short: bool = False, are_of_norms: bool = False) -> str:
-    """What the columns mean, in their order."""
+def notes(columns: Sequence[Measure], are_of_norms: bool = False) -> str:
+    """What the numbers mean, in their order."""
     others = f"shares of a query's {NORM.name}s" if are_of_norms else "weights"
     ordered = sorted((column for column in COLUMNS if column in columns), key=lambda column: column.unit == "weight")
-    names = [column.short if short else column.name for column in ordered]
-    meanings = [f"{name}: {column.meaning}" for name, column in zip(names, ordered, strict=True)]
-    if are_of_norms:
-        meanings = [meaning.replace("a row of weights a", "a row of shares a") for meaning in meanings]
+    meanings = [f"{column.name}: {column.told(are_of_norms)}" for column in ordered]
     weights = next((place for place, column in enumerate(ordered) if column.unit == "weight"), len(ordered))
     return "; ".join([*meanings[:weights], f"the others are {others}, from 0 to 1", *meanings[weights:]])

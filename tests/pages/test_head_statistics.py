@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mhaviz.pages.head_statistics import COLUMNS, Order, counts_text, ranked, ranking_heading, ranking_table
-from mhaviz.records import STATISTICS
+from mhaviz.pages.head_statistics import COLUMNS, Order, counts_text, notes, ranked, ranking_heading, ranking_table
+from mhaviz.records import STATISTICS, Source
+from mhaviz.records.head_statistics import SHOWN
 
 
 def places(heads):
@@ -103,6 +104,22 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
         "separators",
         "sink",
     )
+
+
+def test_notes_of_shares_of_norms(random_heads):
+    statistics = random_heads(1, 1)
+    of_norms = replace(statistics, source=Source("made by a test", {SHOWN: "norms"}))
+    (weights, _), (shares, remark) = (
+        ({column.heading: column.note for column in table.columns if column.note}, table.notes)
+        for table in (ranking_table(one, Order()) for one in (statistics, of_norms))
+    )
+    assert weights["entropy"] == "−Σ a ln a of a row of weights a, in nats"
+    assert weights["first"] == "weight on the first token"
+    assert shares["entropy"] == "−Σ a ln a of a row of shares a, in nats"
+    assert shares["first"] == "share on the first token"
+    assert remark.startswith("shares are of a query's norms; chance: ")
+    for given, told in ((False, "largest weight where"), (True, "largest norm where")):
+        assert told in notes(COLUMNS, given)
 
 
 def test_how_many_tokens_have_an_earlier_copy(random_heads):

@@ -454,7 +454,7 @@ def _measure(measure: Measure) -> dict[str, Any]:
     return {
         "name": measure.name,
         "short": measure.short,
-        "meaning": f"weight {measure.meaning}" if measure.unit == "weight" else measure.meaning,
+        "meaning": measure.told_alone(),
         "unit": measure.unit,
         "decimals": measure.decimals,
         "lowFirst": measure.low_first,

@@ -46,13 +46,7 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **style
             return draw_grid(table, [*keys, *places], abilities, short=True, **style)
 
         yield from map(drawn, _parts(narrow[len(keys) :], lambda places: fits(drawn(places), console, options)))
-    notes = "; ".join(
-        filter(
-            None,
-            [(chosen.short and table.short_notes) or table.notes, *(table.columns[i].note for i in chosen.columns)],
-        )
-    )
-    for text in filter(None, (left_out, chosen.left_out(table), notes)):
+    for text in filter(None, (left_out, chosen.left_out(table), "; ".join(chosen.notes(table)))):
         yield Text(abilities.plain(text), DIM)
 
 
@@ -69,6 +63,13 @@ class _Layout:
         lacking = tuple(c.heading for place, c in enumerate(table.columns) if place not in self.columns)
         is_bare = self.form == "bare"
         return table.narrowed(lacking, is_bare) if table.narrowed and (lacking or is_bare) else ""
+
+    def notes(self, table: Table) -> list[str]:
+        """What is said of what it shows."""
+        headings, shown = table.headings(self.short), [table.columns[place] for place in self.columns]
+        of_columns = [f"{headings[i]}: {c.note}" for i, c in zip(self.columns, shown, strict=True) if c.note]
+        of_rests = [] if self.form == "bare" else dict.fromkeys(c.rest_note for c in shown)
+        return list(filter(None, [(self.short and table.short_notes) or table.notes, *of_columns, *of_rests]))
 
 
 def _narrowed(table: Table) -> Iterator[_Layout]:

@@ -7,7 +7,7 @@ from hostile import HOSTILE
 from rich.cells import cell_len
 from shown import head_statistics_view
 
-from mhaviz.pages.head_statistics import Order
+from mhaviz.pages.head_statistics import Order, known_columns
 from mhaviz.records import Source
 
 KINDS = ("self", "masked", "cross")
@@ -34,12 +34,13 @@ def test_every_number_is_there(show, random_heads, width, encoding, colour):
     assert widest(shown) <= width
     (kind,) = statistics.kinds
     table = shown.split("heads by entropy, lowest first")[1]
+    is_bare = "left out for want of room: 95 %, standard deviations; a .csv file has all" in words(table)
     for name, decimals in (("entropy", 2), ("distance", 1), ("induction", 2)):
-        spreads = [] if "no room for 95 %, +-: -o heads.csv has all" in table else kind.average(name).spread.flat
+        spreads = [] if is_bare else kind.average(name).spread.flat
         assert len(spreads) or (width, encoding) == (80, "ascii")
         for number in (*kind.average(name).mean.flat, *spreads):
             assert f"{number:.{decimals}f}" in table
-    assert "standard deviation between sentences" in words(shown)
+    assert ("standard deviation between sentences" in words(shown)) != is_bare
     assert "made by a test" in shown
     if encoding == "ascii":
         assert shown.isascii()
@@ -63,6 +64,30 @@ def test_any_size_fits(show, random_heads, size, kinds, width):
         assert widest(shown) <= width
         if width == 80 and colour and len(kinds) == 1:
             assert shown.count("\n") <= 110
+
+
+@pytest.mark.parametrize("width", [60, 80, 150])
+@pytest.mark.parametrize("sentences", [1, 10])
+@pytest.mark.parametrize("sort", ["entropy", "sink", "induction"])
+def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences, sort):
+    """Each column has one, what is left out has none, and ± is explained where it is written."""
+    statistics = random_heads(sentences=sentences)
+    shown = show(head_statistics_view(statistics, order=Order(sort)), width)
+    parts = shown.split(f"heads by {sort}")[1].split("copies, induction: of")[0]
+    table, after = re.split(r"^(?=left out|chance: )", parts, maxsplit=1, flags=re.MULTILINE)
+    headings = "  ".join(re.findall(r"^ *layer +head +(.*)", table, re.MULTILINE))
+    in_table = set(re.split(r"  +", headings.strip())) - {"layer", "head"}
+    assert len(in_table) >= 9
+    noted = set(re.findall(r"(?:^|; |file has all )(95 %|[a-z]+|±): ", words(after)))
+    assert noted - {"±", "chance"} == in_table
+    assert ("±" in noted) == ("±" in table)
+    lacking = re.search(r"left out for want of room: (.*?); a \.csv file has all", words(after))
+    left_out = set(lacking[1].split(", ")) if lacking else set()
+    measures = known_columns(statistics.kinds)
+    full = {measure.short: measure.name for measure in measures}
+    every = set(full.values()) | ({"95 %"} if sentences > 1 else set())
+    assert left_out - {"standard deviations"} == every - {full.get(name, name) for name in in_table}
+    assert ("standard deviations" in left_out) == (sentences > 1 and "±" not in table)
 
 
 def test_the_ranked_number_stands_first(show, random_heads):
