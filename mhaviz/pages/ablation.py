@@ -107,17 +107,19 @@ def _panels(ablation: Ablation, kind: HeadEffects, scales: Mapping[str, Scale], 
     panels = tuple(Panel(name, kind.effect(name).mean.astype(np.float32), scale) for name, scale in scales.items())
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.change.mean.shape[1])))
     first = order.column if order.column in scales else EFFECTS[0]
-    title, caption = _title(ablation, kind), _reading_text(ablation)
-    return Panels(title, panels, rows, columns, first, None, caption, "-o heads.png has {} more".format)
-
-
-def _title(ablation: Ablation, kind: HeadEffects) -> str:
-    """ "masked self-attention: 144 heads, each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
-    return (
-        f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, each zeroed by itself, means over "
-        f"{texts_of(kind.change.sentences, ablation.probe)}, "
-        f"{counted(kind.change.predictions, _ONE[ablation.prediction])}"
+    title, more = (
+        f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}",
+        "-o heads.png has {} more".format,
     )
+    caption, subtitle = _reading_text(ablation), _subtitle(ablation, kind)
+    return Panels(title, panels, rows, columns, first, None, caption, more, subtitle=subtitle)
+
+
+def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:
+    """ "each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
+    texts = texts_of(kind.change.sentences, ablation.probe)
+    predictions = counted(kind.change.predictions, _ONE[ablation.prediction])
+    return f"each zeroed by itself, means over {texts}, {predictions}"
 
 
 def _table(ablation: Ablation, order: EffectOrder) -> Table:

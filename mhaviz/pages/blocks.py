@@ -270,6 +270,9 @@ class Panels:
 
     Attributes:
         title: over all of them; "" beside other pictures.
+        subtitle: what they are over, "means over 1,000 sentences", of a title that is plain text: stands after it, or
+            below it if both have no room on one line.
+        is_main: whether this is what the page is of, whose title somebody may replace.
         rows, columns: of each.
         first: the title of the one that stands first where there is no room for all.
         across: how many stand side by side; None: as it fits.
@@ -295,7 +298,14 @@ class Panels:
     of_features: bool = False
     compact: bool = False
     ids: tuple[int, ...] = ()
+    subtitle: str = ""
+    is_main: bool = True
     where: Where = "everywhere"
+
+    @property
+    def whole_title(self) -> Title | str:
+        """The title and the subtitle on one line."""
+        return f"{self.title}, {self.subtitle}" if self.subtitle else self.title
 
     @property
     def named_scales(self) -> tuple[tuple[str, Scale], ...]:

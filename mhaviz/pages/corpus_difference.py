@@ -40,7 +40,9 @@ def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale])
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.mean.shape[1])))
     across = None if len(d.kinds) == 1 else len(panels)
-    return Panels(title(kind), panels, rows, columns, "mean", across, reading_text(d), "-o diff.png has {} more".format)
+    title, more = f"{KIND_NAMES[kind.kind]}: {counted(_n_heads(kind), 'head')}", "-o diff.png has {} more".format
+    caption, subtitle = reading_text(d), _subtitle(kind)
+    return Panels(title, panels, rows, columns, "mean", across, caption, more, subtitle=subtitle)
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
@@ -62,13 +64,14 @@ def _decimals(top: float) -> int:
     return min(max(1 - math.floor(math.log10(top)), 2), 6) if top else 2
 
 
-def title(kind: KindDivergence) -> str:
-    """ "self-attention: 144 heads, divergence over 1,000 sentences, 21,400 tokens"."""
-    n_heads = int((~np.isnan(kind.mean)).sum())
-    return (
-        f"{KIND_NAMES[kind.kind]}: {counted(n_heads, 'head')}, divergence of two models over "
-        f"{counted(kind.sentences, 'sentence')}, {counted(kind.queries, 'token')}"
-    )
+def _n_heads(kind: KindDivergence) -> int:
+    return int((~np.isnan(kind.mean)).sum())
+
+
+def _subtitle(kind: KindDivergence) -> str:
+    """ "divergence of two models over 1,000 sentences, 21,400 tokens"."""
+    texts, tokens = counted(kind.sentences, "sentence"), counted(kind.queries, "token")
+    return f"divergence of two models over {texts}, {tokens}"
 
 
 def reading_text(d: CorpusDifference) -> str:

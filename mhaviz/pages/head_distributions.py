@@ -35,4 +35,4 @@ def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bi
     panel = Panel(name, shares.astype(np.float32), Scale(high=float(shares.max()) or 1.0))
     rows, columns = Axis.of(counts), Axis.of(f"{begin:g}" for begin in begins[:n_bins])
     title, scale = f"distribution of {name} over {sentence}s", f"share of {sentence}s"
-    return Panels(title, (panel,), rows, columns, name, scales=(scale,), compact=True, where="drawn")
+    return Panels(title, (panel,), rows, columns, name, scales=(scale,), compact=True, is_main=False, where="drawn")

@@ -171,8 +171,9 @@ def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Sc
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.entropy.mean.shape[1])))
     across = min(_ACROSS if len(statistics.kinds) > 1 else _ACROSS_OF_ONE_KIND, len(panels))
-    name, caption = title(statistics, kind), reading_text(statistics)
-    return Panels(name, panels, rows, columns, order.column, across, caption, "-o heads.png has {} more".format)
+    more = "-o heads.png has {} more".format
+    about, caption = _title_and_subtitle(statistics, kind), reading_text(statistics)
+    return Panels(about[0], panels, rows, columns, order.column, across, caption, more, subtitle=about[1])
 
 
 def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
@@ -367,10 +368,16 @@ def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
 
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
+    return ", ".join(_title_and_subtitle(statistics, kind))
+
+
+def _title_and_subtitle(statistics: HeadStatistics, kind: HeadAverages) -> tuple[str, str]:
+    """ "self-attention: 144 heads", "means over 1,000 sentences, 21,400 tokens"."""
     prefix = NORM.title_prefix if statistics.are_of_norms else ""
+    texts = texts_of(kind.sentences, statistics.probe, statistics.is_recorded)
     return (
-        f"{prefix}{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, means over "
-        f"{texts_of(kind.sentences, statistics.probe, statistics.is_recorded)}, {counted(kind.queries, 'token')}"
+        f"{prefix}{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}",
+        f"means over {texts}, {counted(kind.queries, 'token')}",
     )
 
 

@@ -60,7 +60,7 @@ def test_small_changes_have_digits(random_effects):
 
 def test_words(random_effects):
     page = ablation_page(random_effects(too_long=2))
-    assert block(page, Panels).title == (
+    assert block(page, Panels).whole_title == (
         "masked self-attention: 4 heads, each zeroed by itself, means over 10 sentences, 50 tokens"
     )
     assert block(page, Text).lines == (

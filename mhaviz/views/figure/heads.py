@@ -287,14 +287,9 @@ class PanelsPart:
         return self.layout.width + beyond
 
     @property
-    def is_main(self) -> bool:
-        """Whether its title is what the page is of: that of a distribution is not."""
-        return not self.block.compact
-
-    @property
     def title(self) -> Title | str:
         """Stands over it."""
-        return self.block.title if self.wanted is None else self.wanted
+        return self.block.whole_title if self.wanted is None else self.wanted
 
     @property
     def width(self) -> float:
@@ -328,14 +323,14 @@ class PanelsPart:
     def titled(self, room: float, fonts: Fonts) -> "PanelsPart":
         """The same, its title in several lines if so many inches are too few for one.
 
-        What it is over, "means over 1,000 sentences", then stands under it, in small letters.
+        Its subtitle, what it is over, then stands under it, in small letters.
         """
         title, families = self.title, fonts.families
         if not isinstance(title, str) or text_width(title, _LEAST_TITLE, families, bold=True) <= 0.99 * room:
             return self
-        name, _, counts = title.partition(", ") if self.wanted is None else (title, "", "")
+        name, subtitle = (str(self.block.title), self.block.subtitle) if self.wanted is None else (title, "")
         large = wrap(name, room, FULL, families, bold=True)
-        small = wrap(counts, room / DRAWN_WIDER, BODY, families) if counts else []
+        small = wrap(subtitle, room / DRAWN_WIDER, BODY, families) if subtitle else []
         lines = [*large, *small]
         if len(large) > 1 and len(lines) > _MOST_TITLE_LINES:
             return self

@@ -314,7 +314,9 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
 
 def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:
     """The title of the page and its parts, with the title that the user wants; None: with their own."""
-    main = [part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.is_main)]
+    main = [
+        part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.block.is_main)
+    ]
     if wanted is None:
         return title, parts
     if not wanted:

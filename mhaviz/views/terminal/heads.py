@@ -163,7 +163,7 @@ def panels_lines(
     layout = grid(len(panels)).decide(options.max_width, abilities)
     lines = 3 + len(layout.lines)
     if isinstance(block.title, str):
-        yield from (Text(abilities.plain(text), BOLD) for text in [block.title] if text)
+        yield from (Text(abilities.plain(text), BOLD) for text in [str(block.whole_title)] if text)
     else:
         yield Text(title_text(block.title, options.max_width, not abilities.unicode), BOLD, no_wrap=True)
     if block.scales:

@@ -140,11 +140,12 @@ def test_a_title_that_is_too_long_for_one_line_is_whole(random_heads):
     panels = next(block for block in page.blocks if isinstance(block, Panels))
     page = replace(page, blocks=(replace(panels, panels=panels.panels[:1]),), beside=())
     sheet = draw_page(page)
-    name, counts = str(panels.title).split(", ", 1)
+    name, counts = panels.title, panels.subtitle
+    assert (name, counts.split(" over ")[0]) == ("self-attention: 1 head", "means")
     written = [text for text in sheet.page.texts if text.get_text() in (name, counts)]
     assert len(written) == 2
     assert written[0].get_position()[1] < written[1].get_position()[1]
-    assert sheet.heading == panels.title
+    assert sheet.heading == panels.whole_title == f"{name}, {counts}"
     renderer = sheet.canvas.get_renderer()
     assert all(text.get_window_extent(renderer).x1 < sheet.bbox.width for text in written)
 
@@ -183,6 +184,27 @@ def test_an_interval_is_named_where_there_is_one(random_heads):
         drawn = texts(head_statistics_figure(given))
         assert any(re.fullmatch(label, text) for text in drawn)
         assert [text for text in drawn if text.startswith("rows:")] == [reading + columns]
+
+
+def test_whose_title_is_replaced_does_not_depend_on_the_size_of_cells(random_heads):
+    page = head_statistics_page(random_heads(2, 2))
+    first, *others = page.blocks
+    page = replace(page, blocks=(replace(first, compact=True), *others))
+    title = "self-attention: 4 heads, means over 10 sentences, 50 tokens"
+    assert title in texts(draw_page(page))
+    wanted = texts(draw_page(page, Style(title="wanted")))
+    assert "wanted" in wanted
+    assert title not in wanted
+    assert "distribution of entropy over sentences" in wanted
+
+
+def test_a_comma_does_not_cut_a_title(random_heads):
+    page = head_statistics_page(random_heads(1, 1))
+    panels = replace(page.blocks[0], title="one, two " + 6 * "of many words ", subtitle="three, four")
+    sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:1]),), beside=()))
+    lines = [text for text in texts(sheet) if text.startswith(("one", "three"))]
+    assert lines[0].startswith("one, two of many words")
+    assert lines[1] == "three, four"
 
 
 def test_cells_of_a_distribution_are_small(random_heads):
