@@ -47,6 +47,14 @@ def test_norms_are_said_to_be_norms(random_heads):
     assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
 
 
+def test_measures_of_norms_are_shares(random_heads):
+    weights = random_heads(1, 1)
+    norms = replace(weights, source=replace(weights.source, details={"show": "norms"}))
+    for record, first in ((weights, "weight on the first token"), (norms, "share on the first token")):
+        measures = contents_of(record, Style()).document["measures"]
+        assert [measure["meaning"] for measure in measures if measure["name"] == "first"] == [first]
+
+
 def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds

@@ -142,7 +142,7 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         of_maps = _words(attention_page(record.examples), record.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {"subject": "heads", "title": title, "statistics": statistics, **words}
-    about |= {"measures": list(map(_measure, measures))}
+    about |= {"measures": [_measure(measure, record.are_of_norms) for measure in measures]}
     if order.column != USUAL_ORDER.column or order.reverse:
         about["sort"] = {"by": order.column, "reverse": order.reverse}
     n_sentences = max(kind.sentences for kind in record.kinds)
@@ -450,11 +450,11 @@ def _table(heading: str, table: Table) -> dict[str, Any]:
     return {"heading": heading, "columns": columns, "rows": rows, "notes": table.notes}
 
 
-def _measure(measure: Measure) -> dict[str, Any]:
+def _measure(measure: Measure, are_of_norms: bool = False) -> dict[str, Any]:
     return {
         "name": measure.name,
         "short": measure.short,
-        "meaning": measure.told_alone(),
+        "meaning": measure.told_alone(are_of_norms),
         "unit": measure.unit,
         "decimals": measure.decimals,
         "lowFirst": measure.low_first,
