@@ -14,7 +14,7 @@ from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.errors import MhavizError, as_one_line
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.models.corpus_batches import BLOCKS, CorpusBatch, CorpusBatches, Sentence
+from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence, with_block_size
 from mhaviz.processes import connect, gathered
 from mhaviz.records import Behind, CorpusPart, Source, Text
 
@@ -64,9 +64,7 @@ class CorpusRun:
         shard, path = division.own_shard, division.own_part
         if division.distributed:
             connect()  # so that the end of one is seen by the others
-        part = CorpusPart(
-            self.name, __version__, (), _plain({**self.options, "blocks": BLOCKS}), shard, Behind(), self.source, {}
-        )
+        part = CorpusPart(self.name, __version__, (), _plain(self.options), shard, Behind(), self.source, {})
         if division.needs_part:
             part = self._identified(part)
         division.require_nothing_kept()
@@ -78,7 +76,9 @@ class CorpusRun:
         def cut(text: str) -> Sequence[Text]:
             return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
 
-        batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, cut=cut)
+        sentences, block = with_block_size(sentences)
+        block = part.behind.block or block  # what comes after what has been read may change, and be longer
+        batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, block=block, cut=cut)
         part = self._read(batches, part, division, on_notice, on_progress)
         parts = gathered(part) if division.distributed and not shard.is_whole else None
         if parts is None:

@@ -127,6 +127,11 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
                 f"{name} is of another text than {in_order[0][0]}: {text.read:,} sentences with the digest "
                 f"{text.digest[:12]}, and {of_first.read:,} with {of_first.digest[:12]}; read one text in all shards"
             )
+        if text.block != of_first.block:
+            raise MhavizError(
+                f"{name} was divided otherwise than {in_order[0][0]}: by {text.block:,} sentences, and by "
+                f"{of_first.block:,}; read both by one version"
+            )
     (name, whole), *others = in_order
     with as_one_line(f"cannot read {name}"):
         study = kind.load(whole.arrays)

@@ -23,6 +23,7 @@ from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 _DTYPES = ("float64", "int64")
 _MOST_NAME = 4096  # characters: of a path
 _MOST = 2**63 - 1  # sentences
+_MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -93,6 +94,8 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
         raise ValueError("digest: expected 64 hexadecimal digits")
     behind = Behind(**counts)
     counts_from_0 = behind.taken - behind.cut, behind.cut, behind.too_long, behind.empty, behind.longest
+    if not bool(behind.read) <= behind.block <= _MOST_OF_A_BLOCK:
+        raise ValueError(f"block: expected 1 to {_MOST_OF_A_BLOCK:,} sentences")
     if min(counts_from_0) < 0 or not behind.taken + behind.too_long + behind.empty <= behind.read <= _MOST:
         raise ValueError("text: expected numbers from 0 on, and no more sentences than were read")
     return CorpusPart(

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import numpy as np
 
@@ -18,17 +18,12 @@ from mhaviz.records import Behind, Shard, Text
 MOST_TOKENS = 2048
 """Of a batch, padding included."""
 
-BLOCKS = _LEAST, _MOST, _ALIKE = 8, 256, 2
-"""Sentences of the first and of the last blocks; blocks of the same size. Parts that are joined have the same."""
+MOST_OF_A_BLOCK = 256
+"""Sentences: enough for batches that are full of sentences that are about equally long."""
 
+_LEAST_OF_A_BLOCK = 4
+_EVEN = 8  # so many parts of a small corpus have about as many sentences
 _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
-
-
-def block_size(number: int) -> int:
-    """Sentences of the block of this number, from 0: few at first, so that each of a few parts of a small corpus has
-    some; then more, so that batches are full of sentences that are about equally long.
-    """
-    return min(_LEAST << 2 * min(number // _ALIKE, 9), _MOST)
 
 
 @dataclass(frozen=True)
@@ -37,6 +32,15 @@ class Sentence:
 
     text: str
     done: float
+
+
+def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], int]:
+    """The same sentences, and how many of them are a block: an eighth of a small corpus, so that a few parts of it are
+    even, and ``MOST_OF_A_BLOCK`` of a large one, of which so many are read as tell that it is one.
+    """
+    rest = iter(sentences)
+    first = list(islice(rest, _EVEN * MOST_OF_A_BLOCK))
+    return chain(first, rest), max(-(-len(first) // _EVEN), _LEAST_OF_A_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class CorpusBatches:
         most_tokens: the most tokens of a batch, padding included, unless it is a single sentence.
         shard: which part of the corpus; the other sentences are read, and not more.
         after: go on from here, the end of a block or of the corpus.
-        size_of: sentences of the block of a number, from 0.
+        block: sentences of a block.
         cut: makes pieces of a sentence that is too long; None, or where it makes none: the sentence is left out.
 
     Raises:
@@ -83,24 +87,24 @@ class CorpusBatches:
         most_tokens: int = MOST_TOKENS,
         shard: Shard | None = None,
         after: Behind | None = None,
-        size_of: Callable[[int], int] = block_size,
+        block: int = MOST_OF_A_BLOCK,
         cut: Callable[[str], Sequence[Text]] | None = None,
     ) -> None:
         self._sentences, self._length_of, self._max_length = sentences, length_of, max_length
-        self._most_tokens, self._shard, self._size_of = most_tokens, shard or Shard(), size_of
+        self._most_tokens, self._shard, self._block = most_tokens, shard or Shard(), block
         self._after, self._cut = after or Behind(), cut
         self._counts, self._read, self._text = replace(self._after, is_all=False), 0, sha256()
 
     @property
     def behind(self) -> Behind:
         """What has been read so far; after the last batch of a block, what can be gone on from."""
-        return replace(self._counts, read=self._read, digest=self._text.hexdigest())
+        return replace(self._counts, read=self._read, digest=self._text.hexdigest(), block=self._block)
 
     def __iter__(self) -> Iterator[CorpusBatch]:
         sentences = self._hashed()
         self._skip(sentences)
         before = 0.0
-        for number in self._numbers():
+        for number in count(-(-self._after.read // self._block)):
             block = self._read_block(sentences, number)
             if not block:
                 break
@@ -108,14 +112,6 @@ class CorpusBatches:
                 yield from self._batches(block, before)
             before = block[-1][1].done
         self._counts = replace(self._counts, is_all=True)
-
-    def _numbers(self) -> Iterator[int]:
-        """Of the blocks that have not been read."""
-        end = 0
-        for number in count():
-            if end >= self._after.read:
-                yield number
-            end += self._size_of(number)
 
     def _hashed(self) -> Iterator[tuple[int, Sentence]]:
         """The sentences with their numbers; they are counted, and the digest is made of them."""
@@ -142,7 +138,7 @@ class CorpusBatches:
 
     def _read_block(self, sentences: Iterator[tuple[int, Sentence]], number: int) -> list[tuple[int, Sentence]]:
         """The sentences of a block; of another shard's the last alone; none: there is no such block."""
-        block = islice(sentences, self._size_of(number))
+        block = islice(sentences, self._block)
         return list(block) if self._shard.has(number) else list(deque(block, maxlen=1))
 
     def _batches(self, block: Sequence[tuple[int, Sentence]], before: float) -> Iterator[CorpusBatch]:

@@ -53,6 +53,7 @@ class Behind:
         longest: the tokens of the longest that was too long, or was cut.
         cut: of those that were taken, how many were too long, and were cut into pieces.
         is_all: whether the corpus ends here.
+        block: how many sentences, one after the other, belong to one shard; 0: nothing has been read.
     """
 
     read: int = 0
@@ -63,6 +64,7 @@ class Behind:
     longest: int = 0
     cut: int = 0
     is_all: bool = False
+    block: int = 0
 
     def joined(self, other: "Behind") -> "Behind":
         """With that of another shard of the same text."""

@@ -25,7 +25,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.corpora import count_batch
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
 from mhaviz.models.pretrained.loading import open_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
@@ -105,8 +105,8 @@ def some_sentences(number: int) -> list[str]:
 
 def read_by_mhaviz(model: PretrainedModel, sentences: Sequence[str]) -> None:
     study = HeadStudy()
-    stream = [Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences)]
-    for batch in CorpusBatches(stream, model.lengths, model.max_length):
+    stream, block = with_block_size(Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences))
+    for batch in CorpusBatches(stream, model.lengths, model.max_length, block=block):
         count_batch(model, study, batch)
     study.result(model.describe(), 0)
 

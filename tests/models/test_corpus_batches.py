@@ -30,7 +30,7 @@ def corpus(lengths):
 )
 def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, block):
     sentences = corpus(lengths)
-    batches = CorpusBatches(iter(sentences), of_words, max_length, most, size_of=lambda number: block)
+    batches = CorpusBatches(iter(sentences), of_words, max_length, most, block=block)
     all_batches = list(batches)
     fitting = [i for i, n in enumerate(lengths) if 1 <= n <= (max_length or 12)]
     assert sorted(number for batch in all_batches for number in batch.numbers) == fitting
@@ -52,7 +52,7 @@ def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, bloc
 @given(lengths=st.lists(st.integers(0, 6), max_size=60), n=st.integers(1, 7), block=st.integers(1, 5))
 def test_shards_have_the_batches_of_the_whole(lengths, n, block):
     def read(shard):
-        batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, size_of=lambda number: block)
+        batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
         return [(batch.numbers, batch.texts, batch.ends_block) for batch in batches], batches.behind
 
     whole, behind = read(None)
@@ -72,16 +72,16 @@ def test_shards_have_the_batches_of_the_whole(lengths, n, block):
 )
 def test_who_goes_on_after_a_block_reads_the_rest(lengths, n, block, stop):
     shard = Shard(n, n)
-    batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, size_of=lambda number: block)
+    batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
     read, behind, so_far = [], Behind(), 0
     for batch in batches:
         read.append(batch)
         if batch.ends_block and len(read) <= stop:
             behind, so_far = batches.behind, len(read)
-    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, size_of=lambda number: block)
+    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, block=block)
     assert [(b.numbers, b.texts) for b in rest] == [(b.numbers, b.texts) for b in read[so_far:]]
     assert rest.behind == batches.behind
-    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, size_of=lambda number: block))
+    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, block=block))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_there_is_no_such_shard(number, count):
 
 
 def test_each_block_is_sorted_and_cut():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, size_of=lambda number: 4)
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
     read = list(batches)
     assert [of_words(batch.texts) for batch in read] == [[5, 5], [2, 1], [3, 1]]
     assert [batch.numbers for batch in read] == [(1, 3), (2, 0), (5, 4)]
@@ -117,7 +117,7 @@ def test_each_block_is_sorted_and_cut():
 
 
 def test_done_is_the_share_of_the_corpus_that_is_behind():
-    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, size_of=lambda number: 4)
+    batches = CorpusBatches(corpus([1, 5, 2, 5, 1, 3]), of_words, most_tokens=10, block=4)
     assert [batch.done for batch in batches] == pytest.approx([4 / 6 * 10 / 13, 4 / 6, 1])
 
 
@@ -129,7 +129,7 @@ def test_no_more_is_read_than_a_block():
             read.append(number)
             yield Sentence("a b", 0.0)
 
-    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, size_of=lambda number: 10)))
+    batch = next(iter(CorpusBatches(sentences(), of_words, most_tokens=4, block=10)))
     assert batch.texts == ("a b", "a b")
     assert len(read) == 10
 
@@ -158,10 +158,22 @@ def test_the_cut_that_takes_the_least_time():
     assert list(corpus_batches._cuts([90, 70, 8, 8, 8, 8], 250)) == [(0, 2), (2, 6)]
 
 
-def test_blocks_grow():
-    sizes = [corpus_batches.block_size(number) for number in range(1000)]
-    assert sizes == sorted(sizes)
-    assert (sizes[0], sizes[-1]) == (8, 256)
-    batches = CorpusBatches(corpus([1] * 300), of_words, shard=Shard(2, 2))
-    numbers = [number for batch in batches for number in batch.numbers]
-    assert numbers == [*range(8, 16), *range(48, 80), *range(208, 300)]
+@pytest.mark.parametrize(("n", "block"), [(0, 4), (1, 4), (28, 4), (1000, 125), (2047, 256), (2048, 256), (9000, 256)])
+def test_a_few_parts_of_a_small_corpus_are_even(n, block):
+    texts = corpus([1] * n)
+    read, found = corpus_batches.with_block_size(iter(texts))
+    assert (list(read), found) == (texts, block)
+    for shards in (2, 4, 8):
+        parts = [
+            CorpusBatches(texts, of_words, shard=Shard(number + 1, shards), block=block) for number in range(shards)
+        ]
+        sizes = [sum(len(batch.numbers) for batch in part) for part in parts]
+        assert sum(sizes) == n
+        assert max(sizes) - min(sizes) <= block
+
+
+def test_a_large_corpus_is_not_read_ahead():
+    taken = []
+    read, _ = corpus_batches.with_block_size(Sentence("x", 0.0) for number in range(10**6) if not taken.append(number))
+    next(read)
+    assert len(taken) == 2048
