@@ -74,7 +74,7 @@ def ablation_page(ablation: Ablation, order: EffectOrder = USUAL_EFFECTS) -> Pag
     scales = {name: _scale(ablation, name) for name in _known(ablation)}
     units = {"change": _UNITS[ablation.prediction], "loss": "loss, bits"}
     bars = Bars(tuple((units[name], scale) for name, scale in scales.items()))
-    about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long)]))
+    about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     blocks: tuple[Block, ...] = (
         *(_panels(ablation, kind, scales, order) for kind in ablation.kinds),
         _table(ablation, order),

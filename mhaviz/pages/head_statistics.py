@@ -157,7 +157,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         *_distributions(s, order),
         Text((*chance_texts(s), notes(measures, are_of_norms=s.are_of_norms)), "quiet", "drawn"),
         ranking_table(s, order),
-        Text((*counts, *sink_texts(s)), "quiet"),
+        Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
         Text(left_out, "quiet", "listed"),
     )
     return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))

@@ -2,11 +2,14 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
+from drawn import texts
 
 from mhaviz.errors import ArgumentError
 from mhaviz.records import Needle, RandomRepeats, probe_of_json
+from mhaviz.views.figure.page import draw_page
 from mhaviz.views.showing import fitted_style, page_of
 from mhaviz.views.terminal.page import PageView
 
@@ -38,6 +41,14 @@ def test_what_is_not_known_is_empty(tmp_path, random_effects):
     assert {line["number"] for line in csv.DictReader((tmp_path / "a.csv").read_text().splitlines())} == {"change"}
     random_effects(prediction="embedding").save(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["loss"] is None
+
+
+def test_what_is_zeroed_is_said(show, random_effects, random_heads):
+    for record in (random_effects(), random_heads()):
+        zeroed = replace(record, source=replace(record.source, remark="head 1 of layer 0 is zeroed"))
+        page, style = page_of(zeroed), fitted_style(zeroed)
+        assert "head 1 of layer 0 is zeroed" in texts(draw_page(page, style))
+        assert "head 1 of layer 0 is zeroed" in show(PageView(page, style), 80)
 
 
 def test_there_is_no_page_for_the_browser(tmp_path, random_effects):

@@ -369,7 +369,7 @@ class PretrainedModel(PredictingModel):
         if loaded.unshown:
             details["unshown"] = list(loaded.unshown)
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
-        if any(site.kind == "cross" for site in chosen):
+        if texts and any(site.kind == "cross" for site in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
         return Source(", ".join([*parts, dtype, loaded.where]), details, "; ".join(remarks))
 

@@ -32,7 +32,7 @@ def require_shares(config: PreTrainedConfig, processes: int, name: str) -> None:
             f'{name}: several processes share a model by accelerate; install it with pip install "mhaviz[large]"'
         )
     plan = _plan(config)
-    alone = f"run it without torchrun, or with {parameter('device_map')} auto"
+    alone = f"run it without torchrun, by {parameter('device_map')} auto if one device has no room for it"
     if not plan:
         raise MhavizError(
             f"{name}: transformers has no plan by which several processes share {with_article(config.model_type)}; "

@@ -122,7 +122,12 @@ def _parsed(given: MaxMemory | str) -> dict[str | int, int]:
     """Bytes by device. Raises ArgumentError."""
     if isinstance(given, str):
         pairs = [pair.partition("=") for pair in given.split(",")]
-        given = {place.strip(): size for place, _, size in pairs}
+        places = [place.strip() for place, _, _ in pairs]
+        if lacking := next((place for place, between, _ in pairs if not between), ""):
+            raise _unlike(quoted(lacking))
+        if twice := next((place for place in places if places.count(place) > 1), ""):
+            raise _unlike(f"{quoted(twice)} twice")
+        given = {place: size for place, (_, _, size) in zip(places, pairs, strict=True)}
     most: dict[str | int, int] = {}
     for place, size in given.items():
         name = str(place).removeprefix("cuda:")

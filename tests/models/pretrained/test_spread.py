@@ -105,7 +105,11 @@ def test_a_model_in_memory_may_be_spread(model_folder, temporary):
         ({"device_map": "anywhere"}, r"`device_map`: expected auto, balanced.*, got .anywhere."),
         ({"max_memory": "cpu=1GiB"}, "`max_memory` is for a model on several devices; add `device_map`"),
         ({"device_map": "auto", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
-        ({"device_map": "auto", "max_memory": "cpu"}, r'expected bytes for each device, such as "cpu=2GiB.*, got \'\''),
+        (
+            {"device_map": "auto", "max_memory": "cpu"},
+            r'expected bytes for each device, such as "cpu=2GiB.*, got \'cpu\'',
+        ),
+        ({"device_map": "auto", "max_memory": "cpu=1GiB,cpu=2GiB"}, "got 'cpu' twice"),
         ({"device_map": "auto", "max_memory": "gpu=1"}, "got the device 'gpu'"),
         ({"device_map": "auto", "max_memory": {0: 0}}, "got 0 bytes"),
     ],
