@@ -18,10 +18,16 @@ def inside(sheet):
     canvas = sheet.canvas
     with matplotlib.rc_context({"text.hinting": "none"}):
         renderer = FigureCanvasAgg(sheet).get_renderer()  # another one knows no widths of hinted letters
-        for text in sheet.page.texts:
-            extent = text.get_window_extent(renderer)
-            assert extent.x0 >= -1, text
-            assert extent.y0 >= -1, text
-            assert extent.x1 <= sheet.width * sheet.dpi + 1, text
-            assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+        extents_inside(sheet, renderer)
     sheet.set_canvas(canvas)
+
+
+def extents_inside(sheet, renderer):
+    """Where each text stands, none of it beyond the sheet."""
+    extents = [text.get_window_extent(renderer) for text in sheet.page.texts]
+    for text, extent in zip(sheet.page.texts, extents, strict=True):
+        assert extent.x0 >= -1, text
+        assert extent.y0 >= -1, text
+        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
+        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+    return extents

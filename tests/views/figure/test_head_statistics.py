@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drawn import texts
+from drawn import extents_inside, texts
 from shown import head_statistics_figure
 
 from mhaviz.errors import ArgumentError
@@ -30,15 +30,8 @@ def overlap(a, b):
 
 def clear(sheet):
     """Everything is on the sheet, and no text lies over another or over a picture (numbers in cells are no texts)."""
-    renderer = sheet.canvas.get_renderer()
-    boxes = []
-    for text in sheet.page.texts:
-        extent = text.get_window_extent(renderer)
-        assert extent.x0 >= -1, text
-        assert extent.y0 >= -1, text
-        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
-        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
-        boxes.append((extent.x0, extent.x1, extent.y0, extent.y1))
+    extents = extents_inside(sheet, sheet.canvas.get_renderer())
+    boxes = [(extent.x0, extent.x1, extent.y0, extent.y1) for extent in extents]
     pictures = []
     for image in sheet.page.images:
         left, right, bottom, top = (side * sheet.dpi for side in image.get_extent())
