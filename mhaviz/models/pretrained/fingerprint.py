@@ -18,7 +18,7 @@ _SAMPLE = "A Fingerprint,\ttell ME: naïve ﬁsh 1234 don't  "
 """A text that tokenizers of one vocabulary read in several ways: in lower case, without accents, with other blanks."""
 _NOT_OF_IT = re.compile(
     "_name_or_path|transformers_version|architectures|dtype|torch_dtype|id2label|label2id|problem_type"
-    "|use_cache|output_.*|return_dict|.*dropout.*|.*_pdrop"
+    "|use_cache|output_attentions|output_hidden_states|return_dict|.*dropout.*|.*_pdrop"
 )
 """Of a configuration: where it is from, what the parameters tell themselves, and what no attention depends on."""
 
