@@ -64,10 +64,10 @@ class CorpusRun:
         shard, path = division.own_shard, division.own_part
         if division.distributed:
             connect()  # so that the end of one is seen by the others
+        division.require_nothing_kept()
         part = CorpusPart(self.name, __version__, (), _plain(self.options), shard, Behind(), self.source, {})
         if division.needs_part:
             part = self._identified(part)
-        division.require_nothing_kept()
         if division.resume and path is not None:
             part = self._gone_on_from(path, part, on_notice)
         model = self.models[0]
@@ -107,7 +107,8 @@ class CorpusRun:
         then be shown and saved again, should that fail. That such a file cannot be written is told, and no more.
         """
 
-        def is_saved(part: CorpusPart, path: Path) -> bool:
+        def save(part: CorpusPart, path: Path) -> bool:
+            """Whether it could be written."""
             try:
                 write_part(part, path)
             except MhavizError as error:
@@ -126,13 +127,13 @@ class CorpusRun:
             on_progress(batch.done, batches.behind.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
                 part = self._now(self._identified(part), batches)
-                at_end = is_saved(part, path)
+                at_end = save(part, path)
                 path = path if at_end else None
                 saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
         part = self._now(part, batches)
         if path is not None and at_end:
-            is_saved(part, path)
+            save(part, path)
         return part
 
     def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
