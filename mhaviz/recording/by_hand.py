@@ -1,7 +1,6 @@
 """Recognises attention that is written by hand: product → scale, mask, bias → softmax → product with values.
 
-Each tensor on this way is marked, and what is computed from a marked tensor is marked in its turn. The marks stand in a
-table beside the tensors, not on them, so that nothing of ours is ever saved with a program's tensors.
+Each tensor on this way is marked, and what is computed from a marked tensor is marked in its turn.
 
 What is shown are the weights that the program's own softmax made. Nothing is computed a second time.
 """
@@ -10,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
+from mhaviz.recording.marks import Exponentials, Logarithms, Mark, Marks, Scores, Softmax, Weights
 from mhaviz.recording.products import PRODUCTS, Product
 
 OnWeights = Callable[[Tensor, Tensor, bool, "Meeting"], None]
@@ -58,109 +57,6 @@ class Meeting:
     def as_mixed(self, x: Tensor) -> Tensor:
         """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
         return self.product.as_mixed(x, self.axis, self.which)
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Marks a product of two activations, and what has become of it before a softmax."""
-
-
-@dataclass(frozen=True)
-class _Exponentials:
-    """Marks exp(scores), of a softmax that is written out; ``sums``: marks their sums over ``axis``."""
-
-    axis: int | None = None
-
-
-@dataclass(frozen=True)
-class _Logarithms:
-    """Marks the logarithms of weights; ``sums``: marks those of sums of exponentials, to be subtracted from scores."""
-
-    axis: int
-    sums: bool = False
-
-
-@dataclass
-class _Softmax:
-    """One softmax.
-
-    Attributes:
-        has_met: whether what it has made has met values.
-        has_met_again: whether it has met others since.
-        made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
-            and after it has met values.
-        is_kept: whether ``made`` is a copy.
-        is_mixed: whether what it has made is mixed with something else before it meets values: with that of other
-            heads, or of another softmax.
-    """
-
-    has_met: bool = False
-    has_met_again: bool = False
-    made: Tensor | None = None
-    is_kept: bool = False
-    is_mixed: bool = False
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Marks what a softmax has made, and what is made of that.
-
-    Attributes:
-        softmax: whose they are.
-        is_made: whether the marked tensor is what the softmax itself has made.
-        axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
-        views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
-    """
-
-    softmax: _Softmax
-    axis: int
-    is_made: bool = True
-    views: tuple[Callable[[Tensor], Tensor], ...] = ()
-
-    def of(self, source: Tensor, result: Tensor) -> "_Weights":
-        """The mark of what was made of the marked tensor."""
-        if not self.is_made or result is source:
-            return self
-        if not self.softmax.has_met and not self.softmax.is_kept:
-            self.softmax.made = source
-        return replace(self, is_made=False)
-
-
-_Mark = _Scores | _Exponentials | _Logarithms | _Weights
-
-
-class Marks:
-    """The marks of tensors, for as long as these live."""
-
-    def __init__(self) -> None:
-        self._marks: dict[int, tuple[ref[Tensor], _Mark]] = {}
-
-    def __len__(self) -> int:
-        return len(self._marks)
-
-    def get(self, x: object) -> _Mark | None:
-        """The mark of a tensor, if it has one."""
-        entry = self._marks.get(id(x))
-        return entry[1] if entry is not None and entry[0]() is x else None
-
-    def may_hold(self, args: Sequence[Any]) -> bool:
-        """Whether one of these may be a marked tensor, or hold one: of most functions none is, which is known soon."""
-        marks = self._marks
-        for x in args:  # noqa: SIM110 - any() takes twice as long
-            if id(x) in marks or type(x) is list or type(x) is tuple:
-                return True
-        return False
-
-    def set(self, x: Tensor, mark: _Mark) -> None:
-        """Mark it."""
-        key, marks = id(x), self._marks
-
-        def forget(dead: "ref[Tensor]") -> None:
-            entry = marks.get(key)
-            if entry is not None and entry[0] is dead:
-                del marks[key]
-
-        marks[key] = ref(x, forget), mark
 
 
 class ByHand:
@@ -217,9 +113,9 @@ class ByHand:
 
         return run
 
-    def _keep(self, source: Tensor, mark: _Mark) -> None:
+    def _keep(self, source: Tensor, mark: Mark) -> None:
         """Keep what a softmax has made before it is changed in place."""
-        if isinstance(mark, _Weights) and not mark.softmax.has_met and not mark.softmax.is_kept:
+        if isinstance(mark, Weights) and not mark.softmax.has_met and not mark.softmax.is_kept:
             made = source if mark.is_made else mark.softmax.made
             if made is not None:
                 with unseen():
@@ -232,13 +128,13 @@ class ByHand:
             return
         for which in (0, 1):
             mark = self._marks.get(product.factors[which])
-            if isinstance(mark, _Weights):
+            if isinstance(mark, Weights):
                 self._meet_values(mark, product, which, result, partial(func, *args, **kwargs))
                 return
-        self._marks.set(result, _Scores())
+        self._marks.set(result, Scores())
 
     def _meet_values(
-        self, mark: _Weights, product: Product, which: int, result: Tensor, multiply: partial[Tensor]
+        self, mark: Weights, product: Product, which: int, result: Tensor, multiply: partial[Tensor]
     ) -> None:
         """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
         axis = product.factors[which].ndim + mark.axis
@@ -271,13 +167,13 @@ class ByHand:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
-            is_product = isinstance(self._marks.get(x), _Scores)
+            is_product = isinstance(self._marks.get(x), Scores)
             self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product)
 
     def _mark_weights(self, x: Tensor, result: Tensor, axis: int, is_product: bool = True) -> None:
         self._on_softmax(x, axis, is_product)
         if is_product:
-            self._marks.set(result, _Weights(_Softmax(), axis))
+            self._marks.set(result, Weights(Softmax(), axis))
 
     def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._logarithms(args, kwargs, result, sums=False)
@@ -287,15 +183,15 @@ class ByHand:
 
     def _logarithms(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, sums: bool) -> None:
         x = args[0] if args else None
-        if isinstance(x, Tensor) and isinstance(self._marks.get(x), _Scores):
+        if isinstance(x, Tensor) and isinstance(self._marks.get(x), Scores):
             dim = args[1] if len(args) > 1 else kwargs.get("dim")
             if isinstance(dim, int):
-                self._marks.set(result, _Logarithms(dim if dim < 0 else dim - x.ndim, sums))
+                self._marks.set(result, Logarithms(dim if dim < 0 else dim - x.ndim, sums))
 
     def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         less = self._marks.get(args[1]) if len(args) > 1 else None
-        if isinstance(less, _Logarithms) and less.sums and isinstance(self._marks.get(args[0]), _Scores):
-            self._marks.set(result, _Logarithms(less.axis))
+        if isinstance(less, Logarithms) and less.sums and isinstance(self._marks.get(args[0]), Scores):
+            self._marks.set(result, Logarithms(less.axis))
         else:
             self._elementwise(func, args, kwargs, result)
 
@@ -306,23 +202,23 @@ class ByHand:
 
     def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         marked = self._marks.get(args[0]) if args else None
-        if isinstance(marked, _Scores):
-            self._marks.set(result, _Exponentials())
-        elif isinstance(marked, _Logarithms) and not marked.sums:
+        if isinstance(marked, Scores):
+            self._marks.set(result, Exponentials())
+        elif isinstance(marked, Logarithms) and not marked.sums:
             self._mark_weights(result, result, marked.axis)
 
     def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else None
-        if isinstance(x, Tensor) and isinstance(self._marks.get(x), _Exponentials) and isinstance(result, Tensor):
+        if isinstance(x, Tensor) and isinstance(self._marks.get(x), Exponentials) and isinstance(result, Tensor):
             dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
             if isinstance(dim, list | tuple) and len(dim) == 1:
                 (dim,) = dim
             if isinstance(dim, int):
-                self._marks.set(result, _Exponentials(axis=dim if dim < 0 else dim - x.ndim))
+                self._marks.set(result, Exponentials(axis=dim if dim < 0 else dim - x.ndim))
 
     def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])
-        if isinstance(above, _Exponentials) and isinstance(below, _Exponentials):
+        if isinstance(above, Exponentials) and isinstance(below, Exponentials):
             if above.axis is None and below.axis is not None:
                 self._mark_weights(result, result, below.axis)
         else:
@@ -335,7 +231,7 @@ class ByHand:
             return
         source, mark = found
         if isinstance(result, Tensor):
-            if not isinstance(mark, _Weights):
+            if not isinstance(mark, Weights):
                 if func is not F.linear or _mixes_heads(source, result):
                     self._marks.set(result, mark)
             elif result.shape == source.shape or (result.ndim == source.ndim and mark.axis != -1):
@@ -350,7 +246,7 @@ class ByHand:
         if mark is None or not isinstance(result, Tensor):
             return
         assert isinstance(source, Tensor)
-        if not isinstance(mark, _Weights):
+        if not isinstance(mark, Weights):
             self._marks.set(result, mark)
             return
         axis = _axis_after(func, source, result, args, kwargs, mark.axis)
@@ -359,13 +255,13 @@ class ByHand:
             views = (*mark.views, lambda A: func(A, *rest, **kwargs))
             self._marks.set(result, replace(mark.of(source, result), axis=axis, views=views))
 
-    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, _Mark] | None:
+    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, Mark] | None:
         """The first argument that is marked, with its mark: weights before scores."""
         found = None
         for x in (*args, *kwargs.values()):
             for one in x if isinstance(x, list | tuple) else (x,):
                 mark = self._marks.get(one)
-                if isinstance(mark, _Weights):
+                if isinstance(mark, Weights):
                     return one, mark
                 if mark is not None and found is None:
                     found = one, mark

@@ -13,6 +13,7 @@ from watched import watch
 
 import mhaviz
 from mhaviz.recording import by_hand
+from mhaviz.recording.marks import Marks, Scores
 
 B, H, L, K, D = 2, 3, 5, 7, 4
 STYLES = {}
@@ -395,11 +396,11 @@ def test_nested_tensors_run():
 
 def test_a_mark_is_of_its_tensor_alone():
     """Python gives the number of a tensor that is gone to another."""
-    marks, x, y = by_hand.Marks(), torch.zeros(1), torch.zeros(1)
-    marks.set(x, by_hand._Scores())
-    marks._marks[id(y)] = marks._marks[id(x)]
-    assert marks.get(x) is not None
-    assert marks.get(y) is None
+    table, x, y = Marks(), torch.zeros(1), torch.zeros(1)
+    table.set(x, Scores())
+    table._marks[id(y)] = table._marks[id(x)]
+    assert table.get(x) is not None
+    assert table.get(y) is None
 
 
 def test_no_mark_outlives_its_tensor():
