@@ -22,7 +22,8 @@ from mhaviz.analyses.needles import reading_of
 from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.study import Study
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
-from mhaviz.attention.model import SiteCall, is_counted, is_token
+from mhaviz.attention.model import SiteCall, are_tokens, is_counted
+from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
@@ -155,7 +156,7 @@ class _Counted:
     """Which weights of a batch, and which queries, each statistic counts: the same for all heads of all layers.
 
     Attributes:
-        sides, kind, numbers: what it is of.
+        sides, kind, numbers, padding: what it is of.
         visible: bool, (batch_size, q_length, k_length); False for padding, and for queries that do not count.
         names: of the statistics that are sums of weights.
         factors: float32, (batch_size, names, q_length · k_length): each of them is the sum over queries and keys of
@@ -169,6 +170,7 @@ class _Counted:
     sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
     kind: Kind
     numbers: tuple[int, ...]
+    padding: Padding | None
     visible: Tensor
     names: tuple[str, ...]
     factors: Tensor
@@ -181,14 +183,17 @@ class _Counted:
         """Whether it is of this very batch."""
         queries, keys = self.sides
         is_batch = seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
-        return is_batch and self.numbers == tuple(numbers)
+        is_padded_alike = seen.padding is self.padding or (
+            seen.padding is not None and seen.padding.is_same(self.padding)
+        )
+        return is_batch and is_padded_alike and self.numbers == tuple(numbers)
 
     @classmethod
     def of(
         cls, seen: SiteCall, numbers: Sequence[int], drawn: NDArray[np.float64], needle: Sequence[int]
     ) -> "_Counted":
         """Find what counts."""
-        is_query, is_key = is_counted(seen, seen.call.device), is_token(seen.keys, seen.call.device)
+        is_query, (_, is_key) = is_counted(seen, seen.call.device), are_tokens(seen, seen.call.device)
         visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
         factors = _factors(seen.keys, is_key, visible, seen.site.kind)
         reading = _reading(seen.keys, visible, needle) if needle and seen.site.kind == "masked" else None
@@ -206,6 +211,7 @@ class _Counted:
             (seen.queries, seen.keys),
             seen.site.kind,
             tuple(numbers),
+            seen.padding,
             visible,
             tuple(factors),
             summed_up,

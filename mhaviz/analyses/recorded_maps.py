@@ -10,7 +10,7 @@ from mhaviz.analyses.growing_map import GrowingMap
 from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionWeights
-from mhaviz.attention.model import SiteCall
+from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.records import AttentionMap, Tokens
@@ -18,12 +18,20 @@ from mhaviz.records import AttentionMap, Tokens
 
 @dataclass
 class _Kept:
-    """The maps of one attention in one pass, for one example; two where both reductions are wanted."""
+    """The maps of one attention in one pass, for one example; two where both reductions are wanted.
+
+    Attributes:
+        maps, queries, keys: of the first run.
+        growing: the maps, once steps have gone on with it.
+        left_out: the positions of keys that are padding, of ``k_length`` that there were by the last run.
+    """
 
     maps: list[AttentionMap]
     queries: Tokens
     keys: Tokens
     growing: list[GrowingMap]
+    left_out: frozenset[int]
+    k_length: int
 
     def result(self) -> list[AttentionMap]:
         return [one.result(self.queries, self.keys) for one in self.growing] or self.maps
@@ -55,12 +63,15 @@ class RecordedMaps:
             MhavizError: it does not fit into memory; NaN or infinity.
         """
         key = seen.site.number, pass_number, example
-        (queries,), (keys,) = seen.queries, seen.keys
         if first_query:
             kept = self._kept.get(key)
             if kept is not None:  # else its pass had begun before anybody looked
                 self._go_on(kept, seen)
             return
+        padding, k_length = seen.padding, seen.call.shape[3]
+        left_out = frozenset() if padding is None else frozenset((~padding.keys[0]).nonzero().flatten().tolist())
+        seen = with_plain_mask(seen.without_padding())
+        (queries,), (keys,) = seen.queries, seen.keys
         longest = max(seen.call.shape[2:])
         if longest <= self._pooling.size and not self._always:
             maps = [weight_map(seen, keep=self._keep)]
@@ -70,7 +81,7 @@ class RecordedMaps:
             _require_finite(m.weights)
         if isinstance(seen.call, AttentionWeights):  # the program's own, which it may write over
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
-        self._kept[key] = _Kept(maps, queries, keys, [])
+        self._kept[key] = _Kept(maps, queries, keys, [], left_out, k_length)
         self.bytes += sum(m.weights.nbytes for m in maps)
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
@@ -86,6 +97,10 @@ class RecordedMaps:
         kept.queries = kept.queries + queries
         kept.keys = kept.keys if is_cross else kept.keys + queries
         weights = float_array(seen.call.weights()[0])
+        kept.k_length += 0 if is_cross else weights.shape[1]
+        if kept.left_out:  # a step's own mask does not tell padding from what a window hides
+            first_key = kept.k_length - weights.shape[2]
+            weights = weights[..., [key for key in range(weights.shape[2]) if first_key + key not in kept.left_out]]
         _require_finite(weights)
         for one in kept.growing:
             one.add(weights, grows=not is_cross)

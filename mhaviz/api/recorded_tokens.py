@@ -10,7 +10,7 @@ import torch
 from mhaviz.api.program_tokenizer import tokenizer_anywhere, tokenizer_in_sight
 from mhaviz.errors import MhavizError
 from mhaviz.recording.inputs import ReadIds, SeenInputs
-from mhaviz.records import AttentionMap, Axis, Tokens
+from mhaviz.records import Tokens
 from mhaviz.records.tokens import patch_tokens
 
 if TYPE_CHECKING:
@@ -104,17 +104,6 @@ class TokenNames:
         if self._looked and self._tokenizer is None and not self._looked_anywhere:
             self._tokenizer, self._looked_anywhere = tokenizer_anywhere(), True
 
-    def without_padding(self, m: AttentionMap) -> AttentionMap:
-        """The map without the padding at its ends, to which nothing goes."""
-        padding = None if self._tokenizer is None else self._tokenizer.pad_token_id
-        if padding is None or not m.is_whole or m.queries_and_keys is not None:
-            return m
-        rows, columns = (_without(axis.tokens, padding) for axis in (m.rows, m.columns))
-        if m.weights[:, :rows, columns:].any() or not (rows and columns):
-            return m
-        parts = (Axis(axis.tokens[:end]) for axis, end in ((m.rows, rows), (m.columns, columns)))
-        return replace(m, weights=m.weights[:, :rows, :columns], rows=next(parts), columns=next(parts))
-
     def finish(self) -> None:
         """Say so if the user's names were of no attention."""
         if self._given is not None and not self._given_fits:
@@ -178,14 +167,6 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import special_of
 
         return special_of(self._tokenizer, ids)
-
-
-def _without(tokens: Tokens, padding: int) -> int:
-    """How many there are without the padding at their end."""
-    end = len(tokens)
-    while end and len(tokens.ids) == len(tokens) and tokens.ids[end - 1] == padding:
-        end -= 1
-    return end
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

@@ -17,7 +17,8 @@ from mhaviz.api.choosing import Numbers
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import OnAttention, SiteCall, show, with_plain_mask
+from mhaviz.attention.model import OnAttention, SiteCall, show
+from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.recording.caught import Caught, example
 from mhaviz.recording.looks import VisitorError
@@ -114,6 +115,8 @@ class Recording(ContextDecorator):
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
+        self._padded: Counter[int] = Counter()  # queries that are padding, likewise
+        self._has_batches = False
         self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
         self._d_keys: dict[int, tuple[int, int]] = {}
         self._device = "cpu"
@@ -151,8 +154,8 @@ class Recording(ContextDecorator):
 
     @property
     def notices(self) -> list[str]:
-        """What was not seen, or not kept, a line each."""
-        lines = list(self._watch.missed)
+        """What was not seen, or has no map, a line each."""
+        lines = self.missed
         if self._left_out:
             kept = "the first" if self._options.examples == (0,) else f"{len(self._options.examples or ())}"
             lines.append(
@@ -162,6 +165,11 @@ class Recording(ContextDecorator):
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
+
+    @property
+    def missed(self) -> list[str]:
+        """What was not seen, a line each."""
+        return list(self._watch.missed)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -193,7 +201,6 @@ class Recording(ContextDecorator):
             layer, site = layers[number], self._sites.all[number]
             if self._options.layers is not None and layer not in self._options.layers:
                 continue
-            m = self._names.without_padding(m)
             maps.append(
                 replace(
                     m,
@@ -226,7 +233,8 @@ class Recording(ContextDecorator):
     def head_statistics(self) -> HeadStatistics:
         """What each head looks at, averaged over all passes and examples.
 
-        Left out are steps of a decoder that writes, and single tokens that read nothing but themselves.
+        Left out are steps of a decoder that writes, single tokens that read nothing but themselves, and padding, as the
+        mask that an attention gets tells it for each example.
 
         Raises:
             ArgumentError: ``statistics`` was not asked for; no such layer.
@@ -236,7 +244,7 @@ class Recording(ContextDecorator):
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
         if not self._study.kinds:
             raise MhavizError(self._why_empty())
-        found, layers = self._study.result(self._source()), self._layers()
+        found, layers = self._study.result(self._source_of_statistics()), self._layers()
         kinds = [replace(one, layers=tuple(layers[number] for number in one.layers)) for one in found.kinds]
         if self._options.layers is not None:
             kinds = [chosen for one in kinds if (chosen := one.select(self._options.layers)).layers]
@@ -265,12 +273,14 @@ class Recording(ContextDecorator):
         self._d_keys[run.site.number] = n_heads, d_key
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
+        padding = self._padding(run, place)
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
                 place.forward, (q_length, k_length), places, batch_size, run.first_query, run.site.kind == "cross"
             )
-            return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output)
+            of_places = None if padding is None else padding.of_examples(places)
+            return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output, padding=of_places)
 
         try:
             if is_wanted and self._on_attention is not None:
@@ -286,12 +296,25 @@ class Recording(ContextDecorator):
         except MhavizError as error:
             self._watch.miss(f"{name}: {error}")
 
+    def _padding(self, run: Run, place: Place) -> Padding | None:
+        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well."""
+        call = run.caught.call
+        batch_size, _, q_length, k_length = call.shape
+        reads_itself = run.site.kind != "cross" and q_length == k_length
+        if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
+            return None
+        return padding_of(call, reads_itself, run.caught.visible)
+
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
         """Average over the examples, which are numbered for each attention as they come, over all passes."""
-        start = self._counted[whole.site.number]
+        number = whole.site.number
+        start = self._counted[number]
         numbers = range(start, start + len(whole.queries))
         show(lambda seen: study.add(seen, numbers), whole, "statistics", "they do not count it")
-        self._counted[whole.site.number] = numbers.stop
+        self._counted[number] = numbers.stop
+        self._has_batches |= len(numbers) > 1
+        if whole.padding is not None:
+            self._padded[number] += int((~whole.padding.queries).sum())
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
@@ -305,8 +328,13 @@ class Recording(ContextDecorator):
             return
         for place in there:
             output = None if run.caught.output is None else run.caught.output[place : place + 1]
-            one = with_plain_mask(seen_of([place], Caught(example(run.caught.call, place), output)))
-            self._maps.add(one, run.pass_number, place, run.first_query)
+            one = seen_of([place], Caught(example(run.caught.call, place), output))
+            try:
+                self._maps.add(one, run.pass_number, place, run.first_query)
+            except MhavizError as error:
+                of = f", example {place}" if len(there) > 1 else ""
+                self._watch.miss(f"{name}{of}: {error}")
+                continue
             if not self._options.passes.keeps(run.pass_number - 1):  # it was the last one, and is no more
                 self._maps.forget(run.site.number, run.pass_number - 1, place)
 
@@ -371,6 +399,20 @@ class Recording(ContextDecorator):
             "device": self._device,
         }
         return Source(", ".join(parts), details, "; ".join(self._remarks))
+
+    def _source_of_statistics(self) -> Source:
+        """With the passes that were averaged, and what was left out of them."""
+        source, last = self._source(), max(site.passes for site in self._sites.all if self._options.wants(site)) - 1
+        passes = f"passes 0 to {last:,}" if last else "pass 0"
+        padded = max(self._padded.values(), default=0)
+        remark = f"{padded:,} positions that masks tell to be padding do not count"
+        if not padded:
+            remark = "no mask tells of padding: all positions of a batch count" if self._has_batches else ""
+        return Source(
+            f"{source.footnote}, {passes}",
+            {**source.details, "passes": [0, last], "padded": padded},
+            "; ".join(filter(None, [source.remark, remark])),
+        )
 
     def _why_empty(self) -> str:
         seen = f"saw {self._watch.operations:,} operation{'s' * (self._watch.operations != 1)} and "

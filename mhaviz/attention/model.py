@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.records import (
@@ -67,6 +68,7 @@ class SiteCall:
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         pieces: for each sentence, which part of a longer one it is, with the queries that count; None, or nothing: the
             whole.
+        padding: what is padding beside what stands behind the ends of the shorter sentences; None: nothing.
     """
 
     site: Site
@@ -78,6 +80,7 @@ class SiteCall:
     sentence: int | None = None
     reach: int | None = None
     pieces: tuple[Piece | None, ...] = ()
+    padding: Padding | None = None
 
     @property
     def captured(self) -> AttentionCall:
@@ -167,6 +170,27 @@ class SiteCall:
             output=None,
             reach=self.reach if is_run(rows) and is_run(columns) else None,
         )
+
+    def without_padding(self) -> "SiteCall":
+        """The same without padding, of a call of one sentence. Raises MhavizError if there is nothing else."""
+        if self.padding is None:
+            return self
+        rows, columns = (one[0].nonzero().flatten().tolist() for one in (self.padding.queries, self.padding.keys))
+        if not (rows and columns):
+            raise MhavizError("expected tokens, got padding alone")
+        call = self.call
+        if isinstance(call, AttentionWeights):  # without its rounding being spread over the keys that remain
+            call = replace(call, given=call.given[:, :, rows][..., columns])
+        else:
+            call = call.part(rows, columns)
+        output = None if self.output is None else self.output[:, :, rows]
+        (queries,), (keys,) = self.queries, self.keys
+        cut = _of_run(queries, rows), _of_run(keys, columns)
+        return replace(self, call=call, queries=cut[:1], keys=cut[1:], output=output, padding=None)
+
+
+def _of_run(tokens: Tokens, positions: Sequence[int]) -> Tokens:
+    return tokens[positions[0] : positions[-1] + 1] if is_run(positions) else tokens.at(tuple(positions))
 
 
 OnAttention = Callable[[SiteCall], None]
@@ -465,9 +489,8 @@ def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads:
     Raises:
         MhavizError: NaN or infinity, with the heads.
     """
-    padded = len(seen.queries) > 1
-    is_query = is_token(seen.queries, seen.call.device) if padded else None
-    is_key = is_token(seen.keys, seen.call.device) if padded else None
+    padded = len(seen.queries) > 1 or seen.padding is not None
+    is_query, is_key = are_tokens(seen, seen.call.device) if padded else (None, None)
     require_numbers(seen.call, of, advice, seen.output, is_query, is_key, seen.heads)
     seen = with_plain_mask(seen)
     if heads is not None:
@@ -489,13 +512,23 @@ def with_plain_mask(seen: SiteCall) -> SiteCall:
 
 
 def is_counted(seen: SiteCall, device: torch.device) -> Tensor:
-    """bool, (batch_size, q_length): False for padding, and for queries that count in another piece of their text."""
-    counts = is_token(seen.queries, device)
+    """bool, (batch_size, q_length): False for padding, for queries that see no key, and for those that count in another
+    piece of their text.
+    """
+    counts, _ = are_tokens(seen, device)
     for row, piece in enumerate(seen.pieces):
         if piece is not None:
             counts[row, : piece.start] = False
             counts[row, piece.end :] = False
     return counts
+
+
+def are_tokens(seen: SiteCall, device: torch.device) -> tuple[Tensor, Tensor]:
+    """bool, (batch_size, q_length) and (batch_size, k_length): False for padding, and for queries that see no key."""
+    is_query, is_key = is_token(seen.queries, device), is_token(seen.keys, device)
+    if seen.padding is None:
+        return is_query, is_key
+    return is_query & seen.padding.queries & seen.padding.sees, is_key & seen.padding.keys
 
 
 def is_token(sides: Sequence[Tokens], device: torch.device) -> Tensor:

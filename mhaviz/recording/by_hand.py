@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.attention.padding import HIDES
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.marks import Exponentials, Logarithms, Mark, Marks, Scores, Softmax, Weights
 from mhaviz.recording.products import PRODUCTS, Product
@@ -33,6 +34,8 @@ class Meeting:
         which: factor the weights are.
         multiply_again: computes what came of it once more, in its place; None: it would be added to what there is.
         have_met_again: tells, later on, whether the same weights have met other values since.
+        visible: bool, (…, q_length, k_length): False where the softmax was given the score of a hidden key; None: not
+            known.
     """
 
     product: Product
@@ -40,6 +43,7 @@ class Meeting:
     which: int
     multiply_again: Callable[[], None] | None
     have_met_again: Callable[[], bool]
+    visible: Tensor | None
 
     @property
     def weights(self) -> Tensor:
@@ -147,12 +151,13 @@ class ByHand:
             mark.softmax.has_met_again = True
             return
         A = product.factors[which] if mark.is_made else mark.softmax.made
-        mark.softmax.has_met, mark.softmax.made = True, None
+        visible = mark.softmax.visible
+        mark.softmax.has_met, mark.softmax.made, mark.softmax.visible = True, None, None
         if A is None:  # what it had made was changed in place by a function that nobody looks at
             return
         with unseen():
             for view in mark.views:
-                A = view(A)
+                A, visible = view(A), None if visible is None else view(visible)
             adds = any(x is result for x in multiply.args)
 
             def multiply_again() -> None:
@@ -160,7 +165,9 @@ class ByHand:
 
             softmax = mark.softmax
             again = None if adds else multiply_again
-            meeting = Meeting(product, axis, which, again, lambda: softmax.has_met_again)
+            meeting = Meeting(product, axis, which, again, lambda: softmax.has_met_again, None)
+            if visible is not None:
+                meeting = replace(meeting, visible=meeting.as_weights(visible))
             self._on_weights(meeting.as_weights(A), result, mark.softmax.is_mixed, meeting)
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
@@ -168,12 +175,18 @@ class ByHand:
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
             is_product = isinstance(self._marks.get(x), Scores)
-            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product)
+            visible = None
+            if is_product and type(x) is Tensor and not x.is_nested:
+                with unseen():
+                    visible = ~(x.detach() < HIDES)  # NaN hides nothing
+            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product, visible)
 
-    def _mark_weights(self, x: Tensor, result: Tensor, axis: int, is_product: bool = True) -> None:
+    def _mark_weights(
+        self, x: Tensor, result: Tensor, axis: int, is_product: bool = True, visible: Tensor | None = None
+    ) -> None:
         self._on_softmax(x, axis, is_product)
         if is_product:
-            self._marks.set(result, Weights(Softmax(), axis))
+            self._marks.set(result, Weights(Softmax(visible=visible), axis))
 
     def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._logarithms(args, kwargs, result, sums=False)

@@ -41,6 +41,7 @@ class Caught:
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
             is not known.
+        visible: of weights by hand, bool, of their shape: False where the score was a hidden key's; None: not known.
     """
 
     call: AttentionCall | AttentionWeights
@@ -49,6 +50,7 @@ class Caught:
     shares_axis: bool = False
     zero: Zero | None = None
     mixed: Callable[[], Mixed | None] | None = None
+    visible: Tensor | None = None
 
 
 def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Caught:

@@ -43,6 +43,7 @@ class Softmax:
         is_kept: whether ``made`` is a copy.
         is_mixed: whether what it has made is mixed with something else before it meets values: with that of other
             heads, or of another softmax.
+        visible: bool, of which of its scores are no hidden keys'; None: not known, or after it has met values.
     """
 
     has_met: bool = False
@@ -50,6 +51,7 @@ class Softmax:
     made: Tensor | None = None
     is_kept: bool = False
     is_mixed: bool = False
+    visible: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,8 @@ class Watch:
                         return None
                     return Mixed(in_order(V), output, lambda x: in_order(meeting.as_mixed(x)), meeting.have_met_again)
 
-            caught = replace(caught_weights(A, place.n_heads, place.batch_size), mixed=mixed)
+            visible = None if meeting.visible is None else in_order(meeting.visible)
+            caught = replace(caught_weights(A, place.n_heads, place.batch_size), mixed=mixed, visible=visible)
             if meeting.multiply_again is None:
                 return caught
             as_weights = meeting.as_weights

@@ -112,7 +112,9 @@ def test_heads_and_rollout(record, tmp_path):
     result = record(PROGRAM, "--heads", "-o", "heads.json", "-o", "heads.png")
     assert result.status == 0
     assert "entr" in result.out
-    assert json.loads((tmp_path / "heads.json").read_text())["kinds"]
+    document = json.loads((tmp_path / "heads.json").read_text())
+    assert document["kinds"]
+    assert document["source"]["passes"] == [0, 2]
     assert (tmp_path / "heads.png").is_file()
     (first, second) = json.loads(record(PROGRAM, "--rollout", "--json").out)["maps"]
     assert np.shape(first["weights"]) == np.shape(second["weights"]) == (1, 4, 4)
@@ -201,6 +203,9 @@ def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
     assert "standard deviation between examples" in words
     assert "of 7 tokens in 4 examples that have an earlier copy" in words
     assert "sentence" not in words
+    assert "cpu, passes 0 to 2" in words
+    assert "kept" not in result.err, "statistics are of all examples"
+    assert "first of" not in result.err
     missing = record(PROGRAM, "--heads", "--layer", "5")
     assert missing.status == 2
     assert missing.err == "mhaviz: --layer: expected layers of the program, 0 to 1, got 5\n"

@@ -1,7 +1,7 @@
 """What a recording has caught of a program, beside what the program itself says."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import mhaviz
+from mhaviz.records import AttentionMap
 from zoo.program import Entry, Program, Weights, same_bits
 
 Recorder = Callable[[nn.Module, list[Weights]], AbstractContextManager[Any]]
@@ -54,10 +55,26 @@ def record(model: nn.Module, caught: list[Weights]) -> Iterator[mhaviz.Recording
     """The recorder of mhaviz, as a user has it: the maps of one attention are one tensor."""
     with mhaviz.record(model, examples="all") as recording:
         yield recording
-    maps: dict[str, list[Tensor]] = {}
+    maps: dict[str, list[AttentionMap]] = {}
     for one in () if recording.is_empty else recording.attention.maps:
-        maps.setdefault(one.module, []).append(torch.from_numpy(one.weights))
-    caught += [(name, torch.stack(examples)) for name, examples in maps.items()]
+        maps.setdefault(one.module, []).append(one)
+    caught += [
+        (name, torch.stack([with_padding(one, examples) for one in examples])) for name, examples in maps.items()
+    ]
+
+
+def with_padding(m: AttentionMap, others: Sequence[AttentionMap]) -> Tensor:
+    """The weights of a map; 0 for keys that are padding, and NaN for queries, neither of which is drawn."""
+    if len({one.weights.shape for one in others}) == 1:
+        return torch.from_numpy(m.weights)
+    sides = [[list(map(int, side)) for side in (one.queries, one.keys)] for one in others]
+    n_rows, n_columns = (1 + max(max(one[side]) for one in sides) for side in (0, 1))
+    rows, columns = (list(map(int, side)) for side in (m.queries, m.keys))
+    weights = torch.full((len(m.weights), n_rows, n_columns), torch.nan)
+    weights[:, rows] = torch.zeros(len(m.weights), len(rows), n_columns).index_copy(
+        2, torch.tensor(columns), torch.from_numpy(m.weights)
+    )
+    return weights
 
 
 def measure(program: Program, tolerance: float, recorder: Recorder = record) -> Found:
@@ -87,11 +104,11 @@ def difference(own: Tensor, caught: Tensor) -> float:
     if own.shape[-2:] != caught.shape[-2:] or own.numel() != caught.numel():
         return torch.inf
     if own.dim() == 4:
-        return float((own - caught).abs().max()) if own.shape == caught.shape else torch.inf
+        return float((own - caught).abs()[~caught.isnan()].max()) if own.shape == caught.shape else torch.inf
     flat = caught.flatten(0, -3)
     rest = own.dim() - 2
     orders = (own.permute(*order, -2, -1).flatten(0, -3) for order in itertools.permutations(range(rest)))
-    return min(float((one - flat).abs().max()) for one in orders)
+    return min(float((one - flat).abs()[~flat.isnan()].max()) for one in orders)
 
 
 def measure_entry(entry: Entry, recorder: Recorder = record) -> Found:

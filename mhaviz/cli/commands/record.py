@@ -179,7 +179,7 @@ def _deliver(
     if ending.how is not None:
         verb = "saved" if delivery.paths else "here is"
         delivery.notice(f"the program ended with {ending.how}; {verb} what was recorded until then")
-    delivery.tell(recording.notices)
+    delivery.tell(recording.missed if heads else recording.notices)
     if heads:
         from mhaviz.pages.head_statistics import Order
 

@@ -1,0 +1,78 @@
+"""Which positions of a batch are padding, as the mask of an attention tells for each example."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+
+HIDES = -5_000.0
+"""Scores below this are of hidden keys: masks add −10,000, as in BERT's own code, −1e9, the least number of a type, or
+−∞."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The padding of a batch.
+
+    Attributes:
+        queries: bool, (batch_size, q_length): False for padding.
+        keys: bool, (batch_size, k_length): False for padding.
+        sees: bool, (batch_size, q_length): whether a query sees a key at all; one that sees none has no weights.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    sees: Tensor
+
+    def of_examples(self, places: Sequence[int]) -> "Padding":
+        """That of some of the batch."""
+        chosen = list(places)
+        return Padding(self.queries[chosen], self.keys[chosen], self.sees[chosen])
+
+    def is_same(self, other: "Padding | None") -> bool:
+        """Whether these are the same positions."""
+        if other is None or other.queries.shape != self.queries.shape or other.keys.shape != self.keys.shape:
+            return False
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("queries", "keys", "sees"))
+
+
+def padding_of(
+    call: AttentionCall | AttentionWeights, reads_itself: bool, visible: Tensor | None = None
+) -> Padding | None:
+    """The padding of a batch; None: there is none, or no mask tells it.
+
+    A key that no query of any head sees is padding. Where queries and keys are of the same positions, so is its query;
+    of a mask that hides from all queries their own keys nothing is known, as its last key is seen by none.
+
+    Args:
+        call: what ran.
+        reads_itself: whether queries and keys are of the same positions.
+        visible: of weights, bool, (batch_size, n_heads, q_length, k_length): False hides; None: not known.
+    """
+    batch_size, _, q_length, k_length = call.shape
+    visible = _visible(call) if isinstance(call, AttentionCall) else visible
+    if visible is None or bool(visible.all()):
+        return None
+    seen = visible[..., :k_length].any(dim=1).expand(batch_size, q_length, k_length)
+    sees, keys = seen.any(dim=2), seen.any(dim=1)
+    queries = torch.ones_like(sees)
+    if reads_itself:
+        sees_its_own = seen.diagonal(dim1=1, dim2=2).any(dim=1, keepdim=True)
+        keys = keys | (sees.any(dim=1, keepdim=True) & ~sees_its_own)
+        queries = keys
+    return None if bool(keys.all() and sees.all()) else Padding(queries, keys, sees)
+
+
+def _visible(call: AttentionCall) -> Tensor | None:
+    """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length); None: a query sees all keys, or all earlier."""
+    mask = call.mask
+    if mask is None:
+        return None
+    visible = mask if mask.dtype == torch.bool else ~(mask < HIDES)
+    if call.causal:
+        _, _, q_length, k_length = call.shape
+        visible = visible & torch.ones_like(visible[:1, :1]).expand(1, 1, q_length, k_length).tril(k_length - q_length)
+    return visible

@@ -1,0 +1,183 @@
+"""Padding of a recorded batch is neither query nor key, in statistics and in maps: as a mask tells, for each example.
+
+The oracle is the same sentence run alone, without padding, by PyTorch's or transformers' own weights.
+"""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import mhaviz
+
+LENGTHS = (7, 4, 2)
+WIDTH = 8
+
+
+def batch(left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Hidden states of three sentences, and which positions are padding."""
+    x = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(0))
+    places = torch.arange(7)
+    ends = torch.tensor(LENGTHS)[:, None]
+    return x, (places < 7 - ends if left else places >= ends)
+
+
+class ByHand(nn.Module):
+    """Attention as tutorials write it; ``hide``: what is put where a key is hidden."""
+
+    def __init__(self, hide=-1e9, n_heads=2, sharp=1.0):
+        super().__init__()
+        torch.manual_seed(1)
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.num_heads, self.hide, self.sharp = n_heads, hide, sharp
+
+    def heads(self, x):
+        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+
+    def forward(self, x, visible=None):
+        q, k, v = (self.heads(f(x)) for f in (self.q, self.k, self.v))
+        scores = self.sharp * (q @ k.mT) / q.shape[-1] ** 0.5
+        if visible is not None:
+            scores = scores.masked_fill(~visible, self.hide)
+        self.A = torch.softmax(scores, dim=-1)
+        return (self.A @ v).transpose(1, 2).reshape(x.shape)
+
+
+def diagonals(maps, offset=0):
+    """The mean over the sentences of the mean weight at this distance, a number a head."""
+    means = [np.diagonal(m, offset, axis1=1, axis2=2).mean(axis=-1) for m in maps if m.shape[1] > abs(offset)]
+    return np.mean(means, axis=0)
+
+
+def assert_same(recording, alone, remark="9 positions"):
+    """Statistics and maps are those of the sentences run alone."""
+    (kind,) = recording.head_statistics.kinds
+    np.testing.assert_allclose(kind.itself.mean[0], diagonals(alone), atol=1e-6)
+    np.testing.assert_allclose(kind.previous.mean[0], diagonals(alone, -1), atol=1e-6)
+    assert kind.queries == sum(LENGTHS)
+    assert remark in recording.head_statistics.source.remark
+    for m, A in zip(recording.attention, alone, strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+        assert (len(m.rows.tokens), len(m.columns.tokens)) == A.shape[1:]
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_key_padding_mask_of_torch_tells_padding(need_weights):
+    layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True).eval()
+    x, padded = batch()
+    with mhaviz.record(statistics=True, examples="all") as recording:
+        layer(x, x, x, key_padding_mask=padded, need_weights=need_weights)
+    one = [row[None, :length] for row, length in zip(x, LENGTHS, strict=True)]
+    alone = [layer(y, y, y, average_attn_weights=False)[1][0].detach().numpy() for y in one]
+    assert_same(recording, alone, "8 positions")
+
+
+@pytest.mark.parametrize("hide", [-1e4, -1e9, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_that_are_hidden_by_hand_tell_padding(hide, left, causal):
+    """Padded queries of left-padded causal attention see nothing: their softmax is alike for all keys."""
+    layer = ByHand(hide)
+    x, padded = batch(left)
+    visible = ~padded[:, None, None] & (torch.ones(7, 7, dtype=torch.bool).tril() if causal else True)
+    with mhaviz.record(layer, statistics=True, examples="all") as recording:
+        layer(x, visible)
+    alone = []
+    for row, length in zip(x, LENGTHS, strict=True):
+        y = row[-length:] if left else row[:length]
+        layer(y[None], torch.ones(length, length, dtype=torch.bool).tril() if causal else None)
+        alone.append(layer.A[0].detach().numpy())
+    assert_same(recording, alone, "8 positions")
+
+
+def test_a_sliding_window_and_padding():
+    layer = ByHand(-torch.inf)
+    x, padded = batch()
+    window = torch.ones(7, 7, dtype=torch.bool).tril().triu(-1)
+    with mhaviz.record(layer, statistics=True, examples="all") as recording:
+        layer(x, ~padded[:, None, None] & window | torch.eye(7, dtype=torch.bool) & ~padded[:, None, :, None])
+    # Of a padded query far behind its sentence a window leaves nothing to see: its softmax is NaN.
+    (kind,) = recording.head_statistics.kinds
+    assert kind.queries == sum(LENGTHS)
+    assert np.isfinite(kind.entropy.mean).all()
+
+
+@pytest.mark.parametrize(
+    ("visible", "queries"),
+    [
+        (torch.ones(7, 7, dtype=torch.bool).tril(-1), 6),  # the first sees nothing, and nobody the last, which counts
+        (torch.ones(7, 7, dtype=torch.bool).tril(), 7),
+        (torch.arange(7) // 4 == torch.arange(2)[:, None, None].expand(2, 7, 1), 7),  # halves, one a head
+        (torch.ones(7, 7, dtype=torch.bool).tril().triu(-1), 7),
+    ],
+    ids=["strictly causal", "causal", "halves", "window"],
+)
+def test_keys_that_other_masks_hide_are_no_padding(visible, queries):
+    q, k, v = torch.randn(3, 1, 2, 7, 4, generator=torch.Generator().manual_seed(2)).unbind()
+    mask = visible.expand(1, 2, 7, 7)
+    with mhaviz.record(statistics=True) as recording:
+        nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    (kind,) = recording.head_statistics.kinds
+    assert kind.queries == queries
+    (m,) = recording.attention
+    A = torch.softmax((q @ k.mT / 2).masked_fill(~mask, -torch.inf), -1).nan_to_num(0.0)
+    np.testing.assert_allclose(m.weights, A[0], atol=1e-6)
+
+
+def test_a_key_whose_weights_underflow_is_no_padding():
+    layer = ByHand(sharp=2000.0)
+    x, _ = batch()
+    with mhaviz.record(layer, statistics=True) as recording:
+        layer(x)
+    assert (layer.A.sum(dim=(1, 2)) == 0).any()
+    (kind,) = recording.head_statistics.kinds
+    assert kind.queries == x.shape[0] * x.shape[1]
+    np.testing.assert_allclose(kind.itself.mean[0], diagonals(layer.A.detach().numpy()), atol=1e-6)
+    assert "no mask tells of padding" in recording.head_statistics.source.remark
+
+
+def test_of_cross_attention_the_keys_alone_are_told():
+    layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True).eval()
+    x, padded = batch()
+    queries = torch.randn(3, 5, WIDTH, generator=torch.Generator().manual_seed(3))
+    with mhaviz.record(statistics=True, examples="all") as recording:
+        _, A = layer(queries, x, x, key_padding_mask=padded, average_attn_weights=False)
+    (kind,) = recording.head_statistics.kinds
+    assert (kind.kind, kind.queries) == ("cross", 15)
+    for m, weights, length in zip(recording.attention, A.detach(), LENGTHS, strict=True):
+        np.testing.assert_allclose(m.weights, weights[:, :, :length], atol=1e-6)
+
+
+def test_an_example_of_padding_alone_is_left_out():
+    layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True).eval()
+    x, padded = batch()
+    padded[1] = True
+    with mhaviz.record(statistics=True, examples="all") as recording:
+        layer(x, x, x, key_padding_mask=padded, need_weights=False)
+    assert [m.sentence for m in recording.attention] == [0, 2]
+    assert any("example 1: expected tokens, got padding alone" in line for line in recording.notices)
+    (kind,) = recording.head_statistics.kinds
+    assert (kind.sentences, kind.queries) == (2, 9)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_left_padding_of_a_decoder_that_writes(attention, cache):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=30, **sizes, attn_implementation=attention)).eval()
+    model.generation_config.eos_token_id = None
+    ids = torch.randint(3, 30, (2, 6), generator=torch.Generator().manual_seed(4))
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "cache_implementation": cache}
+    with mhaviz.record(model, examples="all") as recording, torch.no_grad():
+        written = model.generate(ids, attention_mask=mask, **options)
+    model.set_attn_implementation("eager")
+    maps = recording.attention
+    for m, row, start in zip(maps, written, (0, 3), strict=True):
+        (expected,) = model(row[None, start:-1], output_attentions=True).attentions
+        assert m.weights.shape == expected.shape[1:]
+        np.testing.assert_allclose(m.weights, expected[0].detach(), atol=1e-5)
