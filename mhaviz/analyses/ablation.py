@@ -33,12 +33,18 @@ class AblationStudy:
         heads: those of each attention that are zeroed; None: all.
         bootstrap: of the intervals; its seed is that of the choice of the tokens that are masked, too, which depends on
             nothing else but the tokens of the sentence.
+        are_repeats: whether each text is ``RandomRepeats``, of which the repeat alone is scored, from its second token
+            on.
     """
 
     def __init__(
-        self, model: PredictingModel, heads: Collection[int] | None = None, bootstrap: Bootstrap | None = None
+        self,
+        model: PredictingModel,
+        heads: Collection[int] | None = None,
+        bootstrap: Bootstrap | None = None,
+        are_repeats: bool = False,
     ) -> None:
-        self._model, self._bootstrap = model, bootstrap or Bootstrap()
+        self._model, self._bootstrap, self._are_repeats = model, bootstrap or Bootstrap(), are_repeats
         self._zeroed = [
             (site, head) for site in model.sites() for head in range(site.n_heads) if heads is None or head in heads
         ]
@@ -104,8 +110,8 @@ class AblationStudy:
         if self._model.prediction == "embedding":
             return _Embeddings(inputs)
         if self._model.prediction == "next token":
-            return _Predictions.of_next_tokens(inputs)
-        return _Predictions.of_masked_tokens(inputs, self._model, self._bootstrap.seed)
+            return _Predictions.of_next_tokens(inputs, self._are_repeats)
+        return _Predictions.of_masked_tokens(inputs, self._model, self._bootstrap.seed, self._are_repeats)
 
     def _effects(self, kind: Kind) -> HeadEffects:
         sites = sorted((site for site in self._sums if site.kind == kind), key=lambda site: site.layer)
@@ -207,16 +213,22 @@ class _Predictions(_Made):
     expected: NDArray[np.int64]
 
     @classmethod
-    def of_next_tokens(cls, inputs: Inputs) -> "_Predictions":
-        """At every token of a text, or of what a decoder beside an encoder reads."""
+    def of_next_tokens(cls, inputs: Inputs, are_repeats: bool) -> "_Predictions":
+        """At every token of a text, or of what a decoder beside an encoder reads; of a repeat, before each that is
+        scored.
+        """
         following = [_following(text) for text in inputs.texts]
         positions = tuple(tuple(range(len(ids))) for ids in following)
+        if are_repeats:
+            positions = tuple(tuple(place - 1 for place in _repeated(text)) for text in inputs.texts)
+            following = [ids[list(places)] for ids, places in zip(following, positions, strict=True)]
         return cls(inputs, positions, np.concatenate(following))
 
     @classmethod
-    def of_masked_tokens(cls, inputs: Inputs, model: PredictingModel, seed: int) -> "_Predictions":
-        """At some tokens of a text, which are masked."""
-        positions = tuple(tuple(_hidden(text, seed)) for text in inputs.texts)
+    def of_masked_tokens(cls, inputs: Inputs, model: PredictingModel, seed: int, are_repeats: bool) -> "_Predictions":
+        """At some tokens of a text, which are masked; of a repeat, at some of those that are scored."""
+        among = _repeated if are_repeats else _of_text
+        positions = tuple(tuple(_hidden(text, among(text), seed)) for text in inputs.texts)
         there = [
             [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
         ]
@@ -257,9 +269,18 @@ def _following(text: Text) -> NDArray[np.int64]:
     return np.array([*text.source.ids[1:], -1], np.int64)
 
 
-def _hidden(text: Text, seed: int) -> Iterator[int]:
-    """The positions of a text that are masked, in order: at least one of those that are of the text."""
+def _of_text(text: Text) -> tuple[int, ...]:
+    return text.source.of_text
+
+
+def _repeated(text: Text) -> tuple[int, ...]:
+    """The positions of ``RandomRepeats`` whose tokens an earlier copy tells: the repeat without its first token."""
     there = text.source.of_text
+    return there[len(there) // 2 + 1 :]
+
+
+def _hidden(text: Text, there: Sequence[int], seed: int) -> Iterator[int]:
+    """The positions of a text that are masked, in order: at least one of these."""
     random = np.random.default_rng([seed, *text.source.ids])
     chosen = random.permutation(len(there))[: max(1, round(_HIDDEN * len(there)))]
     return (there[place] for place in sorted(chosen))

@@ -12,7 +12,7 @@ from mhaviz.attention.predicting import PredictingModel
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records import Ablation, Probe, Site
+from mhaviz.records import Ablation, Probe, RandomRepeats, Site
 
 HeadNumber = tuple[int, int]
 """A head by the number of its layer and its own, both from 0."""
@@ -38,10 +38,15 @@ def ablation(
     if probe is not None:
         from mhaviz.models.pretrained.probing import probing
 
+        if isinstance(probe, RandomRepeats) and any(site.kind == "cross" for site in predicting.all_sites):
+            raise ArgumentError(
+                f"{parameter('random_repeat')}: expected a model that predicts the tokens that it reads, got one that "
+                f"predicts what its decoder writes; give sentences in its place"
+            )
         made = probing(predicting, probe, corpus)
         predicting, corpus = require_predicting(made.model), made.sentences
         bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
-    study = AblationStudy(predicting, heads, bootstrap)
+    study = AblationStudy(predicting, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
     batches = CorpusBatches(corpus, predicting.lengths, predicting.max_length, most)
     behind = 0.0

@@ -517,7 +517,7 @@ class LoadedModel:
         Args:
             texts: a sentence, or several, one after the other.
             layer, head, kind: which heads, one after the other; None: all.
-            probe: as in ``head_statistics``.
+            probe: as in ``head_statistics``; of ``RandomRepeats`` the repeat is scored, from its second token on.
             replicates: of the bootstrap over sentences that intervals are of.
             seed: of the bootstrap, and of the choice of the tokens that are masked.
             on_notice: is told of texts that were left out.

@@ -11,7 +11,7 @@ from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import EFFECTS, KIND_NAMES, Ablation, Axis, HeadEffects, Prediction
+from mhaviz.records import EFFECTS, KIND_NAMES, Ablation, Axis, HeadEffects, Prediction, RandomRepeats
 
 IN_MODEL_ORDER = "layer"
 _DRAWN = 16  # rows of the table on paper
@@ -119,6 +119,8 @@ def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:
     """ "each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
     texts = texts_of(kind.change.sentences, ablation.probe)
     predictions = counted(kind.change.predictions, _ONE[ablation.prediction])
+    if isinstance(ablation.probe, RandomRepeats) and ablation.prediction != "embedding":
+        predictions += " of the repeat"
     return f"each zeroed by itself, means over {texts}, {predictions}"
 
 

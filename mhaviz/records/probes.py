@@ -12,7 +12,8 @@ class RandomRepeats:
     """Sequences of random tokens, each of which is repeated once: where induction heads are defined.
 
     What follows a token can be known from its earlier copy alone: Olsson et al. 2022 (arXiv 2209.11895, "Defining
-    induction heads").
+    induction heads"). Where heads are zeroed, the repeat alone is scored, from its second token on: x₁ … x_N is random,
+    and so is where it begins again.
 
     Attributes:
         n_tokens: of a sequence, before it is repeated.

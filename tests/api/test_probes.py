@@ -1,5 +1,6 @@
 """Random repeats and needles in a model of which it is known what each head is for."""
 
+import copy
 import csv
 import json
 from io import StringIO
@@ -7,6 +8,8 @@ from io import StringIO
 import numpy as np
 import pytest
 import torch
+import transformers as hf
+from families import BERT_LIKE, V, sentence_pieces, word_pieces
 
 import mhaviz
 from mhaviz import ArgumentError, Needle, RandomRepeats
@@ -135,6 +138,60 @@ def test_heads_are_zeroed_on_random_repeats(loaded):
     assert found.sentences == 4
     change = found.kinds[0].change.mean
     assert np.unravel_index(change.argmax(), change.shape)[0] == 0, "what the induction heads read is gone"
+
+
+@torch.no_grad()
+def test_the_repeat_alone_is_scored_from_its_second_token_on(induction_model, loaded):
+    """Beside transformers, each head's columns of W_O zeroed: the losses of the tokens that a copy tells."""
+    from mhaviz.models.random_repeats import random_repeats
+
+    model, tokenizer = copy.deepcopy(induction_model[0]), induction_model[1]
+    ids = torch.tensor(random_repeats(tokenizer, 15, 8))
+    again = slice(1 + 15, 1 + 15 + 14)  # queries; <s> stands first
+
+    def log_p():
+        return torch.log_softmax(model(ids).logits.double(), dim=-1)[:, again] / np.log(2)
+
+    before = log_p()
+    there = ids[:, again.start + 1 : again.stop + 1, None]
+    found = loaded.ablate(probe=RandomRepeats(15, 8))
+    (kind,) = found.kinds
+    assert found.loss == pytest.approx(-before.gather(2, there).mean().item(), abs=1e-4)
+    assert kind.loss.predictions == kind.change.predictions == 8 * 14
+    for layer in range(2):
+        weight = model.gpt_neox.layers[layer].attention.dense.weight
+        for head in range(2):
+            kept = weight.clone()
+            weight[:, 16 * head : 16 * (head + 1)] = 0
+            after = log_p()
+            weight.copy_(kept)
+            loss = (before - after).gather(2, there).mean().item()
+            change = (before.exp2() * (before - after)).sum(dim=-1).mean().item()
+            assert kind.loss.mean[layer, head] == pytest.approx(loss, abs=1e-4)
+            assert kind.change.mean[layer, head] == pytest.approx(change, abs=1e-4)
+    assert (kind.loss.mean[1] > 0).all(), "without an induction head the repeat is predicted worse"
+
+
+def test_masked_tokens_are_of_the_repeat():
+    torch.manual_seed(0)
+    model = hf.BertForMaskedLM(hf.BertConfig(vocab_size=V, **BERT_LIKE)).eval()
+    tokenizer = word_pieces()
+    tokenizer.mask_token = "[MASK]"
+    seen = []
+    hook = model.bert.embeddings.word_embeddings.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    found = mhaviz.load(model, tokenizer).ablate(probe=RandomRepeats(6, 3))
+    hook.remove()
+    assert found.kinds[0].change.predictions == 3  # 15 % of five tokens, and at least one
+    hidden = torch.cat([ids for ids in seen if ids.shape[1] == 14]) == tokenizer.mask_token_id
+    assert set(hidden.nonzero()[:, 1].tolist()) <= set(range(1 + 7, 1 + 12))  # [CLS] stands first
+
+
+def test_a_decoder_beside_an_encoder_repeats_nothing():
+    torch.manual_seed(0)
+    config = hf.T5Config(vocab_size=V, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0)
+    translator = mhaviz.load(hf.T5ForConditionalGeneration(config).eval(), sentence_pieces())
+    with pytest.raises(ArgumentError, match="predicts what its decoder writes"):
+        translator.ablate(probe=RandomRepeats(4, 2))
 
 
 def test_what_cannot_be(loaded):
