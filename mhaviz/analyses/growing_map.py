@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.records import AttentionMap, Axis, Tokens
 
 
@@ -59,6 +60,7 @@ class GrowingMap:
         self._values = np.zeros((first.weights.shape[0], 0, 0), np.float32)
         self._reserve(first.weights.shape[1], first.weights.shape[2])
         self._values[:, : first.weights.shape[1], : first.weights.shape[2]] = first.weights
+        self._last: tuple[NDArray[np.float32], bool] | None = None  # what was added last, which may yet be dropped
 
     def add(self, weights: NDArray[np.float32], grows: bool = True) -> None:
         """Add the weights of the queries that come next.
@@ -67,6 +69,37 @@ class GrowingMap:
             weights: (n_heads, queries, keys): of the last keys that the last query sees.
             grows: whether each query brings a key with it; else they are all of the same keys.
         """
+        self._join_last()
+        self._last = weights.copy(), grows  # they may be the program's own
+
+    def drop(self, n_queries: int, shrinks: bool = True) -> None:
+        """Drop the last queries; with ``shrinks`` as many keys.
+
+        Raises:
+            MhavizError: they are in cells with others.
+        """
+        if self._last is not None:
+            weights, grows = self._last
+            kept = weights.shape[1] - n_queries
+            if kept > 0:
+                self._last = weights[:, :kept, : weights.shape[2] - n_queries * grows], grows
+                return
+            self._last, n_queries = None, -kept
+        if n_queries and max(self._rows.width, self._columns.width) > 1:
+            raise MhavizError(
+                f"the program rejected {n_queries:,} tokens that are in cells with others, and its map is left out; "
+                f"give a larger {parameter('size')}, so that each token has cells of its own"
+            )
+        for side in (self._rows, self._columns)[: 1 + shrinks]:
+            side.edges = side.edges[: len(side.edges) - n_queries]
+        self._values[:, len(self._rows.counts) :] = 0
+        self._values[:, :, len(self._columns.counts) :] = 0
+
+    def _join_last(self) -> None:
+        """Put what was added last into its cells."""
+        if self._last is None:
+            return
+        (weights, grows), self._last = self._last, None
         n_queries, n_keys = weights.shape[1:]
         n_columns = self._columns.edges[-1] + (n_queries if grows else 0)
         first_key = n_columns - n_keys
@@ -85,6 +118,7 @@ class GrowingMap:
 
     def result(self, queries: Tokens, keys: Tokens) -> AttentionMap:
         """The map of all queries so far, which have these tokens, and the keys these."""
+        self._join_last()
         n_rows, n_columns = len(self._rows.counts), len(self._columns.counts)
         is_pooled = max(self._rows.width, self._columns.width) > 1
         rows, columns = (

@@ -24,6 +24,7 @@ class _Kept:
         maps, queries, keys: of the first run.
         growing: the maps, once steps have gone on with it.
         left_out: the positions of keys that are padding, of ``k_length`` that there were by the last run.
+        q_length: queries that there were by then, with padding.
     """
 
     maps: list[AttentionMap]
@@ -32,6 +33,7 @@ class _Kept:
     growing: list[GrowingMap]
     left_out: frozenset[int]
     k_length: int
+    q_length: int
 
     def result(self) -> list[AttentionMap]:
         return [one.result(self.queries, self.keys) for one in self.growing] or self.maps
@@ -57,18 +59,23 @@ class RecordedMaps:
     def add(self, seen: SiteCall, pass_number: int, example: int, first_query: int = 0) -> None:
         """Add the run of an attention on one example.
 
-        ``first_query``: above 0 of a step that goes on with a pass: where its queries begin.
+        ``first_query``: above 0 of a step that goes on with a pass: where its queries begin. What the map had from
+        there on is replaced.
 
         Raises:
-            MhavizError: it does not fit into memory; NaN or infinity.
+            MhavizError: it does not fit into memory; NaN or infinity; cells would have to be divided.
         """
         key = seen.site.number, pass_number, example
         if first_query:
             kept = self._kept.get(key)
             if kept is not None:  # else its pass had begun before anybody looked
-                self._go_on(kept, seen)
+                try:
+                    self._go_on(kept, seen, first_query)
+                except MhavizError:  # what comes later would stand in its place
+                    self.forget(*key)
+                    raise
             return
-        padding, k_length = seen.padding, seen.call.shape[3]
+        padding, (_, _, q_length, k_length) = seen.padding, seen.call.shape
         left_out = frozenset() if padding is None else frozenset((~padding.keys[0]).nonzero().flatten().tolist())
         seen = with_plain_mask(seen.without_padding())
         (queries,), (keys,) = seen.queries, seen.keys
@@ -81,7 +88,7 @@ class RecordedMaps:
             _require_finite(m.weights)
         if isinstance(seen.call, AttentionWeights):  # the program's own, which it may write over
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
-        self._kept[key] = _Kept(maps, queries, keys, [], left_out, k_length)
+        self._kept[key] = _Kept(maps, queries, keys, [], left_out, k_length, q_length)
         self.bytes += sum(m.weights.nbytes for m in maps)
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
@@ -90,18 +97,45 @@ class RecordedMaps:
         if kept is not None:
             self.bytes -= sum(m.weights.nbytes for m in kept.maps)
 
-    def _go_on(self, kept: _Kept, seen: SiteCall) -> None:
+    def shorten(self, number: int, pass_number: int, n_queries: int, is_cross: bool) -> None:
+        """Drop all but the first queries of an attention in a pass, and their keys, unless these are other tokens.
+
+        Raises:
+            MhavizError: cells would have to be divided.
+        """
+        for key, kept in list(self._kept.items()):
+            if key[:2] == (number, pass_number):
+                try:
+                    self._shorten(kept, n_queries, is_cross)
+                except MhavizError:
+                    self.forget(*key)
+                    raise
+
+    def _shorten(self, kept: _Kept, n_queries: int, is_cross: bool) -> None:
+        rejected, kept.q_length = kept.q_length - n_queries, n_queries
+        if not is_cross:
+            kept.k_length -= rejected
+            rejected -= sum(position >= kept.k_length for position in kept.left_out)
+        kept.growing = kept.growing or [GrowingMap(m, self._pooling.size) for m in kept.maps]
+        if rejected:
+            for one in kept.growing:
+                one.drop(rejected, shrinks=not is_cross)
+            kept.queries = kept.queries[:-rejected]
+            kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
+
+    def _go_on(self, kept: _Kept, seen: SiteCall, first_query: int) -> None:
         (queries,) = seen.queries
         is_cross = seen.site.kind == "cross"
-        kept.growing = kept.growing or [GrowingMap(m, self._pooling.size) for m in kept.maps]
-        kept.queries = kept.queries + queries
-        kept.keys = kept.keys if is_cross else kept.keys + queries
+        self._shorten(kept, first_query, is_cross)
         weights = float_array(seen.call.weights()[0])
+        kept.q_length += weights.shape[1]
         kept.k_length += 0 if is_cross else weights.shape[1]
         if kept.left_out:  # a step's own mask does not tell padding from what a window hides
             first_key = kept.k_length - weights.shape[2]
             weights = weights[..., [key for key in range(weights.shape[2]) if first_key + key not in kept.left_out]]
         _require_finite(weights)
+        kept.queries = kept.queries + queries
+        kept.keys = kept.keys if is_cross else kept.keys + queries
         for one in kept.growing:
             one.add(weights, grows=not is_cross)
 

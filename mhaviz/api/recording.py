@@ -20,8 +20,9 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import OnAttention, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.recording.caches import crops_followed, may_crop
 from mhaviz.recording.caught import Caught, example
-from mhaviz.recording.looks import VisitorError
+from mhaviz.recording.looks import VisitorError, one_line, unseen
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import Run, SeenSite, Sites
@@ -110,7 +111,7 @@ class Recording(ContextDecorator):
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
         self._watch = Watch(self._on_caught, model, self._is_wanted)
-        self._sites = Sites(self._watch.miss)
+        self._sites = Sites(self._watch.miss, self._on_rejected)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
@@ -124,11 +125,13 @@ class Recording(ContextDecorator):
         self._left_out = 0
         self._told: set[str] = set()
         self._stack: list[ExitStack] = []
+        self._follows_caches = False
 
     def __enter__(self) -> "Recording":
         stack = ExitStack()
         if not self._stack:  # within itself it sees everything already
             stack.enter_context(self._watch.watching())
+            self._follows_caches = False
         self._stack.append(stack)
         return self
 
@@ -183,6 +186,8 @@ class Recording(ContextDecorator):
         Raises:
             MhavizError: nothing was seen; with what looked most like attention.
         """
+        for site in self._sites.all:
+            self._sites.settle(site)
         if self.is_empty:
             raise MhavizError(self._why_empty())
         self._names.look_again()
@@ -260,6 +265,9 @@ class Recording(ContextDecorator):
 
     def _on_caught(self, place: Place, caught: Caught) -> None:
         """Take what the program's attention computes with, while it is there."""
+        if not self._follows_caches and may_crop():
+            self._follows_caches = True
+            self._stack[0].enter_context(crops_followed(self._on_crop))
         run = self._sites.run(place, caught)
         if run is None or not self._options.wants(run.site):
             return
@@ -304,6 +312,19 @@ class Recording(ContextDecorator):
         if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
             return None
         return padding_of(call, reads_itself, run.caught.visible)
+
+    def _on_crop(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        try:
+            with unseen():
+                self._sites.crop(layers)
+        except Exception as error:  # it is ours, and no concern of the program's
+            self._watch.miss(f"a cache of keys: not followed, {one_line(error)}")
+
+    def _on_rejected(self, site: SeenSite) -> None:
+        try:
+            self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
+        except MhavizError as error:
+            self._watch.miss(f"{_name_of(site)}, pass {site.passes - 1}: {error}")
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
         """Average over the examples, which are numbered for each attention as they come, over all passes."""

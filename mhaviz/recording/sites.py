@@ -6,8 +6,9 @@ steps are one pass.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, takewhile
 
 import torch
 from torch import Tensor
@@ -42,9 +43,13 @@ class SeenSite:
         order: its place among those of its kind.
         passes: how many it has run in.
         length: tokens that its queries have been of, in the pass that goes on.
-        k_length: keys of its last run.
-        keys: a number of each of these, (batch_size, k_length), by which they are known again; None: not known.
-        is_reordered: whether the keys of the pass that goes on have changed between its steps.
+        k_length: the same of its keys.
+        keys: a few numbers of each of these, (batch_size, k_length, numbers), by which they are known again; None: not
+            known.
+        is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
+        rejects: whether queries of the pass that goes on have been rejected by the program, as drafts are.
+        n_drafts: queries at the end of the pass that goes on that may be drafts: of a program that has rejected others.
+        is_lost: whether a step of the pass that goes on was not known to be one; see ``Sites``.
         forward: the forward pass of its last run; see ``Place``.
     """
 
@@ -59,7 +64,10 @@ class SeenSite:
     length: int = 0
     k_length: int = 0
     keys: Tensor | None = None
-    is_reordered: bool = False
+    is_followed: bool = True
+    is_lost: bool = False
+    rejects: bool = False
+    n_drafts: int = 0
     forward: int = -1
 
 
@@ -70,7 +78,8 @@ class Run:
     Attributes:
         site: which.
         pass_number: which of its passes, counted from 0.
-        first_query: where its queries begin: above 0 of a step that goes on with its pass.
+        first_query: where its queries begin: above 0 of a step that goes on with its pass. What the pass had from there
+            on was rejected by the program, as drafts are, and is replaced.
         caught: what it computed with, without keys that are not there yet (of a cache that is filled bit by bit).
     """
 
@@ -81,14 +90,24 @@ class Run:
 
 
 class Sites:
-    """The attentions of a program, found as they run. ``miss``: is told what is not told apart, in a line."""
+    """The attentions of a program, found as they run.
 
-    def __init__(self, miss: Callable[[str], None]) -> None:
+    Args:
+        miss: is told what is not told apart, in a line.
+        on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had.
+
+    A step of a decoder is known by its keys: those before its own are a run of the keys that its pass has had. Where
+    that run ends, its queries begin. A pass ends where the keys are others, or where several runs are the same.
+    """
+
+    def __init__(self, miss: Callable[[str], None], on_rejected: Callable[[SeenSite], None]) -> None:
+        self._on_rejected = on_rejected
         self._sites: dict[tuple[int, str, int], SeenSite] = {}
         self._miss = miss
         self._forward = -1
         self._repeats: dict[tuple[int, str], int] = {}
-        self._joined: tuple[int, int, int] | None = None  # forward pass, queries and length of the last step
+        self._joined: tuple[int, int, int | None] | None = None
+        """Forward pass of the last step, its queries, and where they begin; None: that is not known."""
 
     @property
     def all(self) -> tuple[SeenSite, ...]:
@@ -110,8 +129,42 @@ class Sites:
             return False
         self._repeats[name] = site.repeat + 1
         site.passes, site.forward = site.passes + 1, place.forward
-        site.length, site.k_length, site.keys = *lengths, None
+        site.length, site.k_length, site.is_followed, site.is_lost = *lengths, False, False
+        site.keys = None
         return True
+
+    def crop(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Take back what a program has taken back from a cache, known by the keys that are left; see ``OnCrop``."""
+        there = [s for s in self.all if s.forward == self._forward and s.kind != "cross" and s.is_followed]
+        for site, pair in product(there[:_MOST_TRIED], layers):
+            for x in pair:
+                ends = _ends(site.keys, _few(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
+                if len(ends) == 1:
+                    n_queries, before = site.k_length - ends[0], (site.kind, site.length)
+                    for one in self.all:
+                        is_decoder = one.kind == "cross" or (one.kind, one.length) == before
+                        if (one.root, one.forward) == (site.root, self._forward) and is_decoder:
+                            one.n_drafts = n_queries
+                            self._take_back(one)
+                    return
+
+    def settle(self, site: SeenSite) -> None:
+        """Take back what may be drafts, as nothing more is coming that would tell; say so."""
+        if site.n_drafts and not site.is_lost:
+            self._miss(
+                f"{site.name}: the last {site.n_drafts} queries are left out, as nothing tells whether the program, "
+                f"which rejected others before, has kept them"
+            )
+        self._take_back(site)
+
+    def _take_back(self, site: SeenSite) -> None:
+        n_queries, site.n_drafts = min(site.n_drafts, site.length - 1), 0
+        if n_queries > 0 and not site.is_lost:
+            site.length -= n_queries
+            if site.kind != "cross":
+                site.k_length -= n_queries
+                site.keys = None if site.keys is None else site.keys[:, : site.k_length]
+            self._on_rejected(site)
 
     def _begin(self, place: Place) -> None:
         if place.forward != self._forward:
@@ -122,12 +175,13 @@ class Sites:
         """Which attention this is; None: there are too many."""
         self._begin(place)
         name = place.root, place.name
-        for repeat in range(MOST_REPEATS):  # one module may be the attention of all layers: each has a site
-            site = self._sites.get((*name, repeat))
-            if site is None:
-                break
-            if (step := self._step(site, place, caught)) is not None:
-                return None if site.is_reordered else step
+        keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
+        sites = [self._sites[key] for key in keys]
+        for one in sites:  # one module may be the attention of all layers: each has a site
+            if (step := self._step(one, place, caught)) is not None:
+                return None if one.is_lost else step
+        if any(self._is_lost(one, place, caught) for one in sites):
+            return None
         repeat = self._repeats.get(name, 0)
         self._repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
@@ -145,68 +199,143 @@ class Sites:
             order = sum(other.kind == kind for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
+        self.settle(site)
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
-        site.keys, site.is_reordered = _known_by(caught.call), False
+        site.keys, site.is_followed = _known_by(caught, site.k_length), True
+        site.is_lost = site.rejects = False
         return Run(site, site.passes - 1, 0, caught)
 
     def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
-        """The run as a step of the pass that goes on, if it is one."""
+        """The run as a step of the pass that goes on, if it is known to be one."""
         _, _, q_length, k_length = caught.call.shape
-        if site.forward == place.forward and q_length > 1:  # a module with two attentions, as ProphetNet's
-            return None
-        expected = site.length + q_length
-        if not site.length:
+        if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
             return None
         if site.kind == "cross":
-            goes_on = self._joined == (place.forward, q_length, expected) and k_length == site.k_length
-        else:
-            caught = _without_unfilled(caught, expected)
-            is_cut, k_length = caught.call.shape[3] < k_length, caught.call.shape[3]
-            if k_length == expected:  # several queries are shown without the keys that are later than they are
-                goes_on = (q_length == 1 or _sees_no_later(caught.call)) and (not is_cut or _sees_last(caught.call))
-            else:
-                goes_on = q_length == 1 < k_length and self._is_windowed(site, place, k_length)
-        if not goes_on:
+            return self._cross_step(site, place, caught)
+        if q_length >= k_length:
             return None
-        run = Run(site, site.passes - 1, site.length, caught)
-        if site.kind != "cross":
-            self._look_for_changes(site, caught.call)
-            site.kind, self._joined = "masked", (place.forward, q_length, expected)
-        site.length, site.k_length, site.forward = expected, caught.call.shape[3], place.forward
+        caught = _without_unfilled(caught, _end(caught.call, site.k_length))
+        k_length = caught.call.shape[3]
+        now, n_before = _known_by(caught, k_length), k_length - q_length
+        if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(caught.call))):
+            return None
+        ends = _ends(site.keys, now, n_before) if site.is_followed else [n_before]
+        no_query = site.k_length - site.length  # keys before the first query's
+        joined = self._joined
+        if len(ends) > 1 and joined is not None and joined[:2] == (place.forward, q_length) and joined[2] is not None:
+            ends = [end for end in ends if end - no_query == joined[2]]
+        if len(ends) != 1 or ends[0] < no_query:
+            return None
+        run = Run(site, site.passes - 1, ends[0] - no_query, caught)
+        if site.keys is not None and now is not None:
+            site.keys = torch.cat([site.keys[:, : ends[0]], now[:, n_before:]], dim=1)
+        site.kind, self._joined = "masked", (place.forward, q_length, run.first_query)
+        site.rejects |= run.first_query < site.length
+        site.n_drafts = (q_length - 1) * site.rejects
+        site.length, site.k_length, site.forward = run.first_query + q_length, ends[0] + q_length, place.forward
         return run
 
-    def _look_for_changes(self, site: SeenSite, call: AttentionCall | AttentionWeights) -> None:
-        """Say so where the keys of earlier tokens are not what they were: a search with beams goes on with others."""
-        before, site.keys = site.keys, _known_by(call)
-        if site.is_reordered or before is None or site.keys is None or site.k_length > call.shape[3]:
-            return
-        now = site.keys[:, : site.k_length]
-        if now.shape == before.shape and bool((now - before).abs().amax() <= _SAME_KEY * before.abs().amax()):
-            return
-        if call.shape[3] != site.k_length:  # of a window all keys move on
-            site.is_reordered = True
+    def _cross_step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
+        """The same of an attention to other tokens: its queries are those of the step that came before."""
+        _, _, q_length, k_length = caught.call.shape
+        if self._joined is None or self._joined[:2] != (place.forward, q_length) or k_length != site.k_length:
+            return None
+        first = self._joined[2]
+        site.is_lost |= first is None or first > site.length
+        if site.is_followed and not site.is_lost:
+            site.is_lost = not _ends(site.keys, _known_by(caught, k_length), k_length)
+        run = Run(site, site.passes - 1, first or 0, caught)
+        site.rejects |= run.first_query < site.length
+        site.n_drafts = (q_length - 1) * site.rejects
+        site.length, site.forward = run.first_query + q_length, place.forward
+        return run
+
+    def _is_lost(self, site: SeenSite, place: Place, caught: Caught) -> bool:
+        """Whether the run seems to be a step of the pass of a site, but of which tokens nothing tells; say so then."""
+        _, _, q_length, k_length = caught.call.shape
+        if q_length >= k_length or site.kind != "masked" or not site.is_followed:
+            return False
+        n_before = _end(caught.call, site.k_length) - q_length
+        is_own = site.forward != place.forward or (q_length == 1 and n_before == site.k_length)
+        if not is_own or not 0 < n_before < k_length:
+            return False
+        if q_length > 1 and not _sees_no_later(_without_unfilled(caught, n_before + q_length).call):
+            return False
+        if not site.is_lost:
             self._miss(
-                f"{site.name}: drawn as far as token {site.length}, where the keys of earlier tokens changed, as in a "
-                f"search with beams; record it with one beam"
+                f"{site.name}: drawn as far as token {site.length}, where the keys of earlier tokens changed or cannot "
+                f"be told apart, as in a search with beams; record it with one beam, or the whole text in one pass"
             )
-
-    def _is_windowed(self, site: SeenSite, place: Place, k_length: int) -> bool:
-        """Whether one query goes on with the pass of a site whose cache has lost its first keys.
-
-        The number of keys does not tell layers apart that share a module: then each takes one step in a forward pass.
-        """
-        is_next = site.forward != place.forward or (site.root, site.name, 1) not in self._sites
-        return is_next and site.length > 1 and site.k_length <= k_length <= site.length
+        site.is_lost, site.forward, self._joined = True, place.forward, (place.forward, q_length, None)
+        return True
 
 
 _SAME_KEY = 0.1
 """A cache that is kept in fewer bits gives keys back so much changed, of the largest, and more is another key."""
 
+_SAME_NUMBER = 1e-4
+"""Where keys have moved within a cache, or some are gone, they are the same but for rounding."""
 
-def _known_by(call: AttentionCall | AttentionWeights) -> Tensor | None:
-    """The first feature of the first head's keys, (batch_size, k_length)."""
-    return call.key[:, 0, :, 0].detach().float().clone() if isinstance(call, AttentionCall) else None
+_MOST_TRIED = 4
+"""So many attentions are tried to know a cache by, as the keys of one may not be told apart."""
+
+_MOST_ENDS = 64
+"""So many places are tried at which keys may have stood."""
+
+
+def _known_by(caught: Caught, k_length: int) -> Tensor | None:
+    """A few features of so many keys, or of their values where keys are not known: (batch_size, k_length, features)."""
+    if isinstance(caught.call, AttentionCall):
+        x = caught.call.key
+    else:
+        mixed = None if caught.mixed is None else caught.mixed()
+        if mixed is None:
+            return None
+        x = mixed.value
+    return _few(x[:, :, :k_length])
+
+
+def _few(x: Tensor) -> Tensor:
+    """The first features of the first head, and the last: those of DeepSeek's keys have no position at one end."""
+    x = x[:, 0].detach().float()
+    return torch.cat([x[..., :2], x[..., -2:]], dim=-1)
+
+
+def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
+    """Where among the known keys a run of as many as this ends that the first keys now are; in order."""
+    if known is None or now is None or known.shape[0] != now.shape[0] or known.shape[2] != now.shape[2]:
+        return []
+    now, most = now[:, :n_keys], known.abs().amax()
+    n_known = known.shape[1]
+    if n_keys == n_known:
+        return [n_known] if bool((now - known).abs().amax() <= _SAME_KEY * most) else []
+    starts = n_known - n_keys + 1
+    apart = [
+        (known[:, i : i + starts] - now[:, i : i + 1]).abs().amax(dim=(0, 2)) <= _SAME_NUMBER * most
+        for i in (0, n_keys - 1)
+    ]
+    found = torch.nonzero(apart[0] & apart[1])[:_MOST_ENDS, 0].tolist()
+    return [
+        start + n_keys
+        for start in found
+        if bool((known[:, start : start + n_keys] - now).abs().amax() <= _SAME_NUMBER * most)
+    ]
+
+
+def _end(call: AttentionCall | AttentionWeights, k_length: int) -> int:
+    """How many keys there are that are filled, of a cache with room for more, after ``k_length`` that were before.
+
+    A mask tells which the queries see. Of weights alone, which may be 0 for other reasons, it is all of a step more.
+    """
+    q_length, most = call.shape[2:]
+    if isinstance(call, AttentionWeights):
+        return min(most, k_length + q_length)
+    visible = call.visible()
+    if visible is None:
+        return most
+    seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
+    return max(q_length, int(seen[-1]) + 1) if len(seen) else most
 
 
 def _without_unfilled(caught: Caught, expected: int) -> Caught:
@@ -240,12 +369,6 @@ def _kind(name: str, caught: Caught) -> Kind:
     if q_length < k_length and not _sees_no_later(call):
         return "cross"
     return "masked" if _sees_no_later(call) else "self"
-
-
-def _sees_last(call: AttentionCall | AttentionWeights) -> bool:
-    """Whether the last query sees the last key, as that of its own token."""
-    visible = call.visible()
-    return visible is None or bool(visible[:1, :, -1:, -1].any())
 
 
 def _sees_no_later(call: AttentionCall | AttentionWeights) -> bool:

@@ -161,3 +161,164 @@ def test_statistics_of_an_attention_whose_kind_changes_while_it_runs():
     averages = recording.head_statistics.kinds
     assert [(one.kind, one.layers) for one in averages] == [("self", (0,)), ("masked", (0,))]
     assert recording.notices == ["drawn is the first of 3 forward passes; `passes` chooses others"]
+
+
+def _tiny(kind="Mistral", **sizes):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    whole = {"vocab_size": 12, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "initializer_range": 0.3}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
+    config = getattr(transformers, f"{kind}Config")(**(whole | heads | ids | sizes))
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+def _require_maps_of_text(model, recording, written):
+    """Both layers have the weights of eager attention in one pass over the text; the last token was never read."""
+    model.set_attn_implementation("eager")
+    expected = model(written[:, :-1], output_attentions=True, use_cache=False).attentions
+    maps = recording.attention.maps
+    assert [m.layer for m in maps] == [0, 1]
+    for m, A in zip(maps, expected, strict=True):
+        assert m.weights.shape == A.shape[1:]
+        np.testing.assert_allclose(m.weights, A[0].detach(), atol=1e-5)
+
+
+REPEATING = torch.tensor([[3, 4, 5, 6, 7, 3, 4, 5, 6, 7, 3, 4]])
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.parametrize("window", [4, 12])
+def test_steps_join_where_the_cache_has_lost_keys_of_the_prompt(window, cache):
+    model, prompt = _tiny(sliding_window=window), torch.tensor([[3, 9, 5, 6, 11, 2, 8, 4, 10]])
+    with record(model) as recording:
+        written = model.generate(prompt, max_new_tokens=5, do_sample=False, cache_implementation=cache)
+    _require_maps_of_text(model, recording, written)
+
+
+def test_a_prompt_that_is_read_in_parts_by_a_window_is_one_map():
+    model = _tiny(sliding_window=4)
+    with record(model) as recording:
+        written = model.generate(REPEATING, max_new_tokens=4, do_sample=False, prefill_chunk_size=5)
+    _require_maps_of_text(model, recording, written)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("drafts", ["looked up", "looked up, to a last token", "of a model"])
+def test_drafts_that_were_rejected_are_no_text(drafts, attention):
+    model = _tiny("Llama")
+    plain = model.generate(REPEATING, max_new_tokens=9, do_sample=False)
+    options = {"prompt_lookup_num_tokens": 4}
+    if drafts == "of a model":
+        options = {"assistant_model": _tiny("Llama", num_hidden_layers=1)}
+    if drafts == "looked up, to a last token":
+        options |= {"eos_token_id": int(plain[0, 18])}
+    model.set_attn_implementation(attention)
+    read = []
+    hook = model.lm_head.register_forward_hook(lambda module, args, logits: read.append(logits.shape[1]))
+    with record(model) as recording:
+        written = model.generate(REPEATING, max_new_tokens=9, do_sample=False, **options)
+    hook.remove()
+    assert REPEATING.shape[1] + sum(read[1:]) > written.shape[1], "drafts were rejected"
+    _require_maps_of_text(model, recording, written)
+
+
+class Drafting(nn.Module):
+    """A cache that grows by any number of tokens and is cut at any length, as a program of one's own has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.cached = nn.Linear(8, 24), torch.zeros(2, 1, 2, 0, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        self.cached = torch.cat([self.cached, torch.stack([k, v])], dim=-2)
+        keys, values = self.cached
+        start = keys.shape[2] - x.shape[1]
+        mask = torch.arange(keys.shape[2]) <= torch.arange(start, keys.shape[2])[:, None]
+        return F.scaled_dot_product_attention(q, keys, values, mask)
+
+
+def _draft(model, text, goes_on):
+    """Three drafts beside the prompt, the first of which is right, and three wrong ones at the end."""
+    model.cached, wrong = torch.zeros(2, 1, 2, 0, 4), torch.randn(1, 5, 8)
+    with torch.no_grad():
+        model(torch.cat([text[:, :5], wrong[:, :2]], dim=1))
+        model.cached = model.cached[..., :5, :]
+        model(text[:, 5:8])
+        model(torch.cat([text[:, 8:9], wrong[:, 2:]], dim=1))
+        if goes_on:
+            model.cached = model.cached[..., :9, :]
+            model(text[:, 9:])
+
+
+@torch.no_grad()
+def test_drafts_of_a_program_without_transformers():
+    torch.manual_seed(0)
+    model, text = Drafting(), torch.randn(1, 10, 8)
+    q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1)[:2])
+    expected = (q @ k.mT / 2 + torch.full((10, 10), -torch.inf).triu(1)).softmax(dim=-1)[0]
+    with record(model) as recording:
+        _draft(model, text, goes_on=True)
+    np.testing.assert_allclose(recording.attention.maps[0].weights, expected, atol=1e-6)
+    assert not recording.notices
+    with record(model) as recording:
+        _draft(model, text, goes_on=False)
+    np.testing.assert_allclose(recording.attention.maps[0].weights, expected[:, :9, :9], atol=1e-6)
+    assert "the last 3 queries are left out, as nothing tells whether the program" in recording.notices[0]
+
+
+def test_drafts_in_cells_with_others_are_not_drawn():
+    torch.manual_seed(0)
+    model = Drafting()
+    with record(model, size=4) as recording:
+        _draft(model, torch.randn(1, 10, 8), goes_on=True)
+    assert recording.is_empty
+    assert "rejected 2 tokens that are in cells with others, and its map is left out" in recording.notices[0]
+
+
+@torch.no_grad()
+def test_drafts_of_the_last_step_are_replaced_in_pooled_cells():
+    torch.manual_seed(0)
+    model, text, wrong = Drafting(), torch.randn(1, 12, 8), torch.randn(1, 2, 8)
+    with record(model, size=4) as recording:
+        model(text[:, :8])
+        model(torch.cat([text[:, 8:10], wrong], dim=1))
+        model.cached = model.cached[..., :10, :]
+        model(text[:, 10:])
+        model.cached = model.cached[..., :11, :]
+        model(text[:, 11:])
+    m = recording.attention.maps[0]
+    assert m.rows.edges.tolist() == [0, 4, 8, 12]
+    q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1)[:2])
+    A = (q @ k.mT / 2 + torch.full((12, 12), -torch.inf).triu(1)).softmax(dim=-1)[0]
+    np.testing.assert_allclose(m.weights, A.unflatten(1, (3, 4)).mean(dim=2).unflatten(2, (3, 4)).sum(dim=3), atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_cache_whose_keys_are_in_another_order_is_not_joined():
+    """The oldest key makes room for the newest in its place."""
+    torch.manual_seed(0)
+    model, text = Drafting(), torch.randn(1, 9, 8)
+
+    def mask_of(n):
+        return torch.arange(n) <= torch.arange(n)[:, None]
+
+    q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1))
+    attend = Attend()
+    with record(attend) as recording:
+        attend(q[:, :, :4], k[:, :, :4], v[:, :, :4], mask_of(4))
+        ring = torch.tensor([4, 1, 2, 3])
+        attend(q[:, :, 4:5], k[:, :, ring], v[:, :, ring], None)
+    m = recording.attention.maps[0]
+    assert m.weights.shape == (2, 4, 4)
+
+
+@torch.no_grad()
+def test_a_search_with_beams_is_not_drawn_past_where_eager_attention_reorders_values():
+    model = _tiny("Llama")
+    model.set_attn_implementation("eager")
+    with record(model) as recording:
+        model.generate(REPEATING[:, :4], max_new_tokens=20, do_sample=False, num_beams=4)
+    assert any("as in a search with beams; record it with one beam" in line for line in recording.notices)
+    assert all(len(m.rows) < 23 for m in recording.attention)
