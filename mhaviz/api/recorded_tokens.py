@@ -49,6 +49,7 @@ class TokenNames:
         batch_size: int,
         first: int,
         is_cross: bool,
+        are_fixed: tuple[bool, bool] = (False, False),
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -59,11 +60,12 @@ class TokenNames:
             batch_size: how many there are.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
+            are_fixed: whether the queries are fixed rows, not tokens, and whether the keys are.
         """
         if forward != self._forward:
             self._forward = forward
             self._sides.clear()
-        read = self._read(lengths[0])
+        read = None if are_fixed[0] else self._read(lengths[0])
         read_of_keys, first_key = read, 0
         if is_cross:
             read_of_keys = self._read(lengths[1], read if lengths[0] == lengths[1] else None)
@@ -73,17 +75,22 @@ class TokenNames:
             read_of_keys = self._read(lengths[1])
         reads = read, read_of_keys
         seen = *(one and one.number for one in reads), *map(self._inputs.grid_of, lengths)
-        key = lengths, tuple(examples), batch_size, first, is_cross, *seen
+        key = lengths, tuple(examples), batch_size, first, is_cross, are_fixed, *seen
         if key not in self._sides:
             queries, keys = (
-                tuple(self._of(length, example, batch_size, start, one) for example in examples)
-                for length, start, one in zip(lengths, (first, first_key), reads, strict=True)
+                tuple(
+                    _fixed_rows(length) if is_fixed else self._of(length, example, batch_size, start, one)
+                    for example in examples
+                )
+                for length, start, one, is_fixed in zip(lengths, (first, first_key), reads, are_fixed, strict=True)
             )
             self._sides[key] = queries, keys
         return self._sides[key]
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
+        if tokens == _fixed_rows(len(tokens)):
+            return tokens
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
             return replace(tokens, texts=tuple(self._given))
@@ -167,6 +174,11 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import special_of
 
         return special_of(self._tokenizer, ids)
+
+
+def _fixed_rows(length: int) -> Tokens:
+    """Names of rows of parameters, which stand for no token of a text."""
+    return Tokens(tuple(f"fixed {place}" for place in range(length)))
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

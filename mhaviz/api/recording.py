@@ -110,7 +110,7 @@ class Recording(ContextDecorator):
             )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        self._watch = Watch(self._on_caught, model, self._is_wanted)
+        self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names)
         self._sites = Sites(self._watch.miss, self._on_rejected)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
@@ -285,7 +285,13 @@ class Recording(ContextDecorator):
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
-                place.forward, (q_length, k_length), places, batch_size, run.first_query, run.site.kind == "cross"
+                place.forward,
+                (q_length, k_length),
+                places,
+                batch_size,
+                run.first_query,
+                run.site.kind == "cross",
+                run.caught.are_fixed,
             )
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output, padding=of_places)

@@ -10,6 +10,7 @@ from mhaviz.api.long_inputs import LongInputs
 from mhaviz.api.passes import Passes
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
+from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import SeenSite
 
 
@@ -59,7 +60,11 @@ class RecordingOptions:
 
     def wants(self, site: SeenSite) -> bool:
         """Whether an attention is recorded, as far as its name tells."""
-        return self.patterns is None or any(fnmatchcase(site.name, pattern) for pattern in self.patterns)
+        return self.patterns is None or self.names(site)
+
+    def names(self, site: SeenSite | Place) -> bool:
+        """Whether a pattern is of its name."""
+        return any(fnmatchcase(site.name, pattern) for pattern in self.patterns or ())
 
 
 def _is_position(number: object) -> bool:

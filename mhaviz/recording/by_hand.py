@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
+from mhaviz.recording.descent import Axes, FixedRows, Sides, places_after, why_none
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.marks import Exponentials, Logarithms, Mark, Marks, Scores, Softmax, Weights
 from mhaviz.recording.products import PRODUCTS, Product
@@ -36,6 +37,7 @@ class Meeting:
         have_met_again: tells, later on, whether the same weights have met other values since.
         visible: bool, (…, q_length, k_length): False where the softmax was given the score of a hidden key; None: not
             known.
+        sides: what of it is fixed.
     """
 
     product: Product
@@ -44,6 +46,7 @@ class Meeting:
     multiply_again: Callable[[], None] | None
     have_met_again: Callable[[], bool]
     visible: Tensor | None
+    sides: Sides
 
     @property
     def weights(self) -> Tensor:
@@ -70,16 +73,21 @@ class ByHand:
         on_weights: is called with each attention.
         on_softmax: is called with a softmax's input and axis, of what could become weights, and with whether it is of a
             product.
+        on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
+        fixed: knows which tensors are no activations.
     """
 
     def __init__(
         self,
         on_weights: OnWeights,
         on_softmax: Callable[[Tensor, int, bool], None],
+        on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
+        fixed: FixedRows,
     ) -> None:
         self._marks = Marks()
+        self._on_unseen, self._fixed = on_unseen, fixed
         self._on_weights, self._on_softmax, self._on_error = on_weights, on_softmax, on_error
 
     def looks(self) -> dict[Any, Look]:
@@ -87,6 +95,7 @@ class ByHand:
         looks: dict[Any, Look] = dict.fromkeys(_ELEMENTWISE, self._unless_unmarked(self._elementwise))
         for functions, follow in (
             (_VIEWS, self._view),
+            (_MAPS, self._map),
             (_EXPONENTIALS, self._exp),
             (_SUMS, self._sum),
             (_LOG_SOFTMAXES, self._log_softmax),
@@ -128,24 +137,34 @@ class ByHand:
 
     def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         product = PRODUCTS[func](args, kwargs) if isinstance(result, Tensor) else None
-        if product is None or any(_is_parameter(x) for x in product.factors):
+        if product is None:
             return
-        for which in (0, 1):
-            mark = self._marks.get(product.factors[which])
+        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)))
+        for which, factor in enumerate(product.factors):
+            mark = self._marks.get(factor)
             if isinstance(mark, Weights):
-                self._meet_values(mark, product, which, result, partial(func, *args, **kwargs))
+                self._meet_values(mark, product, axes, which, result, partial(func, *args, **kwargs))
                 return
-        self._marks.set(result, Scores())
+            if isinstance(mark, Exponentials):
+                mark = mark.scores
+            if isinstance(mark, Scores) and mark.mapped and not axes.are_fixed and not mark.axes.are_fixed:
+                summed = (axis for axis in range(factor.ndim) if product.summed_over(axis, which))
+                if any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
+                    self._on_unseen(f"{mark.mapped} of a product of activations is multiplied by others")
+        self._marks.set(result, Scores(axes))
 
     def _meet_values(
-        self, mark: Weights, product: Product, which: int, result: Tensor, multiply: partial[Tensor]
+        self, mark: Weights, product: Product, axes: Axes, which: int, result: Tensor, multiply: partial[Tensor]
     ) -> None:
         """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
         axis = product.factors[which].ndim + mark.axis
         if not product.summed_over(axis, which):
-            if product.keeps_axes(axis, which):  # a mixture of heads
+            of_queries = mark.query is not None and product.summed_over(mark.query, which)
+            if product.keeps_axes(axis, which) and not of_queries:  # a mixture of heads
                 mark.softmax.is_mixed = True
                 self._marks.set(result, mark.of(product.factors[which], result))
+            elif not mark.softmax.has_met and not mark.softmax.axes.are_fixed:
+                self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
             return
         if mark.softmax.has_met:
             mark.softmax.has_met_again = True
@@ -153,6 +172,11 @@ class ByHand:
         A = product.factors[which] if mark.is_made else mark.softmax.made
         visible = mark.softmax.visible
         mark.softmax.has_met, mark.softmax.made, mark.softmax.visible = True, None, None
+        if mark.query is not None and product.factors[which].shape[mark.query] > 1:
+            letter = product.axes[which][mark.query]
+            if letter in product.others(which) and letter in product.result:
+                product = replace(product, query=letter)
+        sides = self._sides(mark.softmax, product, axis, which)
         if A is None:  # what it had made was changed in place by a function that nobody looks at
             return
         with unseen():
@@ -165,28 +189,52 @@ class ByHand:
 
             softmax = mark.softmax
             again = None if adds else multiply_again
-            meeting = Meeting(product, axis, which, again, lambda: softmax.has_met_again, None)
+            meeting = Meeting(product, axis, which, again, lambda: softmax.has_met_again, None, sides)
             if visible is not None:
                 meeting = replace(meeting, visible=meeting.as_weights(visible))
             self._on_weights(meeting.as_weights(A), result, mark.softmax.is_mixed, meeting)
+
+    def _sides(self, softmax: Softmax, product: Product, key_axis: int, which: int) -> Sides:
+        """What is fixed of weights that meet values, and whether they are those of attention."""
+        axes, axis = softmax.axes, softmax.axis
+        are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) is True
+        if all(are_fixed) and not axes.are_fixed:
+            return Sides(are_fixed)
+        key = product.axes[which][key_axis]
+        values = [number for number, letters in enumerate(product.axes) if key in letters and number != which]
+        fixed = all(self._is_fixed_along(product, number, key) for number in values)
+        why = why_none(axes.over_fixed(axis), fixed)
+        if not why and product.query:
+            why = "weighs values of each query's own, such as those of experts, not tokens"
+        return Sides(are_fixed, why)
+
+    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool:
+        """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
+        factor = product.factors[number]
+        if self._fixed.root(factor) is not None:
+            return True
+        mark, axis = self._marks.get(factor), product.axes[number].index(letter) - factor.ndim
+        return isinstance(mark, Scores) and mark.axes.over_fixed(axis) is True
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
-            is_product = isinstance(self._marks.get(x), Scores)
-            visible = None
-            if is_product and type(x) is Tensor and not x.is_nested:
+            scores, visible = self._marks.get(x), None
+            if isinstance(scores, Scores) and type(x) is Tensor and not x.is_nested:
                 with unseen():
                     visible = ~(x.detach() < HIDES)  # NaN hides nothing
-            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, is_product, visible)
+            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, scores, visible)
 
     def _mark_weights(
-        self, x: Tensor, result: Tensor, axis: int, is_product: bool = True, visible: Tensor | None = None
+        self, x: Tensor, result: Tensor, axis: int, scores: Mark | None, visible: Tensor | None = None
     ) -> None:
-        self._on_softmax(x, axis, is_product)
-        if is_product:
-            self._marks.set(result, Weights(Softmax(visible=visible), axis))
+        if not isinstance(scores, Scores):
+            self._on_softmax(x, axis, False)
+            return
+        self._on_softmax(x, axis, not scores.axes.over_fixed(axis))
+        softmax = Softmax(scores.axes, axis, visible=visible)
+        self._marks.set(result, Weights(softmax, axis, scores.axes.query(axis)))
 
     def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._logarithms(args, kwargs, result, sums=False)
@@ -196,15 +244,24 @@ class ByHand:
 
     def _logarithms(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, sums: bool) -> None:
         x = args[0] if args else None
-        if isinstance(x, Tensor) and isinstance(self._marks.get(x), Scores):
+        scores = self._marks.get(x)
+        if isinstance(x, Tensor) and isinstance(scores, Scores):
             dim = args[1] if len(args) > 1 else kwargs.get("dim")
             if isinstance(dim, int):
-                self._marks.set(result, Logarithms(dim if dim < 0 else dim - x.ndim, sums))
+                self._marks.set(result, Logarithms(scores, dim if dim < 0 else dim - x.ndim, sums))
 
     def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         less = self._marks.get(args[1]) if len(args) > 1 else None
         if isinstance(less, Logarithms) and less.sums and isinstance(self._marks.get(args[0]), Scores):
-            self._marks.set(result, Logarithms(less.axis))
+            self._marks.set(result, Logarithms(less.scores, less.axis))
+        else:
+            self._elementwise(func, args, kwargs, result)
+
+    def _map(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """What maps scores as another attention than that of a softmax does, or before one."""
+        mark = self._marks.get(args[0]) if args else None
+        if isinstance(mark, Scores) and isinstance(result, Tensor):
+            self._marks.set(result, replace(mark, mapped=func.__name__.strip("_")))
         else:
             self._elementwise(func, args, kwargs, result)
 
@@ -216,24 +273,25 @@ class ByHand:
     def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         marked = self._marks.get(args[0]) if args else None
         if isinstance(marked, Scores):
-            self._marks.set(result, Exponentials())
+            self._marks.set(result, Exponentials(replace(marked, mapped="exp")))
         elif isinstance(marked, Logarithms) and not marked.sums:
-            self._mark_weights(result, result, marked.axis)
+            self._mark_weights(result, result, marked.axis, marked.scores)
 
     def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else None
-        if isinstance(x, Tensor) and isinstance(self._marks.get(x), Exponentials) and isinstance(result, Tensor):
+        mark = self._marks.get(x)
+        if isinstance(x, Tensor) and isinstance(mark, Exponentials) and isinstance(result, Tensor):
             dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
             if isinstance(dim, list | tuple) and len(dim) == 1:
                 (dim,) = dim
             if isinstance(dim, int):
-                self._marks.set(result, Exponentials(axis=dim if dim < 0 else dim - x.ndim))
+                self._marks.set(result, replace(mark, axis=dim if dim < 0 else dim - x.ndim))
 
     def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])
         if isinstance(above, Exponentials) and isinstance(below, Exponentials):
             if above.axis is None and below.axis is not None:
-                self._mark_weights(result, result, below.axis)
+                self._mark_weights(result, result, below.axis, above.scores)
         else:
             self._elementwise(func, args, kwargs, result)
 
@@ -259,14 +317,21 @@ class ByHand:
         if mark is None or not isinstance(result, Tensor):
             return
         assert isinstance(source, Tensor)
+        if isinstance(mark, Scores):
+            places = places_after(func, source, args, kwargs, mark.axes.factors)
+            self._marks.set(result, replace(mark, axes=mark.axes.moved(places)))
+            return
         if not isinstance(mark, Weights):
             self._marks.set(result, mark)
             return
         axis = _axis_after(func, source, result, args, kwargs, mark.axis)
         if axis is not None:
             rest = args[1:]
+            query = None
+            if mark.query is not None:
+                query = places_after(func, source, args, kwargs, [mark.query]).get(mark.query)
             views = (*mark.views, lambda A: func(A, *rest, **kwargs))
-            self._marks.set(result, replace(mark.of(source, result), axis=axis, views=views))
+            self._marks.set(result, replace(mark.of(source, result), axis=axis, query=query, views=views))
 
     def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, Mark] | None:
         """The first argument that is marked, with its mark: weights before scores."""
@@ -276,7 +341,7 @@ class ByHand:
                 mark = self._marks.get(one)
                 if isinstance(mark, Weights):
                     return one, mark
-                if mark is not None and found is None:
+                if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
                     found = one, mark
         return found
 
@@ -286,11 +351,8 @@ def _has_another(args: Sequence[Any], source: Tensor) -> bool:
     return any(isinstance(x, Tensor) and x is not source and x.numel() > 1 for x in args)
 
 
-def _is_parameter(x: Tensor) -> bool:
-    """Whether it is a matrix of parameters, or a view of one: what is multiplied by it is a layer's output."""
-    if x.ndim > 2:
-        return False
-    return isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
+def _is_fixed(mark: Mark) -> bool:
+    return isinstance(mark, Scores) and mark.axes.are_fixed
 
 
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
@@ -361,11 +423,14 @@ _QUOTIENTS = _functions("div truediv true_divide divide")
 _ELEMENTWISE = [
     *_functions(
         "add mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
-        "half bfloat16 double type_as clamp clip clamp_min clamp_max maximum minimum tanh nan_to_num neg contiguous "
+        "half bfloat16 double type_as maximum minimum nan_to_num neg contiguous "
         "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
-        "setitem index_put scatter addcmul relu batch_norm"
+        "setitem index_put scatter addcmul batch_norm"
     ),
 ]
+_MAPS = _functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax")
+"""Those that map scores one by one, or draw weights by them."""
+
 _MIXING = {*_functions("add sub linear conv2d lerp addcmul"), *_functions("maximum minimum")}
 """Those that make of weights something else than the weights that they were, dropped out, masked or cast."""
 

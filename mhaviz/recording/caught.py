@@ -37,6 +37,7 @@ class Caught:
         output: what it made of the values, (batch_size, n_heads, q_length, d_value); None: not known, or of weights
             that dropout had changed.
         reads_itself: whether queries and keys are of the same tokens; None: not known.
+        are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are.
         shares_axis: whether the program has its heads and its batch in one axis, which is read batch first.
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
@@ -47,6 +48,7 @@ class Caught:
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     reads_itself: bool | None = None
+    are_fixed: tuple[bool, bool] = False, False
     shares_axis: bool = False
     zero: Zero | None = None
     mixed: Callable[[], Mixed | None] | None = None

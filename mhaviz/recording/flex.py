@@ -13,8 +13,8 @@ from torch import Tensor
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
 from mhaviz.recording.looks import unseen
 
-OnFlex = Callable[[AttentionCall | AttentionWeights, Tensor], None]
-"""Is called with what an attention computes with, and with its output."""
+OnFlex = Callable[[AttentionCall | AttentionWeights, Tensor, tuple[Tensor, Tensor, Tensor]], None]
+"""Is called with what an attention computes with, with its output, and with its queries, keys and values."""
 
 
 def is_flex(func: Any) -> bool:
@@ -32,7 +32,8 @@ class Flex:
         """What follows the operator."""
         query, key, value, score_mod, block_mask, scale = args[:6]
         with unseen():
-            self._on_call(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), result[0])
+            call = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
+            self._on_call(call, result[0], (query, key, value))
 
 
 def call_of_flex(

@@ -17,9 +17,10 @@ from mhaviz.recording.replacing import replaced
 SDPA = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
 
-OnCall = Callable[[AttentionCall, Tensor | None, bool | None], None]
+OnCall = Callable[[AttentionCall, Tensor | None, bool | None, Sequence[Tensor]], None]
 """Is called with what an attention computes with, in the program's own axes (…, length, features), with its output
-unless dropout has changed it, and with whether it reads itself, if that is known."""
+unless dropout has changed it, with whether it reads itself, if that is known, and with what the program has given as
+queries, keys and values."""
 
 
 def call_of_sdpa(
@@ -71,10 +72,19 @@ class Fused:
     def _sdpa(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._show(args, kwargs, result, None)
 
-    def _show(self, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor, reads_itself: bool | None) -> None:
+    def _show(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        result: Tensor,
+        reads_itself: bool | None,
+        given: Sequence[Tensor] = (),
+    ) -> None:
         dropout = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
         with unseen():
-            self._on_call(call_of_sdpa(*args, **kwargs), result if not dropout else None, reads_itself)
+            call = call_of_sdpa(*args, **kwargs)
+            given = given or (call.query, call.key, call.value)
+            self._on_call(call, result if not dropout else None, reads_itself, given)
 
     def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """``F.multi_head_attention_forward``, within which no mode sees anything: it would call itself for ever.
@@ -95,7 +105,7 @@ class Fused:
 
     def _show_multi_head(self, heard: "list[_Heard]", args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         given = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
-        query, key = given.arguments["query"], given.arguments["key"]
+        tensors = query, key, _ = [given.arguments[name] for name in ("query", "key", "value")]
         if not heard:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
@@ -104,7 +114,7 @@ class Fused:
             with unseen(), _hearing(heard):
                 MULTI_HEAD(*given.args, **given.kwargs)
         for called, named, result in heard:
-            self._show(called, named, result, query is key)
+            self._show(called, named, result, query is key, tensors)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

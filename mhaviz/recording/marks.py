@@ -10,16 +10,22 @@ from weakref import ref
 
 from torch import Tensor
 
+from mhaviz.recording.descent import Axes
+
 
 @dataclass(frozen=True)
 class Scores:
-    """Marks a product of two activations, and what has become of it before a softmax."""
+    """Marks a product, and what has become of it before a softmax; ``mapped``: by what, if by another function."""
+
+    axes: Axes
+    mapped: str = ""
 
 
 @dataclass(frozen=True)
 class Exponentials:
-    """Marks exp(scores), of a softmax that is written out; ``sums``: marks their sums over ``axis``."""
+    """Marks exp(scores), of a softmax that is written out; with ``axis``: marks their sums over it."""
 
+    scores: Scores
     axis: int | None = None
 
 
@@ -27,6 +33,7 @@ class Exponentials:
 class Logarithms:
     """Marks the logarithms of weights; ``sums``: marks those of sums of exponentials, to be subtracted from scores."""
 
+    scores: Scores
     axis: int
     sums: bool = False
 
@@ -44,7 +51,12 @@ class Softmax:
         is_mixed: whether what it has made is mixed with something else before it meets values: with that of other
             heads, or of another softmax.
         visible: bool, of which of its scores are no hidden keys'; None: not known, or after it has met values.
+        axes: of the scores.
+        axis: of these that it runs over.
     """
+
+    axes: Axes
+    axis: int
 
     has_met: bool = False
     has_met_again: bool = False
@@ -62,11 +74,13 @@ class Weights:
         softmax: whose they are.
         is_made: whether the marked tensor is what the softmax itself has made.
         axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
+        query: the axis of the queries; None: not known.
         views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
     """
 
     softmax: Softmax
     axis: int
+    query: int | None = None
     is_made: bool = True
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
 

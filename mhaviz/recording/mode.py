@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.recording.by_hand import SOFTMAXES, ByHand, Meeting
 from mhaviz.recording.caught import Caught, Mixed, arrangement, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
+from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
 from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused
@@ -48,6 +49,7 @@ class Watch:
         on_caught: is called with each attention. What it raises, the program is not told.
         model: watch its attention alone, and name it within the model; None: whatever runs.
         is_wanted: see ``Wanted``.
+        is_asked: whether what a module weighs is shown even if it is no attention.
 
     Attributes:
         inputs: the numbers of tokens, and the patches of images, that were read.
@@ -63,11 +65,13 @@ class Watch:
         on_caught: OnCaught,
         model: nn.Module | None = None,
         is_wanted: Wanted = lambda place, q_length, k_length: True,
+        is_asked: Callable[[Place], bool] = lambda place: False,
     ) -> None:
-        self._on_caught, self._is_wanted = on_caught, is_wanted
+        self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model, self._scripted)
         self._nearest = Nearest(self._modules)
-        self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._failed)
+        self.fixed = FixedRows()
+        self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._unseen, self._failed, self.fixed)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
         self._operators = Operators(self._caught_operator, self.miss, self._failed)
@@ -102,6 +106,7 @@ class Watch:
         with ExitStack() as stack:
             stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
+            stack.enter_context(self.fixed.followed())
             stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss))
             stack.enter_context(run_uncompiled())
             stack.enter_context(threads_followed(self._in_thread))
@@ -162,7 +167,21 @@ class Watch:
 
         return within
 
-    def _caught_call(self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None) -> None:
+    def _unseen(self, what: str) -> None:
+        """Say, once, what looks like attention and is not shown."""
+        if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
+            self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
+
+    def follow_fixed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Note what a function has made of fixed tensors."""
+        try:
+            self.fixed.follow(func, args, kwargs, result)
+        except Exception as error:
+            self._failed(error)
+
+    def _caught_call(
+        self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None, given: Sequence[Tensor]
+    ) -> None:
         def arranged(place: Place) -> Caught:
             caught = caught_call(call, output, place.n_heads, place.batch_size)
             if reads_itself is not None or output is None:  # within a layer of PyTorch's, it has been projected by now
@@ -172,7 +191,8 @@ class Watch:
             arrange = arrangement(call.query.shape[:-2], place.n_heads, place.batch_size)
             return replace(caught, zero=zero_in_output(output, arrange))
 
-        self._show((call.query, call.key), arranged, (call.query.shape[-2], call.key.shape[-2]))
+        lengths = call.query.shape[-2], call.key.shape[-2]
+        self._show((call.query, call.key), arranged, lengths, self.fixed.sides(*given))
 
     def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
         """Whether nobody wants the attention that has run, and it has been counted, or it cannot be looked at."""
@@ -183,7 +203,7 @@ class Watch:
             call, output = read(place.name)
             return caught_call(call, output, place.n_heads, place.batch_size)
 
-        self._show(tensors, arranged)
+        self._show(tensors, arranged, sides=self.fixed.sides(*tensors))
 
     def _failed(self, error: Exception) -> None:
         """Note what went wrong while the program was followed."""
@@ -195,8 +215,11 @@ class Watch:
         if place is not None:
             self.miss(f"{place.name}: not followed, {one_line(error)}")
 
-    def _caught_flex(self, call: AttentionCall | AttentionWeights, output: Tensor) -> None:
-        self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)))
+    def _caught_flex(
+        self, call: AttentionCall | AttentionWeights, output: Tensor, given: tuple[Tensor, Tensor, Tensor]
+    ) -> None:
+        sides = self.fixed.sides(*given)
+        self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)), sides=sides)
 
     def _caught_weights(self, A: Tensor, output: Tensor, is_mixed: bool, meeting: Meeting) -> None:
         def arranged(place: Place) -> Caught:
@@ -222,15 +245,16 @@ class Watch:
             zero = zero_in_weights(meeting.weights, lambda x: in_order(as_weights(x)), meeting.multiply_again)
             return replace(caught, zero=zero)
 
-        self._show((A,), arranged, A.shape[-2:])
+        self._show((A,), arranged, A.shape[-2:], meeting.sides)
 
     def _show(
         self,
         tensors: Sequence[Tensor],
         arranged: Callable[[Place], Caught],
         lengths: Sequence[int] | None = None,
+        sides: Sides = ALL_TOKENS,
     ) -> None:
-        """Show an attention, unless it cannot be looked at now; never fail the program.
+        """Show an attention, unless it cannot be looked at now, or is none and nobody asked; never fail the program.
 
         ``lengths``: how many queries and keys it has, if that is known.
         """
@@ -240,7 +264,13 @@ class Watch:
         device = tensors[0].device.type
         try:
             with unseen(), torch.autocast(device, enabled=False):
-                self._on_caught(place, arranged(place))
+                if sides.why:
+                    if not self._is_asked(place):
+                        raise MhavizError(f"{sides.why}; not drawn unless {parameter('module')} names it")
+                    self.miss(f"{place.name}: {sides.why}")
+                caught = arranged(place)
+                reads_itself = False if sides.are_fixed in _ONE else caught.reads_itself
+                self._on_caught(place, replace(caught, are_fixed=sides.are_fixed, reads_itself=reads_itself))
         except VisitorError:
             raise
         except MhavizError as error:
@@ -286,6 +316,7 @@ class Watch:
 
 
 _MOST_LINES = 1000
+_ONE = (True, False), (False, True)
 
 _TRACED = {SDPA, MULTI_HEAD, *SOFTMAXES}
 """What attention cannot do without, of which it is said where it is traced."""
@@ -329,7 +360,7 @@ def _after(first: Look | None, look: Look) -> Look:
 class _Mode(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
-        self._watch, self._looks = watch, watch.looks
+        self._watch, self._looks, self._may_fix = watch, watch.looks, watch.fixed.may_begin
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -343,6 +374,13 @@ class _Mode(TorchFunctionMode):
                 look = watch.look_for(func)
             if look is not None:
                 if torch._C._get_tracing_state() is None:
-                    return look(func, args, kwargs or {})
+                    result = look(func, args, kwargs or {})
+                    if args and self._may_fix(args):
+                        watch.follow_fixed(func, args, kwargs or {}, result)
+                    return result
                 watch.miss_traced(func)
+            elif args and self._may_fix(args):
+                result = func(*args, **kwargs) if kwargs else func(*args)
+                watch.follow_fixed(func, args, kwargs or {}, result)
+                return result
         return func(*args, **kwargs) if kwargs else func(*args)

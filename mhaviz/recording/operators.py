@@ -24,7 +24,8 @@ Read = Callable[[str], tuple[AttentionCall, Tensor | None]]
 changed it; is given the name of the place for what it says. Raises MhavizError of what it cannot read."""
 
 OnOperator = Callable[[Sequence[Tensor], Read], None]
-"""Is called with the queries and keys of an operator that has run, and with what reads the rest, if it is wanted."""
+"""Is called with the queries, keys and values of an operator that has run, and with what reads the rest, if it is
+wanted."""
 
 
 class Operators:
@@ -56,12 +57,12 @@ class Operators:
 
         def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
             given = _Given(schema, args, kwargs)
-            query, key = given(*_QUERY), given(*_KEY)
+            tensors = [given(*names) for names in (_QUERY, _KEY, _VALUE)]
             output = given("out") if name.endswith("_out") else None
             if output is None:
                 output = result[0] if isinstance(result, tuple | list) else result
-            if isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(output, Tensor):
-                self._on_operator((query, key), lambda place: self._read(name, form, given, output, place))
+            if all(isinstance(x, Tensor) for x in (*tensors, output)):
+                self._on_operator(tensors, lambda place: self._read(name, form, given, output, place))
 
         return guarded(follow, self._on_error)
 

@@ -11,22 +11,36 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Product:
-    """A product of two tensors as letters for their axes, as in ``torch.einsum``: "bhqd,bhkd->bhqk".
+    """A product of two tensors or more as letters for their axes, as in ``torch.einsum``: "bhqd,bhkd->bhqk".
 
     Attributes:
-        factors: the two tensors.
+        factors: the tensors.
         axes: the letters of each.
         result: those of what it makes.
+        query: that of the queries, where other factors have it as well; "": no other has it.
     """
 
-    factors: tuple[Tensor, Tensor]
-    axes: tuple[str, str]
+    factors: tuple[Tensor, ...]
+    axes: tuple[str, ...]
     result: str
+    query: str = ""
+
+    def others(self, which: int) -> str:
+        """The letters of the other factors, once each."""
+        return "".join(dict.fromkeys("".join(self.axes[:which] + self.axes[which + 1 :])))
+
+    def holders(self) -> dict[int, frozenset[int]]:
+        """Of each axis of the result, counted from the end, the numbers of the factors that have it."""
+        numbers = range(len(self.axes))
+        return {
+            place - len(self.result): frozenset(number for number in numbers if letter in self.axes[number])
+            for place, letter in enumerate(self.result)
+        }
 
     def summed_over(self, axis: int, which: int) -> bool:
         """Whether this axis of this factor, counted from 0, is what is summed over."""
-        letter, other = self.axes[which][axis], self.axes[1 - which]
-        return letter in other and letter not in self.result
+        letter = self.axes[which][axis]
+        return letter in self.others(which) and letter not in self.result
 
     def keeps_axes(self, axis: int, which: int) -> bool:
         """Whether the result has this factor's axes in their order, this one among them, but for one other."""
@@ -49,8 +63,10 @@ class Product:
     def as_values(self, key_axis: int, which: int) -> Tensor | None:
         """The other factor as values, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 
-        None: the product sums over more than the keys, such as over heads.
+        None: the product sums over more than the keys, such as over heads, or there are several.
         """
+        if len(self.factors) > 2:
+            return None
         rest, _, key = self._roles(key_axis, which)
         letters, factor = self.axes[1 - which], self.factors[1 - which]
         features = self._features(which)
@@ -73,15 +89,15 @@ class Product:
     def _roles(self, key_axis: int, which: int) -> tuple[str, str, str]:
         """The letters of a factor of weights before its queries, that of the queries, if they have one, and of the
         keys."""
-        letters, other = self.axes[which], self.axes[1 - which]
+        letters, other = self.axes[which], self.others(which)
         key = letters[key_axis]
-        query = "".join(letter for letter in letters if letter not in other and letter in self.result)[-1:]
+        query = self.query or "".join(one for one in letters if one not in other and one in self.result)[-1:]
         return "".join(letter for letter in letters if letter not in (key, query)), query, key
 
     def _features(self, which: int) -> str:
         """The letters that the factor of values alone brings into the result."""
         letters = self.axes[which]
-        return "".join(letter for letter in self.axes[1 - which] if letter not in letters and letter in self.result)
+        return "".join(letter for letter in self.others(which) if letter not in letters and letter in self.result)
 
 
 def _in_order(x: Tensor, letters: str, before: str, *joined: str) -> Tensor:
@@ -125,29 +141,28 @@ def _einsum(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
     equation, *factors = args
     if len(factors) == 1 and isinstance(factors[0], list | tuple):
         factors = list(factors[0])
-    if not isinstance(equation, str) or len(factors) != 2 or not all(isinstance(x, Tensor) for x in factors):
+    if not isinstance(equation, str) or len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
         return None
     given, arrow, result = equation.replace(" ", "").partition("->")
     parts = given.split(",")
-    if len(parts) != 2:
+    if len(parts) != len(factors):
         return None
     n_dots = [
         x.ndim - len(part.replace("...", "")) if "..." in part else 0 for part, x in zip(parts, factors, strict=True)
     ]
     taken = [letter for letter in _DOTS if letter not in equation]
     letters = taken[: max(n_dots)]
-    first, second = (
+    axes = tuple(
         part.replace("...", "".join(letters[len(letters) - n :])) for part, n in zip(parts, n_dots, strict=True)
     )
     if not arrow:
-        named = sorted(letter for letter in set(first + second) - set(letters) if (first + second).count(letter) == 1)
+        every = "".join(axes)
+        named = sorted(letter for letter in set(every) - set(letters) if every.count(letter) == 1)
         result = "".join(letters + named)
     result = result.replace("...", "".join(letters))
-    if any(len(set(axes)) < len(axes) for axes in (first, second)):
+    if any(len(set(one)) < len(one) or len(one) != x.ndim for one, x in zip(axes, factors, strict=True)):
         return None
-    if len(first) != factors[0].ndim or len(second) != factors[1].ndim:
-        return None
-    return Product((factors[0], factors[1]), (first, second), result)
+    return Product(tuple(factors), axes, result)
 
 
 _DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

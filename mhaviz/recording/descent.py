@@ -1,0 +1,214 @@
+"""Knows which tensors are fixed rows, and so whether scores are of tokens.
+
+Parameters, buffers and constants of a module are fixed, and so is what is made of these alone. Queries may be fixed:
+they are learned, and the softmax runs over tokens. Keys may not, as those of a router, a codebook or a memory.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from mhaviz.recording.looks import unseen
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are.
+
+    ``why``: it is no attention; "" if it is.
+    """
+
+    are_fixed: tuple[bool, bool] = False, False
+    why: str = ""
+
+
+ALL_TOKENS = Sides()
+
+
+class FixedRows:
+    """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
+
+    What is computed from a fixed tensor and an activation is an activation, and so is a buffer once activations were
+    written into it, such as a cache, until its module runs again.
+    """
+
+    def __init__(self) -> None:
+        self._roots: dict[int, tuple[ref[Tensor], int | None]] = {}
+        self._modules: dict[int, ref[nn.Module]] = {}
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Learn what is fixed of each module when it runs."""
+        hook = register_module_forward_pre_hook(self._begins)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def root(self, x: Tensor) -> int | None:
+        """A number for what a fixed tensor comes from; None: an activation, or not known."""
+        if type(x) is nn.Parameter:
+            return id(x)
+        base = x._base
+        if (entry := self._entry(x)) is not None:
+            written = None if base is None else self._entry(base)
+            return None if written is not None and written[1] is None else entry[1]
+        return id(base) if type(base) is nn.Parameter else None
+
+    def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
+        """What is fixed of an attention."""
+        roots = [self.root(x) for x in (query, key, value)]
+        are_fixed = roots[0] is not None, roots[1] is not None
+        if all(are_fixed) and roots[0] == roots[1]:
+            return Sides(are_fixed)
+        return Sides(are_fixed, why_none(are_fixed[1], roots[2] is not None))
+
+    def may_begin(self, args: Sequence[Any]) -> bool:
+        """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
+        first = args[0]
+        if type(first) is nn.Parameter or id(first) in self._roots:
+            return True
+        if type(first) is str and len(args) > 1:  # torch.einsum
+            first = args[1]
+        elif (type(first) is list or type(first) is tuple) and first:
+            first = first[0]
+        else:
+            return False
+        return type(first) is nn.Parameter or id(first) in self._roots
+
+    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Note what a function has made of fixed tensors."""
+        name = getattr(func, "__name__", "")
+        given = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
+        tensors = [x for one in given for x in (one if isinstance(one, list | tuple) else (one,)) if _is_tensor(x)]
+        roots = [self.root(x) for x in tensors]
+        if None not in roots:
+            for x in result if isinstance(result, list | tuple) else (result,):
+                if _is_tensor(x) and type(x) is not nn.Parameter and roots:
+                    self._set(x, roots[0])
+        elif roots and roots[0] is not None and (name.endswith("_") and (name[:2] != "__" or name in _WRITING)):
+            written = tensors[0]
+            for x in (written, written._base):
+                if x is not None and type(x) is not nn.Parameter:
+                    self._set(x, None)
+
+    def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        for own in (module._buffers, module._parameters):
+            for x in own.values():
+                if x is not None and type(x) is not nn.Parameter:
+                    self._set(x, id(x))
+        known = self._modules.get(id(module))
+        if known is None or known() is not module:  # what it holds later on, a forward pass may have made
+            self._modules[id(module)] = ref(module)
+            for x in vars(module).values():
+                if type(x) is Tensor:
+                    self._set(x, id(x))
+
+    def _entry(self, x: Tensor) -> tuple[ref[Tensor], int | None] | None:
+        entry = self._roots.get(id(x))
+        return entry if entry is not None and entry[0]() is x else None
+
+    def _set(self, x: Tensor, root: int | None) -> None:
+        key, roots = id(x), self._roots
+        if (entry := self._entry(x)) is not None:
+            roots[key] = entry[0], root
+            return
+
+        def forget(dead: "ref[Tensor]") -> None:
+            entry = roots.get(key)
+            if entry is not None and entry[0] is dead:
+                del roots[key]
+
+        roots[key] = ref(x, forget), root
+
+
+def _is_tensor(x: object) -> bool:
+    return issubclass(type(x), Tensor)  # isinstance() asks lazy objects of programs
+
+
+_OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
+"""Functions whose result holds nothing of their other arguments."""
+
+_WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
+
+
+def why_none(keys: bool | None, values: bool) -> str:
+    """Why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they are."""
+    if keys is None:
+        return "weighs rows of which it is not known whether they are tokens"
+    if keys:
+        return f"weighs {'a memory of ' if values else ''}fixed rows, not tokens"
+    return "weighs tokens whose values are fixed rows" if values else ""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes of scores, counted from the end, by the factors of the product that has made them.
+
+    Attributes:
+        factors: of each axis, the numbers of the factors that have it; axes that were lost track of are not in it.
+        roots: of each factor; see ``FixedRows``.
+    """
+
+    factors: dict[int, frozenset[int]]
+    roots: tuple[int | None, ...]
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether a factor is fixed; the scores of learned tokens with themselves are as those of any tokens."""
+        return any(root is not None for root in self.roots) and len(set(self.roots)) > 1
+
+    def over_fixed(self, axis: int) -> bool | None:
+        """Whether a softmax over this axis runs over fixed rows; None: not known."""
+        return self.are_fixed_along(axis) if self.are_fixed else False
+
+    def are_fixed_along(self, axis: int) -> bool | None:
+        """Whether what stands along an axis is fixed; None: not known."""
+        holders = self.factors.get(axis)
+        return None if holders is None else all(self.roots[number] is not None for number in holders)
+
+    def are_fixed_beside(self, axis: int) -> bool:
+        """Whether all factors without this axis are fixed: those of queries, of an axis of keys."""
+        holders = self.factors.get(axis, frozenset())
+        beside = [root for number, root in enumerate(self.roots) if number not in holders]
+        return bool(beside) and None not in beside
+
+    def query(self, axis: int) -> int | None:
+        """The axis of the queries, of one of keys: the last that no factor with this one has; None: not known."""
+        holders = self.factors.get(axis, frozenset(range(len(self.roots))))
+        return max((one for one, factors in self.factors.items() if not factors & holders), default=None)
+
+    def moved(self, places: dict[int, int]) -> "Axes":
+        """Where a view has put them; see ``places_after``."""
+        return replace(self, factors={places[axis]: held for axis, held in self.factors.items() if axis in places})
+
+
+def places_after(
+    func: Any, source: Tensor, args: Sequence[Any], kwargs: dict[str, Any], axes: Iterable[int]
+) -> dict[int, int]:
+    """Where a view puts those of these axes that it keeps whole, counted from the end.
+
+    They are known again by their strides in a tensor without data.
+    """
+    with unseen():
+        before = torch.empty(source.shape, device="meta")
+        try:
+            after: Tensor = func(before, *args[1:], **kwargs)
+        except Exception:  # such as an index by a tensor of this device
+            return {}
+    places = {}
+    for axis in axes:
+        known = before.shape[axis], before.stride(axis)
+        found = [one for one in range(-after.ndim, 0) if (after.shape[one], after.stride(one)) == known]
+        if len(found) == 1:
+            places[axis] = found[0]
+    return places

@@ -1,0 +1,408 @@
+"""Whether a softmax runs over tokens, or over fixed rows such as experts: what is drawn is attention alone."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from watched import watch
+
+import mhaviz
+
+B, T, D, E, H = 2, 6, 8, 4, 2
+
+
+def tokens():
+    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(0))
+
+
+class _Program(nn.Module):
+    """Keeps the weights that it computes in ``A``: (batch_size, n_heads, q_length, k_length)."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.n_heads = 1
+        self.w = nn.Parameter(torch.randn(E, D))
+        self.experts = nn.ModuleList(nn.Linear(D, D) for _ in range(E))
+        self.q, self.k, self.v = (nn.Linear(D, D) for _ in range(3))
+
+    def mixture(self, gates, x):
+        """Of the experts' outputs, by gates (batch, tokens, experts)."""
+        self.A = gates.unsqueeze(1)
+        return torch.einsum("bte,ebtd->btd", gates, torch.stack([expert(x) for expert in self.experts]))
+
+    def attend(self, q, k, v):
+        """(batch, n, heads × d) each."""
+        q, k, v = (x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for x in (q, k, v))
+        self.A = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        self.A_all = [*getattr(self, "A_all", ()), self.A]
+        return (self.A @ v).transpose(1, 2).flatten(2)
+
+
+class RouterScaled(_Program):
+    def forward(self, x):
+        return self.mixture(((x @ (self.w * 0.5).T) / 2).softmax(-1), x)
+
+
+class RouterCast(_Program):
+    def forward(self, x):
+        return self.mixture(torch.matmul(x.double(), self.w.double().t()).float().softmax(-1), x)
+
+
+class RouterNormalised(_Program):
+    """Cosine router, of X-MoE (Chi et al. 2022, arXiv 2204.09179)."""
+
+    def forward(self, x):
+        return self.mixture((F.normalize(x, dim=-1) @ F.normalize(self.w, dim=-1).mT).softmax(-1), x)
+
+
+class RouterOfABuffer(_Program):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("random", torch.randn(D, E))
+
+    def forward(self, x):
+        return self.mixture((x @ self.random).softmax(dim=-1), x)
+
+
+class RouterOfGroups(_Program):
+    """A router for each group of experts: weights of three axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.n_heads, self.groups = 3, nn.Parameter(torch.randn(3, D, E))
+
+    def forward(self, x):
+        gates = torch.einsum("btd,gde->gbte", x, self.groups).softmax(-1)
+        outputs = torch.stack([expert(x) for expert in self.experts])
+        self.A = gates.transpose(0, 1)
+        return torch.einsum("gbte,ebtd->btd", gates, outputs)
+
+
+class ExpertsOfThreeAxes(_Program):
+    """Experts whose parameters stand in one tensor, and gates that are put before them by an axis."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(E, D, D))
+
+    def forward(self, x):
+        outputs = torch.einsum("btd,edf->btef", x, self.up)
+        gates = (x @ self.w.T).softmax(-1)
+        self.A = gates.unsqueeze(1)
+        return (gates.unsqueeze(2) @ outputs).squeeze(2)
+
+
+class HypernetworkGate(_Program):
+    """Gates by a matrix that another network makes of the mean token."""
+
+    def __init__(self):
+        super().__init__()
+        self.hyper = nn.Linear(D, E * D)
+
+    def forward(self, x):
+        w = self.hyper(x.mean(1)).view(-1, E, D)
+        return self.mixture(torch.einsum("btd,bed->bte", x, w).softmax(-1), x)
+
+
+class HypernetworkOfExperts(HypernetworkGate):
+    """The same, of experts in one tensor, and a product of matrices."""
+
+    def forward(self, x):
+        w = self.hyper(x.mean(1)).view(-1, E, D)
+        gates = (x @ w.mT).softmax(-1)
+        self.A = gates.unsqueeze(1)
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=2)
+        return torch.matmul(gates.unsqueeze(-2), outputs).squeeze(-2)
+
+
+class NearestNeighbours(_Program):
+    """Votes of a bank of examples that is kept beside the parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.bank, self.labels = torch.randn(20, D), F.one_hot(torch.arange(20) % 3).float()
+
+    def forward(self, x):
+        self.A = (x @ self.bank.T / 0.07).softmax(-1).unsqueeze(1)
+        return self.A.squeeze(1) @ self.labels
+
+
+class Codebook(_Program):
+    """Soft vector quantisation: keys and values are the entries of an embedding, by distance."""
+
+    def __init__(self):
+        super().__init__()
+        self.codes = nn.Embedding(16, D)
+
+    def forward(self, x):
+        codes = self.codes.weight
+        distance = x.pow(2).sum(-1, keepdim=True) - 2 * x @ codes.t() + codes.pow(2).sum(-1)
+        self.A = (-distance).softmax(-1).unsqueeze(1)
+        return self.A.squeeze(1) @ codes
+
+
+class Memory(_Program):
+    """A memory that is projected as keys and values: a Hopfield lookup."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory, self.n_heads = nn.Parameter(torch.randn(1, 5, D)), H
+
+    def forward(self, x):
+        memory = self.memory.expand(len(x), -1, -1)
+        return self.attend(self.q(x), self.k(memory), self.v(memory))
+
+
+class MemoryOfPyTorch(_Program):
+    def __init__(self):
+        super().__init__()
+        self.memory, self.attention = nn.Parameter(torch.randn(5, D)), nn.MultiheadAttention(D, H, batch_first=True)
+
+    def forward(self, x):
+        memory = self.memory[None].expand(len(x), -1, -1)
+        output, self.A = self.attention(x, memory, memory, average_attn_weights=False)
+        return output
+
+
+class Prototypes(_Program):
+    """Tokens are assigned to classes, and each class stands for a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("prototypes", torch.randn(E, D))
+        self.register_buffer("vectors", torch.randn(E, D))
+
+    def forward(self, x):
+        self.A = F.softmax(torch.cdist(x, self.prototypes) * 0 + x @ self.prototypes.T, dim=-1).unsqueeze(1)
+        return torch.einsum("bhtc,cd->btd", self.A, self.vectors)
+
+
+NO_ATTENTION = [
+    RouterScaled,
+    RouterCast,
+    RouterNormalised,
+    RouterOfABuffer,
+    RouterOfGroups,
+    ExpertsOfThreeAxes,
+    HypernetworkGate,
+    HypernetworkOfExperts,
+    NearestNeighbours,
+    Codebook,
+    Memory,
+    MemoryOfPyTorch,
+    Prototypes,
+]
+
+
+@pytest.mark.parametrize("make", NO_ATTENTION)
+def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
+    model, x = make(), tokens()
+    with mhaviz.record(model) as recording:
+        model(x)
+    assert recording.is_empty
+    (line,) = recording.notices
+    assert line.endswith("not drawn unless `module` names it")
+    with pytest.raises(mhaviz.MhavizError, match=r"fixed rows|each query's own"):
+        recording.attention  # noqa: B018
+    with mhaviz.record(model, module="*", examples="all") as recording:
+        model(x)
+    maps = recording.attention.maps
+    assert recording.notices == [line.split(";")[0]]
+    expected = model.A.flatten(0, 0)
+    assert [m.weights.shape for m in maps] == [one.shape for one in expected]
+    for m, one in zip(maps, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(m.weights), one.detach(), rtol=0, atol=1e-6)
+        if "fixed rows" in line and "tokens whose" not in line:
+            assert m.columns.tokens.texts[0] == "fixed 0"
+        assert m.kind == "cross"
+
+
+class Pooling(_Program):
+    """One learned query for each head."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.n_heads = nn.Parameter(torch.randn(1, 1, D)), H
+
+    def forward(self, x):
+        return self.attend(self.query.expand(len(x), -1, -1), self.k(x), self.v(x))
+
+
+class PoolingByMatrix(_Program):
+    """A structured sentence embedding (Lin et al. 2017, arXiv 1703.03130): (rows, d) times tokens."""
+
+    def forward(self, x):
+        self.A = (self.w @ x.mT).softmax(-1).unsqueeze(1)
+        return self.A.squeeze(1) @ x
+
+
+class PoolingByVector(_Program):
+    """A vector times tokens, the softmax over the axis of these."""
+
+    def __init__(self):
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(D))
+
+    def forward(self, x):
+        weights = torch.einsum("btd,d->bt", torch.tanh(self.k(x)), self.vector).softmax(dim=1)
+        self.A = weights[:, None, None]
+        return torch.einsum("bt,btd->bd", weights, x)
+
+
+class PoolingByColumns(_Program):
+    """Queries as the columns of a matrix, so that the axis of the keys is not the last."""
+
+    def forward(self, x):
+        A = (x @ self.w.T).softmax(dim=1)
+        self.A = A.mT.unsqueeze(1)
+        return A.transpose(1, 2) @ x
+
+
+class Perceiver(_Program):
+    """Latents read tokens, and then each other; both in float16's place, by a cast."""
+
+    def __init__(self):
+        super().__init__()
+        self.latents, self.n_heads, self.norm = nn.Parameter(torch.randn(3, D)), H, nn.LayerNorm(D)
+
+    def forward(self, x):
+        latents = self.latents.to(x.dtype).unsqueeze(0).repeat(len(x), 1, 1)
+        latents = latents + self.attend(self.q(self.norm(latents)), self.k(x), self.v(x))
+        return self.attend(self.q(latents), self.k(latents), self.v(latents))
+
+
+class ObjectQueries(_Program):
+    """DETR's decoder layer (Carion et al. 2020, arXiv 2005.12872): queries read themselves, then the image."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.n_heads = nn.Embedding(5, D), H
+
+    def forward(self, x):
+        positions = self.queries.weight.unsqueeze(0).repeat(len(x), 1, 1)
+        target = torch.zeros_like(positions)
+        target = target + self.attend(self.q(target + positions), self.k(target + positions), self.v(target))
+        return self.attend(self.q(target + positions), self.k(x), self.v(x))
+
+
+class ClassTokenAsQuery(_Program):
+    """A class token that alone asks, as CaiT's, of itself and of the patches."""
+
+    def __init__(self):
+        super().__init__()
+        self.cls, self.n_heads = nn.Parameter(torch.randn(1, 1, D)), H
+
+    def forward(self, x):
+        cls = self.cls.expand(x.shape[0], -1, -1)
+        u = torch.cat((cls, x), dim=1)
+        return cls + self.attend(self.q(cls), self.k(u), self.v(u))
+
+
+class ParameterAsQueryOfPyTorch(_Program):
+    def __init__(self):
+        super().__init__()
+        self.query, self.attention = nn.Parameter(torch.randn(3, D)), nn.MultiheadAttention(D, H, batch_first=True)
+
+    def forward(self, x):
+        output, self.A = self.attention(self.query.expand(len(x), -1, -1), x, x, average_attn_weights=False)
+        return output
+
+
+class InducingPoints(_Program):
+    """A Set Transformer's block (Lee et al. 2019, arXiv 1810.00825): points read the set, and the set reads these."""
+
+    def __init__(self):
+        super().__init__()
+        self.points, self.n_heads = nn.Parameter(torch.randn(1, 3, D)), H
+
+    def forward(self, x):
+        points = self.points.repeat(x.size(0), 1, 1)
+        hidden = points + self.attend(self.q(points), self.k(x), self.v(x))
+        return x + self.attend(self.q(x), self.k(hidden), self.v(hidden))
+
+
+class MemoryTokens(_Program):
+    """Keys are tokens beside slots of a memory (Burtsev et al. 2020, arXiv 2006.11527)."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory, self.n_heads = nn.Parameter(torch.randn(1, 3, D)), H
+
+    def forward(self, x):
+        both = torch.cat([self.memory.expand(len(x), -1, -1), x], dim=1)
+        return self.attend(self.q(x), self.k(both), self.v(both))
+
+
+class CacheInABuffer(_Program):
+    """Keys and values are written into buffers before they are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.n_heads = H
+        self.register_buffer("keys", torch.zeros(B, T, D))
+        self.values = torch.zeros(B, T, D)
+
+    def forward(self, x):
+        self.keys[:, :T] = self.k(x)
+        self.values[: len(x)].copy_(self.v(x))
+        return self.attend(self.q(x), self.keys, self.values)
+
+
+class Prompted(_Program):
+    """A prefix for keys and values alone (Li and Liang 2021, arXiv 2101.00190), and registers in the sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.n_heads = H
+        self.prefix, self.registers = nn.Parameter(torch.randn(2, 1, 2, D)), nn.Parameter(torch.randn(2, D))
+
+    def forward(self, x):
+        x = torch.cat([self.registers.expand(len(x), -1, -1), x], 1)
+        before = self.prefix.expand(-1, len(x), -1, -1)
+        k, v = torch.cat([before[0], self.k(x)], 1), torch.cat([before[1], self.v(x)], 1)
+        return self.attend(self.q(x), k, v)
+
+
+ATTENTION = {
+    Pooling: [True],
+    PoolingByMatrix: [True],
+    PoolingByVector: [True],
+    PoolingByColumns: [True],
+    Perceiver: [True, False],
+    ObjectQueries: [True, True],
+    ClassTokenAsQuery: [True],
+    ParameterAsQueryOfPyTorch: [True],
+    InducingPoints: [True, False],
+    MemoryTokens: [False],
+    CacheInABuffer: [False],
+    Prompted: [False],
+}
+
+
+@pytest.mark.parametrize("make", ATTENTION)
+def test_learned_queries_and_memory_tokens_are_attention(make):
+    model = make()
+    with torch.no_grad(), mhaviz.record(model, examples="all") as recording:
+        model(tokens())
+    assert recording.notices == []
+    maps = sorted(recording.attention.maps, key=lambda m: (m.module, m.sentence))
+    expected = [one for A in getattr(model, "A_all", [model.A]) for one in A]
+    assert len(maps) == len(expected)
+    for m, one in zip(maps, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
+    are_fixed = [m.rows.tokens.texts[0] == "fixed 0" for m in maps[::B]]
+    assert are_fixed == ATTENTION[make]
+
+
+def test_a_plain_script_knows_no_fixed_rows():
+    q, k = torch.randn(2, 5, 8), torch.randn(2, 7, 8)
+    seen, _ = watch(lambda: (q @ k.mT).softmax(-1) @ k)
+    assert seen.only().are_fixed == (False, False)
+
+
+def test_no_fixed_tensor_is_kept_alive():
+    model = Memory()
+    seen, _ = watch(model, tokens())
+    known = len(seen.watch.fixed)
+    assert known <= 2, "what was made of parameters is gone"
