@@ -61,7 +61,7 @@ def read_chat(
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ends: Any) -> str:
     with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"):
         rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ends)
-    return encodable(str(rendered))
+    return encodable(tokenizer, str(rendered))
 
 
 def _segments(

@@ -34,6 +34,7 @@ from transformers.utils import logging
 
 from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
+from mhaviz.models.pretrained.growth import require_sound_steps
 from mhaviz.models.pretrained.predicting_class import predicting_class
 from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, remove_with, where_it_lies
 from mhaviz.units import with_article
@@ -371,6 +372,7 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     with as_one_line(f"{name} has no tokenizer that can be read", advice):
         if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
             raise ValueError("it has no such files")
+        require_sound_steps(folder)
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError("it has no tokens but special ones")

@@ -25,7 +25,7 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
         ArgumentError: a text without tokens; a tokenizer that puts no token between the two, so that nobody could tell
             where the second begins.
     """
-    texts = encodable(first), encodable(second)
+    texts = encodable(tokenizer, first), encodable(tokenizer, second)
     encoded = tokenizer(*texts, return_special_tokens_mask=True, return_offsets_mapping=tokenizer.is_fast)
     ids: list[int] = encoded["input_ids"]
     sides = encoded.sequence_ids(0) if tokenizer.is_fast else _sides(tokenizer, ids, texts)

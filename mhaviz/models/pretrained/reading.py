@@ -9,6 +9,7 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.models.pretrained.growth import require_room
 from mhaviz.models.pretrained.silence import silence
 from mhaviz.records import Tokens
 
@@ -52,7 +53,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 
     ``as_target``: as what a decoder should make, which some models mark by another language's token.
     """
-    text = encodable(text)
+    text = encodable(tokenizer, text)
     encoded = tokenizer(
         **{"text_target" if as_target else "text": text},
         return_special_tokens_mask=True,
@@ -72,7 +73,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 @asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
     """Many texts, whose tokens nobody will look at; nothing of one that has none."""
-    encoded = tokenizer([encodable(text) for text in texts], return_special_tokens_mask=True)
+    encoded = tokenizer([encodable(tokenizer, text) for text in texts], return_special_tokens_mask=True)
     readings = []
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
         special = tuple(i for i, is_special in enumerate(mask) if is_special)
@@ -109,7 +110,7 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, int]]:
 @asks_the_tokenizer
 def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The tokens of a text, and none around it."""
-    ids: list[int] = tokenizer(encodable(text), add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(encodable(tokenizer, text), add_special_tokens=False)["input_ids"]
     return ids
 
 
@@ -149,8 +150,12 @@ def no_token(text: str) -> ArgumentError:
     return ArgumentError(f"expected a text with at least one token, got {text[:40]!r}")
 
 
-def encodable(text: str) -> str:
-    """Without lone surrogates, such as a command line's bytes that are no UTF-8: no tokenizer can take them."""
+def encodable(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """Without lone surrogates, such as a command line's bytes that are no UTF-8: no tokenizer can take them.
+
+    Raises MhavizError for a text that the tokenizer may make too long.
+    """
+    require_room(tokenizer, text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,0 +1,85 @@
+"""How much longer a tokenizer may make a text before it cuts it: its files can multiply texts until no memory is left.
+
+The steps are known from tokenizer.json, and nothing is tried: a single character may become too many.
+"""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from transformers import PreTrainedTokenizerBase
+
+from mhaviz.errors import MhavizError
+from mhaviz.memory import free_main_memory, shortage
+
+_BYTES = 64  # of a character, with where it comes from
+_MOST = 2**40
+_OF_TEXT, _OF_TOKENS = ("normalizer", "pre_tokenizer"), ("decoder",)
+_KNOWN = {"BertNormalizer": 3, "ByteLevel": 4, "Metaspace": 2}
+_OF_UNICODE = 18  # of U+FDFA in NFKD, which is no multiplication: a second NFKD changes nothing
+
+_of_texts: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
+
+
+def require_room(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
+    """Raise MhavizError for a text that may not fit into memory after it has been normalised."""
+    if tokenizer not in _of_texts:
+        steps = [getattr(tokenizer.backend_tokenizer, name) for name in _OF_TEXT] if tokenizer.is_fast else []
+        _of_texts[tokenizer] = _growth([json.loads(step.__getstate__()) for step in steps if step is not None])
+    _require_room(_of_texts[tokenizer], len(text))
+
+
+def require_sound_steps(folder: Path) -> None:
+    """Raise MhavizError for a tokenizer.json that may not fit into memory when it is loaded, or names a token.
+
+    Tokens that are added to the vocabulary are normalised when they are loaded. What is no such file raises anything.
+    """
+    for path in folder.glob("tokenizer*.json"):  # there may be others, for versions of transformers
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(held.get("model"), dict):
+            continue
+        vocabulary = held["model"].get("vocab", ())  # names, or pairs of a name and a score
+        added = max((len(token["content"]) for token in held.get("added_tokens") or ()), default=0)
+        longest = max((len(one if isinstance(one, str) else one[0]) for one in vocabulary), default=0)
+        _require_room(_growth([held.get(name) for name in _OF_TEXT]), added)
+        _require_room(_growth([held.get(name) for name in _OF_TOKENS]), max(added, longest))
+
+
+def _require_room(growth: int, length: int) -> None:
+    if short := shortage(growth * length * _BYTES, free_main_memory()):
+        most = f"{growth:,}{' or more' * (growth == _MOST)}"
+        raise MhavizError(
+            f"the model's tokenizer may make {most} characters of one, and of {length:,} a text that needs {short}; "
+            f"take another copy of its files"
+        )
+
+
+def _growth(step: Any) -> int:
+    """The most characters that are made of one, by a step or by several after one another."""
+    if isinstance(step, list):
+        product = 1
+        for one in step:
+            product = min(product * _growth(one), _MOST)
+        return product
+    if not isinstance(step, dict):
+        return 1
+    kind = str(step.get("type"))
+    if kind == "Replace":
+        pattern, content = step["pattern"], step["content"]
+        if "String" in pattern:
+            return max(1, -(-len(content) // max(1, len(pattern["String"]))))
+        return 1 + len(content)  # an expression may match nothing, between every two characters
+    if kind == "Prepend":
+        return 1 + len(step["prepend"])
+    if kind == "Precompiled":
+        return _of_precompiled(b64decode(step["precompiled_charsmap"]))
+    return min(_KNOWN.get(kind, 1) * _growth(list(step.values())), _MOST)
+
+
+def _of_precompiled(charsmap: bytes) -> int:
+    """Of a table of SentencePiece: the size of its index, the index, and what characters become, each ended by NUL."""
+    texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")
+    longest = max(len(text.decode(errors="replace")) for text in texts)
+    return longest if longest > _OF_UNICODE else 1
