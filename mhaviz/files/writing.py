@@ -42,6 +42,8 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
     try:
         with parts.removed_on_signals():
             for path, write in contents:
+                with suppress(FileNotFoundError):
+                    path.stat()  # links that go round raise one error here, and in ``resolve`` another
                 target = path.resolve()  # a link stays a link
                 if target.exists() and not target.is_file():  # to be renamed over would be the end of a device
                     raise MhavizError(f"cannot write {path}: expected a file, got a folder, a device or a pipe")

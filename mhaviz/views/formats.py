@@ -34,13 +34,19 @@ def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequen
             raise ArgumentError(f"expected the name of a file to save, ending in {', '.join(suffixes)}, got none")
         if path.suffix.lower() not in suffixes:
             raise ArgumentError(f"cannot tell the format of {shown}: expected a name ending in {', '.join(suffixes)}")
+        if not folder.is_dir():
+            raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
+        try:
+            path.stat()
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:  # a name that is too long, links that go round, NUL
+            raise MhavizError(f"cannot write {shown}: {getattr(error, 'strerror', None) or error}") from error
         if path.resolve() in seen:
             raise ArgumentError(f"{shown} is named twice as an output; name each file once")
         seen.add(path.resolve())
         if any(_are_one(path, other) for other in inputs):
             raise ArgumentError(f"{shown} is read, and cannot be written at the same time; give another name")
-        if not folder.is_dir():
-            raise MhavizError(f"cannot write {shown}: there is no folder {visible(str(folder))}; make it first")
         if path.is_dir():
             raise MhavizError(f"cannot write {shown}: it is a folder; give the name of a file in it")
         if path.exists() and not path.is_file():

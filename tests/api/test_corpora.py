@@ -437,6 +437,17 @@ def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, mod
     assert mhaviz(*words[:-4], "-o", "named.safetensors", *words[-2:]).status == 1, "it is asked for"
 
 
+def test_the_part_of_an_output_with_a_long_name(mhaviz, model_folder, tmp_path, monkeypatch):
+    """It is called after the output, and would have a longer name than a file system allows."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(corpora, "_SECONDS", -1.0)
+    monkeypatch.setattr(corpora, "_SHARE", 0)
+    name = "é" * 119 + "abc.json"
+    result = mhaviz("heads", *FEW, "--model", str(model_folder("bert")), "-o", name, "--replicates", "2")
+    assert (result.status, result.err) == (0, f"mhaviz: saved {name}\n")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 SAVING_OFTEN = """
 import os, sys
 from mhaviz.api import corpora

@@ -1,4 +1,5 @@
 import errno
+import io
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.writing import write_whole
 from mhaviz.views.formats import FORMATS, MAP_SUFFIXES, Format, check_outputs, save_all
 from mhaviz.views.showing import figure_of
 
@@ -82,6 +84,46 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
         save_all([old, tmp_path / "b.json"], attention, lambda: heatmap_figure(attention))
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     assert old.read_bytes() == b"old"
+
+
+class FullAfter(io.FileIO):
+    """A file on a disk that has room for so many bytes."""
+
+    def __init__(self, handle, room):
+        super().__init__(handle, "wb")
+        self.room = room
+
+    def write(self, content):
+        self.room -= len(content)
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(content)
+
+
+@pytest.mark.parametrize("suffix", ALL)
+def test_a_disk_that_becomes_full_in_the_middle_of_a_file(random_attention, tmp_path, monkeypatch, suffix):
+    """At its beginning, in it, and where it ends: what a library raises then is not told."""
+    attention = random_attention()
+    path = tmp_path / f"a{suffix}"
+    save_all([path], attention, lambda: heatmap_figure(attention))
+    size = path.stat().st_size
+    path.unlink()
+    for room in (0, size // 3, size - 1):
+        monkeypatch.setattr(os, "fdopen", lambda handle, _, room=room: io.BufferedWriter(FullAfter(handle, room)))
+        with pytest.raises(MhavizError, match=rf"cannot write .*a\{suffix}: No space left on device"):
+            save_all([path], attention, lambda: heatmap_figure(attention))
+        assert not list(tmp_path.iterdir())
+
+
+def test_links_that_go_round_and_names_that_are_too_long(tmp_path):
+    (tmp_path / "a.png").symlink_to("b.png")
+    (tmp_path / "b.png").symlink_to("a.png")
+    for name, reason in (("a.png", "Too many levels of symbolic links"), ("x" * 300 + ".png", "File name too long")):
+        with pytest.raises(MhavizError, match=rf"cannot write .*{reason}"):
+            check_outputs([tmp_path / name], ALL)
+        with pytest.raises(MhavizError, match=rf"cannot write .*{reason}"):
+            write_whole([(tmp_path / name, lambda stream: stream.write(b"a"))])
+    assert (tmp_path / "a.png").is_symlink()
 
 
 def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):

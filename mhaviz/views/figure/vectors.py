@@ -96,7 +96,9 @@ def write_scaled(
 ) -> None:
     """Write an SVG or a PDF of a figure, so many times as large as it is, letters and lines included."""
     if suffix == "pdf":
-        _write_pdf(figure, stream, zoom, metadata)
+        pdf = io.BytesIO()  # of a disk that is full matplotlib raises an error of zlib, or of its own attributes
+        _write_pdf(figure, pdf, zoom, metadata)
+        stream.write(pdf.getbuffer())
         return
     svg = io.BytesIO()
     figure.savefig(svg, format="svg", dpi=figure.dpi, metadata=dict(metadata))
