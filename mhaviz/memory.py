@@ -1,6 +1,8 @@
 """How much main memory there is to be had, and whether something will fit. Nothing in here needs torch."""
 
 import os
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,12 +31,26 @@ def read_all(stream: BinaryIO, name: str, copies: int = OF_TEXT) -> bytes:
     Raises:
         MhavizError: it does not fit into memory.
     """
-    free, read, pieces = free_main_memory(), 0, []
-    while piece := stream.read(_PIECE):
+    return _joined(iter(lambda: stream.read(_PIECE), b""), name, copies)
+
+
+def read_line(stream: BinaryIO, name: str) -> bytes:
+    """The next line of it, which may have no end either; nothing at its end. Raises MhavizError as ``read_all``."""
+    line = stream.readline(_PIECE)
+    if len(line) < _PIECE:
+        return line
+    return _joined(chain([line], iter(lambda: stream.readline(_PIECE), b"")), name, OF_TEXT, is_line=True)
+
+
+def _joined(read: Iterable[bytes], name: str, copies: int, is_line: bool = False) -> bytes:
+    free, size, pieces = free_main_memory(), 0, []
+    for piece in read:
         pieces.append(piece)
-        read += len(piece)
-        if short := shortage(copies * read, free):
+        size += len(piece)
+        if short := shortage(copies * size, free):
             raise MhavizError(f"{name} is too large: reading it needs more than {short}; give a part of it")
+        if is_line and piece.endswith(b"\n"):
+            break
     return b"".join(pieces)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mhaviz.errors import MhavizError
-from mhaviz.memory import OF_TEXT, read_all
+from mhaviz.memory import OF_TEXT, read_all, read_line
 
 STANDARD_INPUT = Path("-")
 
@@ -115,7 +115,8 @@ def _unreadable(path: Path) -> Iterator[None]:
 
 def _lines(stream: BinaryIO, path: Path, expected: str = _EXPECTED) -> Iterator[Line]:
     size, read, found = _size(stream), 0, False
-    for number, content in enumerate(stream, start=1):
+    contents = iter(lambda: read_line(stream, name_of(path)), b"")
+    for number, content in enumerate(contents, start=1):
         read += len(content)
         if text := _decoded(content, path, number).strip():
             found = True

@@ -43,7 +43,11 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
     is_mapped = zipfile.is_zipfile(path) and not unpacked  # what is packed would be taken for numbers as it is
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old formats
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
+        if is_mapped and _is_utf8(path):
+            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        else:
+            with path.open("rb") as stream:
+                held = torch.load(stream, map_location="cpu", weights_only=True)
     found: dict[str, SavedArray | ArrayList] = {}
 
     def collect(name: str, item: Any, deep: int) -> None:
@@ -59,6 +63,14 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
         raise ContentError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")
     collect("", held, 0)
     return found
+
+
+def _is_utf8(path: Path) -> bool:
+    """Whether PyTorch can open a file by its name."""
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _described(path: Path, name: str, tensor: "Tensor") -> SavedArray:

@@ -1,5 +1,8 @@
 """Arrays in files, as they are known before their numbers are read, and the numbers."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +49,16 @@ def test_numbers_are_a_copy_of_the_file(path):
     np.testing.assert_array_equal(array.read(), TENSOR.numpy())
     np.save(path.with_name("x.npy"), TENSOR.numpy())
     assert read_arrays(path.with_name("x.npy"))[""].read().flags.writeable
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_a_name_that_is_no_utf8(path):
+    """PyTorch opens none by its name."""
+    odd = path.with_name(os.fsdecode(b"caf\xe9") + path.suffix)
+    save({"w": TENSOR}, path)
+    path.rename(odd)
+    (array,) = read_named_arrays(odd).values()
+    np.testing.assert_array_equal(array.read(), TENSOR.numpy())
 
 
 def test_another_file_in_its_place_is_not_mistaken_for_it(path):

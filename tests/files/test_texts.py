@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,12 @@ def test_texts_that_do_not_fit_into_memory(monkeypatch, written, read):
     with pytest.raises(MhavizError, match=r"t\.txt is too large: reading it needs more than about"):
         read(written(b"a" * 2**10))
     assert len(list(stream_lines(written(b"a\n" * 2**10)))) == 2**10
+
+
+def test_a_line_that_has_no_end(monkeypatch, written):
+    monkeypatch.setattr("mhaviz.memory._PIECE", 2**8)
+    monkeypatch.setattr("mhaviz.memory.free_main_memory", lambda: 2**16)
+    long = b"b" * 2**10
+    assert [line.text for line in stream_lines(written(b"a\n" + long + b"\nc"))] == ["a", long.decode(), "c"]
+    with pytest.raises(MhavizError, match=r"^/dev/zero is too large: reading it needs more than about"):
+        next(stream_lines(Path("/dev/zero")))

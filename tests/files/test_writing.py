@@ -143,7 +143,7 @@ def test_a_new_file_has_the_rights_of_any_other_and_an_old_one_keeps_its_own(tmp
 
 SETTLED = """
 import os, sys
-from mhaviz.cli import settle_surroundings
+from mhaviz.cli.surroundings import settle_surroundings
 settle_surroundings()
 import matplotlib
 print(os.getcwd(), matplotlib.rcParams["font.size"], matplotlib.rcParams["image.lut"])
