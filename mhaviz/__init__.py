@@ -3,12 +3,12 @@
 Every public name is loaded when it is first used, so that importing mhaviz loads neither torch nor matplotlib.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from mhaviz._version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; typing itself takes long to load
 if TYPE_CHECKING:
+    from typing import Any
+
     from mhaviz.api.corpus_difference import diff_models
     from mhaviz.api.loaded import LoadedModel, load
     from mhaviz.api.parts import merge
@@ -99,9 +99,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module 'mhaviz' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"mhaviz.{_HOMES[name]}"), name)
 
 

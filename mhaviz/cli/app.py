@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -27,10 +28,18 @@ from mhaviz.cli.commands.report import report
 from mhaviz.cli.commands.show import show
 from mhaviz.cli.commands.trace_shapes import trace_shapes
 from mhaviz.cli.commands.train import train
-from mhaviz.cli.shared.console import option_name, say
+from mhaviz.cli.shared.console import option_name, printing, say
 from mhaviz.cli.shared.running import ProgramEndedError
 from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
-from mhaviz.errors import ArgumentError, ChangedError, MhavizError, StoppedError, is_out_of_memory, parameters_named
+from mhaviz.errors import (
+    ArgumentError,
+    ChangedError,
+    MhavizError,
+    StoppedError,
+    is_out_of_memory,
+    parameters_named,
+    quoted,
+)
 from mhaviz.processes import is_first_to_fail
 from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
@@ -160,17 +169,20 @@ def mhaviz(
 ) -> None:
     """See what happens inside multi-head attention: weights, shapes, scaling."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        with printing():
+            typer.echo(context.get_help())
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
 @parameters_named(option_name)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; errors become one line on standard error."""
+    status = DONE
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
-        status = _program()(args=words, prog_name="mhaviz", standalone_mode=False)
-        sys.stdout.flush()
+        _require_folder()
+        with printing():  # typer prints the help
+            status = _program()(args=words, prog_name="mhaviz", standalone_mode=False)
         if status == INTERRUPTED:  # typer has made this of the exception
             raise KeyboardInterrupt
     except ProgramEndedError as end:
@@ -191,18 +203,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_out_of_memory(error):
             raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
-    except BrokenPipeError:  # who reads us has seen enough
-        _silence_output()
-        return DONE
-    except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):  # which typer makes an exit of, while it prints help
-            raise
-        _silence_output()
-        return DONE
     except OSError as error:
-        _silence_output()
-        return _fail(f"cannot write the result: {error.strerror or error}", COULD_NOT)
+        return _fail(f"{quoted(os.fsdecode(error.filename or ''))}: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)
+
+
+def _require_folder() -> None:
+    """Raise MhavizError in a folder that has been deleted, where libraries end the process, or cannot be found."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise MhavizError("the folder that this runs in has been deleted; change to another") from error
 
 
 def _program() -> Any:
@@ -213,11 +224,6 @@ def _program() -> Any:
             if getattr(option, "is_flag", False):
                 option.display_type_rich = lambda ctx: None
     return program
-
-
-def _silence_output() -> None:
-    """Nobody can read what is left to write: let it not fail a second time at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
+from mhaviz.models.pretrained.folder import find_folder, is_file, is_folder
 from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
 
@@ -56,21 +57,6 @@ class ModelKind:
     expected: str | None = None
     is_of_kind: Callable[[str], bool] = lambda name: False
     takes_any_text: bool = False
-
-
-def is_file(name: str) -> bool:
-    """Whether there is such a file; a name that is too long, or holds NUL, is none."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):
-        return False
 
 
 def _near_name(name: str) -> str:
@@ -158,7 +144,7 @@ def _is_pretrained(name: str) -> bool:
     """Whether it is a folder, or may be a hub id; a GGUF file is taken too, and refused with advice."""
     if is_file(name):
         return _suffix(name) == ".gguf"
-    return _is_folder(name) or _suffix(name) not in _OF_PARAMETERS
+    return is_folder(name) or _suffix(name) not in _OF_PARAMETERS
 
 
 def _load_pretrained(
@@ -172,12 +158,10 @@ def _load_pretrained(
     name = request.name
     if find_spec("transformers") is None:
         raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
-    from mhaviz.models.pretrained.folder import find_folder
-
     try:
         folder = find_folder(name, revision)  # before all that takes seconds to load
     except MhavizError as error:
-        hint = "" if _is_folder(name) or is_file(name) else _near_name(name)
+        hint = "" if is_folder(name) or is_file(name) else _near_name(name)
         if not hint:
             raise
         raise MhavizError(f"{error}{hint}") from error

@@ -401,7 +401,7 @@ INTERRUPTED_IMPORT = """
 import sys
 class Interrupting:
     def find_spec(self, name, *_):
-        if name == "typer":
+        if name == sys.argv[1]:
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from mhaviz.cli import run
@@ -409,8 +409,11 @@ sys.exit(run())
 """
 
 
-def test_interrupted_while_the_program_is_loaded():
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("name", ["logging", "typer"])
+def test_interrupted_while_the_program_is_loaded(name):
+    """From the first module on that is not Python's own beginning."""
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "mhaviz: interrupted\n")
 
 
@@ -469,10 +472,45 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert result.stdout == "self-attention: 2 tokens\n"
 
 
-def test_a_reader_that_has_seen_enough_of_the_help():
-    command = f"{sys.executable} -m mhaviz --help | head -c 0; exit ${{PIPESTATUS[0]}}"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
+DIFF = ("diff", "w.npy", "other.npy", "--fail-above", "0.1")
+READERS = [("stdout", ("--help",), 0), ("stdout", (), 2), ("stdout", DIFF, 3), ("stdout", (*DIFF, "--json"), 3)]
+READERS += [("stderr", DIFF, 3), ("stdout", ("record", "five.py"), 5), ("stderr", ("show", "nowhere.npy"), 1)]
+RECORDED = """
+import sys, torch
+m = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+m(*[torch.ones(1, 3, 8)] * 3)
+sys.exit(5)
+"""
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(("stream", "words", "status"), READERS)
+def test_the_status_is_the_same_whoever_reads(stream, words, status):
+    np.save("other.npy", np.eye(2)[::-1].copy())
+    Path("five.py").write_text(RECORDED)
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
+    done = subprocess.run([sys.executable, "-m", "mhaviz", *words], text=True, check=False, **streams)
+    os.close(writer)
+    assert done.returncode == status
+    assert "Traceback" not in (done.stderr or "")
+
+
+def test_a_folder_that_has_been_deleted(mhaviz, tmp_path, monkeypatch):
+    """PyTorch's own libraries end the process there."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    result = mhaviz("heatmap", "a b")
+    assert result.status == 1
+    assert result.err == "mhaviz: the folder that this runs in has been deleted; change to another\n"
+
+
+def test_a_name_of_thousands_of_letters_is_no_model(mhaviz):
+    result = mhaviz("heatmap", "a b", "--model", "x" * 5_000)
+    assert (result.status, result.err.count("\n")) == (1, 1)
+    assert result.err.endswith("is neither a folder nor a hub id such as openai-community/gpt2\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110

@@ -1,13 +1,14 @@
 """Output to the terminal: views on standard output, messages and progress on standard error."""
 
+import os
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.processes import this_process
 from mhaviz.views.labels import cut, visible
 
@@ -38,7 +39,36 @@ def is_first_process() -> bool:
 def say(line: str) -> None:
     """Print a notice or an error, which may name files and quote what is in them, or what an option was given."""
     words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
-    print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
+    try:
+        print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
+    except OSError:  # nobody can be told
+        _silence(sys.stderr)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print a result within. Once nobody reads it, the rest is left out, and all that comes after is the same.
+
+    Raises:
+        MhavizError: it cannot be written for another reason.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as end:  # rich and typer end the program when nobody reads it
+        if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _silence(sys.stdout)
+    except OSError as error:
+        if error.filename is not None:  # it is of a file
+            raise
+        _silence(sys.stdout)
+        raise MhavizError(f"cannot write the result: {error.strerror or error}") from error
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is left to write, now and at exit, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_view(view: "RenderableType", screens: int | None = None) -> bool:
@@ -50,7 +80,8 @@ def print_view(view: "RenderableType", screens: int | None = None) -> bool:
     console.most_lines = SCREENS * screen_lines(console)
     if screens is not None and not console.takes_at_most(screens * screen_lines(console), view):
         return False
-    console.print(view)
+    with printing():
+        console.print(view)
     return True
 
 

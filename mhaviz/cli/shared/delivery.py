@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.console import is_first_process, print_view, say, working
+from mhaviz.cli.shared.console import is_first_process, print_view, printing, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
 from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
@@ -123,7 +123,7 @@ class Delivery:
             from mhaviz.views.data import write_json
 
             assert document is not None
-            with nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
+            with printing(), nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
                 write_json(document, sys.stdout)
         elif not self.quiet:
             self._show(view_of(record, style, **details, **(shown or {})))

@@ -9,7 +9,7 @@ import typer
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import ArgumentError
-from mhaviz.models.load import is_file
+from mhaviz.models.pretrained.folder import is_file
 
 if TYPE_CHECKING:
     from mhaviz.records import Given

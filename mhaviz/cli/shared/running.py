@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
-from mhaviz.cli import owns_process, surroundings_put_back
+from mhaviz.cli.surroundings import owns_process, surroundings_put_back
 
 
 class ProgramEndedError(Exception):

@@ -13,7 +13,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
 from mhaviz.limits import require_length
-from mhaviz.models.load import is_file
+from mhaviz.models.pretrained.folder import is_file
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:

@@ -21,6 +21,22 @@ _NO_GGUF = "expected safetensors; give the model that it was made of, or save it
 _ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
+def is_file(name: str) -> bool:
+    """Whether there is such a file; a name that is too long, or holds NUL, is none."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(name: str) -> bool:
+    """The same of a folder."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def find_folder(name: str, revision: str | None = None) -> Path:
     """The folder of a model, which has a config.json and safetensors.
 
@@ -32,18 +48,14 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         ArgumentError: a revision of a folder.
         MhavizError: there is no such model, the hub cannot be reached, or there is no model in the folder.
     """
-    try:
-        is_folder = Path(name).is_dir()
-    except (OSError, ValueError):
-        is_folder = False
-    if is_folder:
+    if is_folder(name):
         if revision is not None:
             raise ArgumentError(
                 f"{parameter('revision')} is of a model on the hub, and {name} is a folder; leave it out"
             )
         check_folder(Path(name), name)
         return Path(name)
-    if Path(name).is_file():
+    if is_file(name):
         if name.lower().endswith(".gguf"):
             raise MhavizError(f"{name} is a GGUF file, which mhaviz does not read: {_NO_GGUF}")
         raise MhavizError(f"{name} is a file: expected the folder of a model, with its config.json, or a hub id")
