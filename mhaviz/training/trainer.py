@@ -7,6 +7,7 @@ training that was interrupted and resumed ends in the same weights as one that w
 """
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -49,8 +50,8 @@ class Trainer:
 
     Raises:
         MhavizError: a step does not fit into memory.
-        ArgumentError: no threads, another corpus, or a checkpoint that holds nothing to go on from or has nothing left
-            to do.
+        ArgumentError: no threads or more than there are cores, another corpus, or a checkpoint that holds nothing to
+            go on from or has nothing left to do.
     """
 
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
@@ -58,6 +59,11 @@ class Trainer:
         _require_memory(checkpoint, corpus, device)
         if threads < 1:
             raise ArgumentError(f"{parameter('threads')}: expected at least 1, got {threads}")
+        cores = os.cpu_count() or 1
+        if threads > cores:  # the system may refuse to start them, which PyTorch does not survive
+            raise ArgumentError(
+                f"{parameter('threads')}: expected at most {cores} (the cores of this machine), got {threads}"
+            )
         self._threads = threads
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
         self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)

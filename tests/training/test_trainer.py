@@ -81,13 +81,15 @@ def test_threads_are_those_asked_for(corpus, monkeypatch):
     before, seen = torch.get_num_threads(), []
     held_out = trainer.held_out_score
     monkeypatch.setattr(trainer, "held_out_score", lambda *a: seen.append(torch.get_num_threads()) or held_out(*a))
+    monkeypatch.setattr(trainer.os, "cpu_count", lambda: 3)
     for threads in (1, 3):
         checkpoint = Checkpoint.untrained(corpus, SIZES, Plan(steps=1))
         list(Trainer(checkpoint, corpus, CPU, threads).steps())
     assert seen == [1, 3]
     assert torch.get_num_threads() == before
-    with pytest.raises(ArgumentError, match="`threads`: expected at least 1, got 0"):
-        Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU, 0)
+    for threads, bound in ((0, "at least 1"), (100_000, r"at most 3 \(the cores of this machine\)")):
+        with pytest.raises(ArgumentError, match=f"^`threads`: expected {bound}, got {threads}$"):
+            Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU, threads)
 
 
 def test_every_sentence_comes_once_an_epoch():
