@@ -21,7 +21,7 @@ from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import Sentence
-from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model
+from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import (
     Ablation,
@@ -94,6 +94,7 @@ def load(
         if name not in OPTIONS:
             raise ArgumentError(f"load: expected options among {', '.join(OPTIONS)}, got {name}")
     if not isinstance(model, str | Path):
+        require_transformers("a model that is in memory")
         from mhaviz.models.pretrained.model import model_in_memory
 
         if options:

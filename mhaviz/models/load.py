@@ -1,9 +1,10 @@
 """Loads a model of any kind by its name. ``KINDS`` lists the kinds; nothing heavy is imported before one is chosen."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 RANDOM = "random"
 """Names the layer with random weights, which is no file."""
+
+OLDEST_TRANSFORMERS = (5, 20)
+"""As in pyproject.toml: what is imported from transformers has been there since."""
 
 _OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _USUAL_HEADS = 8
@@ -147,6 +151,19 @@ def _is_pretrained(name: str) -> bool:
     return is_folder(name) or _suffix(name) not in _OF_PARAMETERS
 
 
+def require_transformers(what: str) -> None:
+    """Raise MhavizError unless transformers is installed, and new enough to have what is imported from it."""
+    try:
+        found = version("transformers")
+    except PackageNotFoundError:
+        raise MhavizError(f'{what} needs transformers; install it with pip install "mhaviz[hf]"') from None
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST_TRANSFORMERS:
+        oldest = ".".join(map(str, OLDEST_TRANSFORMERS))
+        raise MhavizError(
+            f'{what} needs transformers {oldest} or newer, got {found}; install it with pip install -U "mhaviz[hf]"'
+        )
+
+
 def _load_pretrained(
     request: Request,
     revision: str | None = None,
@@ -156,8 +173,7 @@ def _load_pretrained(
     tensor_parallel: bool = False,
 ) -> "Model":
     name = request.name
-    if find_spec("transformers") is None:
-        raise MhavizError(f'{name} needs transformers; install it with pip install "mhaviz[hf]"')
+    require_transformers(name)
     try:
         folder = find_folder(name, revision)  # before all that takes seconds to load
     except MhavizError as error:

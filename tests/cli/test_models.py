@@ -5,18 +5,25 @@ import json
 import os
 import shutil
 import sys
+import tomllib
 import typing
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from huggingface_hub import errors
+from rounding import rounding
 from safetensors.numpy import load_file
 
 from mhaviz import devices
+from mhaviz.api import loaded
 from mhaviz.attention.call import AttentionCall
+from mhaviz.errors import MhavizError
 from mhaviz.models import load
+
+CLOSE = rounding(depth=2)
 
 TEXT = "the cat sat"
 
@@ -47,7 +54,7 @@ def test_chosen_layers_and_heads(mhaviz, model_folder):
     (whole,) = json.loads(mhaviz("heatmap", TEXT, "--model", str(model_folder("llama")), "--layer", "1", "--json").out)[
         "maps"
     ]
-    np.testing.assert_allclose(m["weights"], np.array(whole["weights"])[[3, 0]], atol=1e-6)
+    np.testing.assert_allclose(m["weights"], np.array(whole["weights"])[[3, 0]], atol=CLOSE)
 
 
 def test_an_encoder_with_a_decoder(mhaviz, model_folder):
@@ -83,7 +90,7 @@ def test_what_a_decoder_writes(mhaviz, model_folder):
         for _ in range(len(m["queries"]) - len(prompt)):
             ids = torch.cat([ids, transformer(ids).logits[:, -1:].argmax(dim=-1)], dim=1)
         weights = transformer(ids, output_attentions=True).attentions
-    np.testing.assert_allclose(m["weights"], weights[0][0], atol=2e-6)
+    np.testing.assert_allclose(m["weights"], weights[0][0], atol=CLOSE)
 
 
 def test_without_special_tokens(mhaviz, model_folder):
@@ -93,7 +100,7 @@ def test_without_special_tokens(mhaviz, model_folder):
     assert first["queries"] == first["keys"] == ["the", " cat", " sat"]
     np.testing.assert_array_equal(first["weights"], np.array(whole["weights"])[:, 1:-1, 1:-1])
     assert first["special"]["tokens"] == ["[CLS]", "[SEP]"]
-    np.testing.assert_allclose(np.sum(first["weights"], axis=2) + first["special"]["weights"], 1, atol=1e-6)
+    np.testing.assert_allclose(np.sum(first["weights"], axis=2) + first["special"]["weights"], 1, atol=CLOSE)
     shown = " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
     assert (
         "a row sums to 1 with the column beside it, white to grey from 0 to 1, which is what goes to [CLS] [SEP]"
@@ -104,7 +111,7 @@ def test_without_special_tokens(mhaviz, model_folder):
 def test_renormalised_weights_say_so_in_their_title(mhaviz, model_folder):
     model = ("--model", str(model_folder("bert")), "--hide-special", "--renormalise")
     (first, *_) = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
-    np.testing.assert_allclose(np.sum(first["weights"], axis=2), 1, atol=1e-6)
+    np.testing.assert_allclose(np.sum(first["weights"], axis=2), 1, atol=CLOSE)
     assert first["renormalised"]
     assert "renormalised self-attention, layer 0: the cat sat" in mhaviz("heatmap", TEXT, *model).out
 
@@ -114,7 +121,7 @@ def test_verify(mhaviz, model_folder):
     assert "verified: the weights give the model's own outputs, which reach " in result.err
     verified = json.loads(result.out)["source"]["verified"]
     assert [(v["kind"], v["layer"]) for v in verified] == [("masked", 0), ("masked", 1)]
-    assert all(v["difference"] < 1e-5 * v["size"] for v in verified)
+    assert all(v["difference"] < CLOSE * v["size"] for v in verified)
 
 
 def test_a_quiet_verification_tells_by_its_status(mhaviz, model_folder, monkeypatch, tmp_path):
@@ -138,7 +145,7 @@ def test_rollout(mhaviz, model_folder):
     maps = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
     weights = [np.mean(layer["weights"], axis=0) for layer in maps]
     half = np.eye(len(weights[0])) / 2
-    np.testing.assert_allclose(m["weights"][0], (weights[1] / 2 + half) @ (weights[0] / 2 + half), atol=1e-6)
+    np.testing.assert_allclose(m["weights"][0], (weights[1] / 2 + half) @ (weights[0] / 2 + half), atol=CLOSE)
     assert "rollout" in mhaviz("heatmap", TEXT, *model, "--rollout").out
 
 
@@ -160,9 +167,9 @@ def test_studies_of_one_layer(mhaviz, model_folder, name):
     compared = json.loads(mhaviz("compare-scaling", TEXT, *model, "--json").out)
     kind = ("--kind", "cross") if name == "bart" else ()
     drawn = json.loads(mhaviz("heatmap", TEXT, *model, *kind, "--json").out)["maps"][0]
-    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=1e-6)
+    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=CLOSE)
     found = np.array(compared["heads"][0]["scaled"]["weights"], dtype=float)
-    np.testing.assert_allclose(found, drawn["weights"][0], atol=1e-6)
+    np.testing.assert_allclose(found, drawn["weights"][0], atol=CLOSE)
     trace = json.loads(mhaviz("trace-shapes", TEXT, *model, "--json").out)
     shapes = {step["name"]: step["shape"] for step in trace["steps"]}
     assert shapes["A"] == [1, *np.shape(drawn["weights"])]
@@ -177,7 +184,7 @@ def test_scores_that_are_not_scaled(mhaviz, model_folder):
     assert "expected scores that are scaled" in result.err
     explained = json.loads(mhaviz("explain", TEXT, "--token", "#1", *model, "--json").out)
     drawn = json.loads(mhaviz("heatmap", TEXT, *model, "--layer", "0", "--json").out)["maps"][0]
-    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=1e-6)
+    np.testing.assert_allclose(explained["weights"], drawn["weights"][0][1], atol=CLOSE)
     assert explained["rule"] == "+ bias"
 
 
@@ -441,10 +448,29 @@ def test_a_model_that_does_not_fit(mhaviz, model_folder, monkeypatch):
 
 
 def test_without_the_extra(mhaviz, monkeypatch):
-    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    def find_nothing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(load, "version", find_nothing)
     result = mhaviz("heatmap", TEXT, "--model", "any")
     assert (result.status, result.out) == (1, "")
     assert 'pip install "mhaviz[hf]"' in result.err
+
+
+def test_an_old_transformers(mhaviz, monkeypatch, tmp_path):
+    """What is imported of it is found in no 4.57; the version that is needed is the one that is tested."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    oldest = ".".join(map(str, load.OLDEST_TRANSFORMERS))
+    assert project["optional-dependencies"]["hf"] == [f"transformers>={oldest}"]
+    (tmp_path / "transformers-4.57.6.dist-info").mkdir()
+    (tmp_path / "transformers-4.57.6.dist-info" / "METADATA").write_text("Name: transformers\nVersion: 4.57.6\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    needs = f"needs transformers {oldest} or newer, got 4.57.6; install it with"
+    result = mhaviz("heatmap", TEXT, "--model", "any")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == f'mhaviz: any {needs} pip install -U "mhaviz[hf]"\n'
+    with pytest.raises(MhavizError, match=f"^a model that is in memory {needs}"):
+        loaded.load(object())
 
 
 def test_no_attention(mhaviz, tmp_path, model_folder):
