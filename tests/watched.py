@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import torch
+from rounding import rounding
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.recording.mode import Watch
+
+CLOSE = rounding()
 
 
 class Seen(list):
@@ -49,7 +52,7 @@ def watch(function, *args, model=None, **kwargs):
     return seen, result
 
 
-def assert_explains(caught, atol=1e-5):
+def assert_explains(caught, atol=CLOSE):
     """The weights and values of what was caught make the output that the program made."""
     assert isinstance(caught.call, AttentionCall)
     assert caught.output is not None

@@ -8,12 +8,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rounding import rounding
 from scipy.spatial.distance import jensenshannon
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, jensen_shannon
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import SiteCall
 from mhaviz.records import Site, Source, Tokens
+
+CLOSE = rounding()
 
 SOURCE = Source("made by a test")
 
@@ -51,7 +54,7 @@ def test_at_the_ends():
     one, other = torch.eye(3)[:1], torch.eye(3)[1:2]
     nothing = torch.zeros(1, 3)
     assert jensen_shannon(one, one).item() == jensen_shannon(nothing, nothing).item() == 0
-    assert jensen_shannon(one, other).item() == pytest.approx(1, abs=1e-6)
+    assert jensen_shannon(one, other).item() == pytest.approx(1, abs=CLOSE)
 
 
 def batch_of(weights, sides):
@@ -93,14 +96,14 @@ def test_beside_plain_loops(sentences, cuts, shuffle):
     rows = [scipy_bits(first.astype(float), second.astype(float)) for _, first, second in sentences]  # heads, queries
     each = np.array([bits.mean(axis=1) for bits in rows])
     assert (kind.layers, kind.sentences, kind.queries) == ((0,), len(sentences), sum(len(ids) for ids, *_ in sentences))
-    np.testing.assert_allclose(kind.mean[0], each.mean(axis=0), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(kind.mean[0], each.mean(axis=0), rtol=1e-4, atol=CLOSE)
     spread = each.std(axis=0, ddof=1) if len(each) > 1 else np.full(each.shape[1], np.nan)
-    np.testing.assert_allclose(kind.spread[0], spread, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(kind.spread[0], spread, rtol=1e-4, atol=CLOSE)
     for head in range(each.shape[1]):
         largest = max(bits[head].max() for bits in rows)
         where = rows[kind.sentence[0, head]][head, kind.query[0, head]]
-        assert kind.largest[0, head] == pytest.approx(largest, rel=1e-4, abs=1e-7)
-        assert where == pytest.approx(largest, rel=1e-4, abs=1e-7)
+        assert kind.largest[0, head] == pytest.approx(largest, rel=1e-4, abs=CLOSE)
+        assert where == pytest.approx(largest, rel=1e-4, abs=CLOSE)
 
 
 @given(corpora(), st.integers(1, 6))
@@ -136,8 +139,8 @@ def test_what_goes_to_a_sink_is_a_key_of_its_own():
     study.add_pair(*calls, [0])
     (kind,) = study.result(SOURCE).kinds
     expected = scipy_bits(np.array([0.5, 0, 0.5]), np.array([0.25, 0, 0.75]))
-    assert kind.largest.item() == pytest.approx(expected, rel=1e-5)
-    assert kind.mean.item() == pytest.approx(expected / 2, rel=1e-5)
+    assert kind.largest.item() == pytest.approx(expected, rel=CLOSE)
+    assert kind.mean.item() == pytest.approx(expected / 2, rel=CLOSE)
 
 
 def test_a_block_of_queries_at_a_time(monkeypatch):

@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 from made import Edges, made_map, remade
+from rounding import rounding
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import MhavizError
 from mhaviz.records import Attention, Flaw, Source
+
+CLOSE = rounding()
 
 
 def attention(*maps, footnote="s"):
@@ -36,7 +39,7 @@ def test_against_the_definition(random_map):
     np.testing.assert_array_equal(m.change.weights, after.weights - before.weights)
     pairs = [list(zip(*heads, strict=True)) for heads in zip(before.weights, after.weights, strict=True)]
     expected = [np.mean([jsd(p.tolist(), q.tolist()) for p, q in rows]) for rows in pairs]
-    np.testing.assert_allclose(m.divergence, expected, atol=1e-7)
+    np.testing.assert_allclose(m.divergence, expected, atol=CLOSE)
 
 
 def test_by_hand():
@@ -45,7 +48,7 @@ def test_by_hand():
     difference = compare(attention(before), attention(after))
     (m,) = difference.maps
     # disjoint rows: 1, equal ones: 0; m = (1/4, 3/4) of (0, 1) and (½, ½): ¾ log₂ 4/3
-    np.testing.assert_allclose(m.divergence, [1 / 2, 0.75 * math.log2(4 / 3) / 2], atol=1e-7)
+    np.testing.assert_allclose(m.divergence, [1 / 2, 0.75 * math.log2(4 / 3) / 2], atol=CLOSE)
     assert [(c.query, c.key, c.before, c.after) for c in m.largest] == [(0, 0, 1, 0), (1, 0, 0, 0.5)]
     assert [head.head for head in difference.ranking] == [0, 1]
 
@@ -54,7 +57,7 @@ def test_a_sink_is_one_more_key():
     before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0.5, 0.5]]
     (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
     expected = (jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) + jsd([0, 0, 1], [0.5, 0.5, 0])) / 2
-    np.testing.assert_allclose(m.divergence, [expected], atol=1e-7)
+    np.testing.assert_allclose(m.divergence, [expected], atol=CLOSE)
     (m,) = compare(attention(one([before])), attention(one([after]))).maps
     assert m.flaws == (Flaw(0, 0.5, is_second=True),), "without a sink such rows are no distributions"
     assert np.isnan(m.divergence).all()
@@ -70,7 +73,7 @@ def test_a_row_that_goes_to_the_sink_is_no_row_of_zeros():
     before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0, 0]]
     (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
     assert m.zero_rows == (0,)
-    np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) / 2], atol=1e-7)
+    np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) / 2], atol=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +144,14 @@ def test_what_goes_to_no_key_is_that_of_its_own_row_in_every_block(monkeypatch, 
     for block in (2**20, 6):  # 6 numbers: two rows of three at a time
         monkeypatch.setattr(difference, "_BLOCK", block)
         (m,) = compare(attention(before), attention(after)).maps
-        np.testing.assert_allclose(m.divergence, [expected], atol=1e-6)
+        np.testing.assert_allclose(m.divergence, [expected], atol=CLOSE)
 
 
 def test_a_sink_in_one_of_them():
     whole, less = [[[0.5, 0.5], [0, 1]]], [[[0.5, 0.25], [0, 1]]]
     for before, after in ((one(less, sink=True), one(whole)), (one(whole), one(less, sink=True))):
         (m,) = compare(attention(before), attention(after)).maps
-        np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.5, 0.5, 0]) / 2], atol=1e-7)
+        np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.5, 0.5, 0]) / 2], atol=CLOSE)
         assert m.change.sink
 
 
@@ -168,7 +171,7 @@ def test_pooled_rows_count_as_many_times_as_they_have_queries():
 def test_what_a_window_leaves_out_is_one_more_key():
     before, after = cells_of([[[0.5, 0], [0.25, 0.25]]]), cells_of([[[0, 0.5], [0.25, 0.25]]])
     (m,) = compare(attention(before), attention(after)).maps
-    np.testing.assert_allclose(m.divergence, [jsd((0.5, 0, 0.5), (0, 0.5, 0.5)) / 4], atol=1e-7)
+    np.testing.assert_allclose(m.divergence, [jsd((0.5, 0, 0.5), (0, 0.5, 0.5)) / 4], atol=CLOSE)
     assert m.divergence[0] < 1 / 4
 
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, calls, encoded, given_model
+from rounding import rounding
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
+
+CLOSE = rounding()
 
 SENTENCE = "I am going to deposit my money at the bank"
 
@@ -25,8 +28,8 @@ def test_against_torch(causal, target, position):
     visible = torch.ones(len(q), len(k), dtype=torch.bool)
     visible = visible.tril() if causal else visible
     output = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=visible)[position]
-    np.testing.assert_allclose(e.output, output, atol=1e-5)
-    np.testing.assert_allclose(e.weights, attend(layer, [SENTENCE], target).maps[0].weights[2, position], atol=1e-6)
+    np.testing.assert_allclose(e.output, output, atol=CLOSE)
+    np.testing.assert_allclose(e.weights, attend(layer, [SENTENCE], target).maps[0].weights[2, position], atol=CLOSE)
     np.testing.assert_allclose(e.similarities, k @ q[position], atol=1e-4)
     assert e.visible.tolist() == visible[position].tolist()
     assert np.array_equal(np.isnan(e.scores), ~e.visible)
@@ -34,10 +37,10 @@ def test_against_torch(causal, target, position):
 
 def test_the_parts_sum_to_the_whole():
     e = explain(*encoded(RandomLayer(64, 4, device_name="cpu"), [SENTENCE]), 4, 1)
-    np.testing.assert_allclose(e.products.sum(-1), e.similarities, atol=1e-5)
-    np.testing.assert_allclose(e.scores, e.similarities / math.sqrt(16), rtol=1e-6)
-    np.testing.assert_allclose(e.contributions.sum(0), e.output, atol=1e-6)
-    np.testing.assert_allclose(e.sizes, np.sqrt((e.contributions.astype(np.float64) ** 2).sum(-1)), rtol=1e-5)
+    np.testing.assert_allclose(e.products.sum(-1), e.similarities, atol=CLOSE)
+    np.testing.assert_allclose(e.scores, e.similarities / math.sqrt(16), rtol=CLOSE)
+    np.testing.assert_allclose(e.contributions.sum(0), e.output, atol=CLOSE)
+    np.testing.assert_allclose(e.sizes, np.sqrt((e.contributions.astype(np.float64) ** 2).sum(-1)), rtol=CLOSE)
     assert e.shares.sum() == pytest.approx(1)
     assert (e.token, e.d_key) == ("deposit", 16)
 
@@ -54,10 +57,10 @@ def by_hand():
 def test_by_hand(by_hand):
     e = explain(*encoded(given_model(*by_hand, kind="cross"), []), 0, 0)
     np.testing.assert_allclose(e.products[1], [2, 0, -2, 0])
-    np.testing.assert_allclose(e.weights, [0.75, 0.25], rtol=1e-6)
-    np.testing.assert_allclose(e.contributions, [[0, 3, 0, 2.25], [1, 0, 0, 0]], rtol=1e-6)
-    np.testing.assert_allclose(e.sizes, [3.75, 1], rtol=1e-6)
-    np.testing.assert_allclose(e.shares, [3.75 / 4.75, 1 / 4.75], rtol=1e-6)
+    np.testing.assert_allclose(e.weights, [0.75, 0.25], rtol=CLOSE)
+    np.testing.assert_allclose(e.contributions, [[0, 3, 0, 2.25], [1, 0, 0, 0]], rtol=CLOSE)
+    np.testing.assert_allclose(e.sizes, [3.75, 1], rtol=CLOSE)
+    np.testing.assert_allclose(e.shares, [3.75 / 4.75, 1 / 4.75], rtol=CLOSE)
     assert e.strongest_features(0, 2) == [0, 2]
     assert e.heaviest(1) == [0]
 

@@ -7,12 +7,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rounding import rounding
 
 from mhaviz.analyses import head_statistics
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import SiteCall
 from mhaviz.records import STATISTICS, Site, Source, Tokens
+
+CLOSE = rounding()
 
 SOURCE = Source("made by a test")
 OF_NEEDLES = {"retrieval", "needle"}
@@ -120,8 +123,8 @@ def test_against_plain_loops(corpus, cuts, shuffle):
                 continue  # rounding decides
             mean = np.mean([value for value, _ in values]) if values else np.nan
             spread = np.std([value for value, _ in values], ddof=1) if len(values) > 1 else np.nan
-            np.testing.assert_allclose(average.mean[0, head], mean, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(average.spread[0, head], spread, rtol=1e-4, atol=2e-6)
+            np.testing.assert_allclose(average.mean[0, head], mean, rtol=CLOSE, atol=CLOSE)
+            np.testing.assert_allclose(average.spread[0, head], spread, rtol=1e-4, atol=CLOSE)
 
 
 @given(corpus=corpora(), cuts=st.lists(st.integers(0, 4), max_size=4))
@@ -129,7 +132,7 @@ def test_batches_do_not_matter(corpus, cuts):
     whole, cut = studied(*corpus, []), studied(*corpus, cuts)
     for name in STATISTICS:
         for one, other in ((getattr(x.average(name), part) for x in (whole, cut)) for part in ("mean", "spread")):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
+            np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
 
 
 SENTENCES = [
@@ -237,7 +240,7 @@ def test_in_blocks(monkeypatch):
     corpus = [(np.random.default_rng(0).dirichlet(np.ones(5), (4, 5)).astype(np.float32), *SENTENCES[1:] * 2)] * 2
     whole = studied("self", corpus, [])
     monkeypatch.setattr(head_statistics, "_BLOCK", 1)
-    np.testing.assert_allclose(studied("self", corpus, []).entropy.mean, whole.entropy.mean, rtol=1e-6)
+    np.testing.assert_allclose(studied("self", corpus, []).entropy.mean, whole.entropy.mean, rtol=CLOSE)
 
 
 def test_many_sentences_lose_no_digits():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import rounding
 from torch import nn
 
 from mhaviz.analyses import implementations, ways
@@ -15,6 +16,8 @@ from mhaviz.analyses.timing import Laboratory
 from mhaviz.analyses.ways import WAYS, torch_twin
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import MultiHeadAttention
+
+CLOSE = rounding()
 
 CPU = torch.device("cpu")
 
@@ -53,7 +56,7 @@ def test_all_ways_agree(length, n_heads, d_key, seed):
         for way in WAYS:
             output = way.of(bench.layer)(X)
             assert output.shape == (1, length, n_heads * d_key), way.name
-            torch.testing.assert_close(output.double(), expected, rtol=0, atol=1e-5)
+            torch.testing.assert_close(output.double(), expected, rtol=0, atol=CLOSE)
 
 
 def test_the_biases_are_not_zero():
@@ -79,7 +82,7 @@ def test_differences_are_small_and_those_of_the_outputs():
                 X = bench.input(length)
                 expected = (way.of(bench.layer)(X).double() - exact_output(bench.layer, X)).abs().max().item()
             assert difference == pytest.approx(expected, rel=0.01, abs=1e-9)
-            assert difference < 1e-5
+            assert difference < CLOSE
 
 
 def test_a_broken_way_is_seen(monkeypatch):
@@ -91,7 +94,7 @@ def test_a_broken_way_is_seen(monkeypatch):
     monkeypatch.setattr(implementations, "WAYS", (WAYS[0], broken, *WAYS[2:]))
     differences = [way.differences[0] for way in compare([5]).implementations]
     assert differences[1] > 0.01
-    assert max(differences[:1] + differences[2:]) < 1e-5
+    assert max(differences[:1] + differences[2:]) < CLOSE
 
 
 def test_slow_ways_are_skipped_and_have_no_speedup(monkeypatch):

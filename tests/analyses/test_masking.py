@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from looking import encoded
+from rounding import rounding
 from torch import nn
 
 import mhaviz
@@ -13,6 +14,8 @@ from mhaviz.layer.seeding import seeded
 from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.figure.masking import masking_figure
+
+CLOSE = rounding()
 
 BATCH = ["the cat sat on the mat", "a dog barks"]
 LENGTHS = (6, 3)
@@ -41,11 +44,11 @@ def test_against_pytorchs_layer_with_its_two_masks(causal):
     later = torch.ones(6, 6, dtype=torch.bool).triu(1) if causal else None
     _, A = theirs(X, X, X, key_padding_mask=padding, attn_mask=later, average_attn_weights=False)
     for one, weights, length in zip(m.sentences, A.detach(), LENGTHS, strict=True):
-        np.testing.assert_allclose(one.weights, weights, atol=1e-6)
+        np.testing.assert_allclose(one.weights, weights, atol=CLOSE)
         np.testing.assert_array_equal(one.hidden, weights == 0)
         np.testing.assert_array_equal(one.padding, ~np.outer(np.arange(6) < length, np.arange(6) < length))
         assert len(one.keys) == length
-    np.testing.assert_allclose(np.stack([one.scores for one in m.sentences]), step(layer, "S"), atol=1e-6)
+    np.testing.assert_allclose(np.stack([one.scores for one in m.sentences]), step(layer, "S"), atol=CLOSE)
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -55,9 +58,9 @@ def test_the_dropped_weights_are_those_of_pytorchs_dropout(seed):
     torch.manual_seed(seed)
     expected = nn.Dropout(0.3)(step(layer, "A"))
     for i, one in enumerate(m.sentences):
-        np.testing.assert_allclose(one.kept, expected[i, [1, 2]], atol=1e-6)
+        np.testing.assert_allclose(one.kept, expected[i, [1, 2]], atol=CLOSE)
         assert (one.kept[one.dropped] == 0).all()
-        np.testing.assert_allclose(one.kept[~one.dropped], one.weights[~one.dropped] / 0.7, atol=1e-6)
+        np.testing.assert_allclose(one.kept[~one.dropped], one.weights[~one.dropped] / 0.7, atol=CLOSE)
 
 
 def test_the_layer_in_training_drops_the_same():
@@ -76,7 +79,7 @@ def test_the_layer_in_training_drops_the_same():
     attention(X, X, X, step=keep)
     (one,) = m.sentences
     H = torch.from_numpy(one.kept) @ made["V heads"][0]
-    torch.testing.assert_close(H, made["H"][0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(H, made["H"][0], atol=CLOSE, rtol=0)
 
 
 def test_a_draw_leaves_the_callers_random_numbers_alone():
@@ -104,10 +107,10 @@ def test_masks_of_models_are_their_own(model_folder, name):
     with torch.no_grad():
         made = model(**ids, output_attentions=True)
     weights = (made.decoder_attentions if name == "t5" else made.attentions)[0][0]
-    np.testing.assert_allclose(one.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(one.weights, weights, atol=CLOSE)
     np.testing.assert_array_equal(one.hidden, weights == 0)
     scores = torch.from_numpy(np.where(one.hidden, -np.inf, one.scores))
-    np.testing.assert_allclose(torch.softmax(scores, dim=-1), weights, atol=1e-5)
+    np.testing.assert_allclose(torch.softmax(scores, dim=-1), weights, atol=CLOSE)
     assert one.hidden.any()
 
 

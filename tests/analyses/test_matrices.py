@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from looking import encoded, given_model
+from rounding import rounding
 from torch import nn
 
 import mhaviz
@@ -15,6 +16,8 @@ from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import seeded
 from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer
+
+CLOSE = rounding()
 
 SENTENCE = "I wonder what will come next"
 
@@ -38,14 +41,14 @@ def test_against_pytorchs_layer(causal, target):
     theirs = twin(layer)
     hidden = ~causal_mask(6)[0, 0] if causal else None
     O, A = theirs(X, memory, memory, attn_mask=hidden, average_attn_weights=False)
-    np.testing.assert_allclose(m.output.values, O[0].detach(), atol=1e-5)
+    np.testing.assert_allclose(m.output.values, O[0].detach(), atol=CLOSE)
     for head in m.heads:
-        np.testing.assert_allclose(head.weights, A[0, head.head].detach(), atol=1e-6)
+        np.testing.assert_allclose(head.weights, A[0, head.head].detach(), atol=CLOSE)
     Q, K, V = (
         x @ weight.detach().T for x, weight in zip((X, memory, memory), theirs.in_proj_weight.chunk(3), strict=True)
     )
     for matrix, expected in ((m.query, Q), (m.key, K), (m.value, V)):
-        np.testing.assert_allclose(matrix.values, expected[0], atol=1e-5)
+        np.testing.assert_allclose(matrix.values, expected[0], atol=CLOSE)
     assert [m.query.equation, m.key.equation, m.output.equation] == ["X Wq", "X Wk", "concat Wo"]
     assert [head.head for head in m.heads] == [1, 3]
     assert m.left_out == ""
@@ -60,11 +63,11 @@ def test_each_product_is_of_its_factors():
         Q, K, V = (x.astype(np.float64) for x in (head.query, head.key, head.value))
         S = Q @ K.T / np.sqrt(4)
         seen = np.tri(6, dtype=bool)
-        np.testing.assert_allclose(head.scores[seen], S[seen], atol=1e-6)
+        np.testing.assert_allclose(head.scores[seen], S[seen], atol=CLOSE)
         assert np.isnan(head.scores[~seen]).all()
         A = np.where(seen, np.exp(S), 0) / np.where(seen, np.exp(S), 0).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(head.weights, A, atol=1e-6)
-        np.testing.assert_allclose(head.output, A @ V, atol=1e-6)
+        np.testing.assert_allclose(head.weights, A, atol=CLOSE)
+        np.testing.assert_allclose(head.output, A @ V, atol=CLOSE)
 
 
 def test_the_example_is_a_query_with_a_choice_and_its_key():
@@ -95,12 +98,12 @@ def test_heads_that_share_their_keys(model_folder):
     with torch.no_grad():
         weights = model(**tokenizer("the cat sat", return_tensors="pt"), output_attentions=True).attentions[1]
     for matrix, name in ((m.input, "X"), (m.value, "V"), (m.joined, "concat"), (m.output, "O")):
-        np.testing.assert_allclose(matrix.values, made[name][0], atol=1e-5)
+        np.testing.assert_allclose(matrix.values, made[name][0], atol=CLOSE)
     assert not np.allclose(m.key.values, made["K"][0], atol=1e-3), "positions have turned them"
     assert m.key.equation == "X k_proj, with positions"
     assert (m.n_heads, m.n_key_heads, [head.key_head for head in m.heads]) == (4, 2, [0, 0, 1, 1])
     for head in m.heads:
-        np.testing.assert_allclose(head.weights, weights[0, head.head], atol=1e-5)
+        np.testing.assert_allclose(head.weights, weights[0, head.head], atol=CLOSE)
         half = slice(head.key_head * m.d_key, (head.key_head + 1) * m.d_key)
         np.testing.assert_array_equal(head.key, m.key.values[:, half])
 
@@ -117,7 +120,7 @@ def test_what_is_not_known_is_left_out(monkeypatch):
     assert (m.input, m.memory, m.output, m.left_out) == (None, None, None, "it cannot be traced")
     assert m.query.equation == ""
     expected = nn.functional.scaled_dot_product_attention(*(x[0] for x in dataclasses.astuple(model.given[0])[:3]))
-    np.testing.assert_allclose(m.joined.values, expected.transpose(0, 1).flatten(1), atol=1e-5)
+    np.testing.assert_allclose(m.joined.values, expected.transpose(0, 1).flatten(1), atol=CLOSE)
 
 
 @pytest.mark.parametrize(

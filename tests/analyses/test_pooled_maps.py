@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from looking import GivenModel, encoded
+from rounding import rounding
 
 from mhaviz.analyses.pooled_maps import (
     NEAR,
@@ -21,6 +22,8 @@ from mhaviz.analyses.pooled_maps import (
 )
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError
+
+CLOSE = rounding()
 
 
 def call(length=100, n_heads=3, k_length=None, seed=0, sharpness=3.0, causal=False):
@@ -58,7 +61,7 @@ def test_cells_tokens_and_weights():
     one = model_of()
     (found,) = pooled(one, Pooling(10))
     expected = all_weights(one).reshape(3, 10, 10, 10, 10).sum(axis=4).mean(axis=2)
-    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
+    np.testing.assert_allclose(found.weights, expected, atol=CLOSE)
     assert found.is_pooled
     assert found.quantity.reduction == "mass"
     assert found.rows.edges.tolist() == found.columns.edges.tolist() == list(range(0, 101, 10))
@@ -70,7 +73,9 @@ def test_both_reductions_are_two_maps_and_one_summary():
     one = model_of()
     mass, largest = pooled(one, Pooling(10, "both"))
     assert (mass.quantity.reduction, largest.quantity.reduction) == ("mass", "max")
-    np.testing.assert_allclose(largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=1e-6)
+    np.testing.assert_allclose(
+        largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=CLOSE
+    )
     assert mass.summary
     assert largest.summary is None
     (alone,) = pooled(one, Pooling(10, "max"))
@@ -82,7 +87,7 @@ def test_both_reductions_are_two_maps_and_one_summary():
 def test_what_is_not_pooled_is_the_weights(reduce):
     one = model_of(20, kind="masked")
     (found,) = pooled(one, Pooling(20, reduce))
-    np.testing.assert_allclose(found.weights, all_weights(one), atol=1e-6)
+    np.testing.assert_allclose(found.weights, all_weights(one), atol=CLOSE)
     assert found.is_whole
     assert found.summary
     assert cells_of(*sizes(one), Pooling(20, reduce)) == ()
@@ -91,7 +96,7 @@ def test_what_is_not_pooled_is_the_weights(reduce):
 def test_a_window_with_open_ends():
     one = model_of(30, k_length=50, kind="cross")
     (found,) = pooled(one, Pooling(window=(None, 7, 45, None)))
-    np.testing.assert_allclose(found.weights, all_weights(one)[:, :7, 45:], atol=1e-6)
+    np.testing.assert_allclose(found.weights, all_weights(one)[:, :7, 45:], atol=CLOSE)
     assert found.queries == tuple(f"q{i}" for i in range(7))
     assert found.keys == tuple(f"k{i}" for i in range(45, 50))
     assert found.columns.edges.tolist() == [45, 46, 47, 48, 49, 50]
@@ -129,27 +134,27 @@ def test_the_summary_is_that_of_all_weights(kind, window):
     for summary, weights in zip(found.summary.heads, all_weights(one)[:, first:end], strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = -np.nansum(weights * np.log(weights), axis=-1)
-        assert summary.entropy == pytest.approx(entropy.mean(), abs=1e-5)
+        assert summary.entropy == pytest.approx(entropy.mean(), abs=CLOSE)
         seen = queries + 1 if kind == "masked" else np.full(len(queries), 100)
         assert summary.uniform_entropy == pytest.approx(np.log(seen).mean())
-        assert summary.local == pytest.approx((weights * (distance <= NEAR)).sum(axis=-1).mean(), abs=1e-6)
+        assert summary.local == pytest.approx((weights * (distance <= NEAR)).sum(axis=-1).mean(), abs=CLOSE)
         received = weights.sum(axis=0)
         assert [sink.key for sink in summary.sinks] == np.argsort(-received)[:SINKS].tolist()
         assert [sink.token for sink in summary.sinks] == [f"t{sink.key}" for sink in summary.sinks]
         assert (summary.strongest.query_token, summary.strongest.key_token) == (
             f"t{summary.strongest.query}", f"t{summary.strongest.key}",
         )  # fmt: skip
-        assert summary.sinks[0].received == pytest.approx(received.max(), abs=1e-5)
+        assert summary.sinks[0].received == pytest.approx(received.max(), abs=CLOSE)
         best = weights.argmax(axis=-1)
         choosing = np.where(seen > 1, weights.max(axis=-1), 0)  # a query that sees one key gives it all
         q = int(choosing.argmax())
         assert (summary.strongest.query, summary.strongest.key) == (queries[q], best[q])
-        assert summary.strongest.weight == pytest.approx(choosing.max(), abs=1e-6)
+        assert summary.strongest.weight == pytest.approx(choosing.max(), abs=CLOSE)
         strong = weights.max(axis=-1) >= STRONG
         farthest = np.abs(queries - best)[strong].max()
         assert abs(summary.farthest.query - summary.farthest.key) == farthest
         assert summary.farthest.weight == pytest.approx(
-            weights[summary.farthest.query - first, summary.farthest.key], abs=1e-6
+            weights[summary.farthest.query - first, summary.farthest.key], abs=CLOSE
         )
 
 

@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from rounding import rounding
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
+
+CLOSE = rounding()
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 1), (1, 2), (7, 5), (50, 128), (300, 64)])
@@ -25,8 +28,8 @@ def test_how_alike_two_positions_are_depends_on_their_distance():
     table = mhaviz.sinusoids(60, 32)
     distance = np.abs(np.subtract.outer(np.arange(60), np.arange(60)))
     expected = np.mean([np.cos(distance / 10000 ** (2 * i / 32)) for i in range(16)], axis=0)
-    np.testing.assert_allclose(table.cosines, expected, atol=1e-6)
-    np.testing.assert_allclose(table.values @ table.values.T * 2 / 32, table.cosines, atol=1e-6)
+    np.testing.assert_allclose(table.cosines, expected, atol=CLOSE)
+    np.testing.assert_allclose(table.values @ table.values.T * 2 / 32, table.cosines, atol=CLOSE)
 
 
 def test_a_row_of_zeros_has_no_direction():

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 from looking import attend
+from rounding import rounding
 from torch.nn.functional import kl_div, scaled_dot_product_attention
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
+
+CLOSE = rounding()
 
 SENTENCE = "I am going to deposit my money at the bank"
 
@@ -34,8 +37,8 @@ def test_outputs_against_torch(inputs, include_self):
     for stage, (query, key, value) in zip(c.stages, operands(inputs), strict=True):
         output = scaled_dot_product_attention(query, key, value, attn_mask=mask)
         weights = scaled_dot_product_attention(query, key, identity, attn_mask=mask)
-        np.testing.assert_allclose(stage.outputs, output, atol=1e-5)
-        np.testing.assert_allclose(stage.weights, weights, atol=1e-6)
+        np.testing.assert_allclose(stage.outputs, output, atol=CLOSE)
+        np.testing.assert_allclose(stage.weights, weights, atol=CLOSE)
 
 
 @pytest.mark.parametrize("include_self", [False, True])
@@ -52,7 +55,7 @@ def test_the_numbers_by_hand():
     c = compare_projections(dataclasses.replace(inputs, embedded=one, query=one, key=turned, value=3 * one), True)
     third = c.stages[2]
     # S = [[0, −1], [1, 0]] / √2, so S − Sᵀ = 2 S
-    np.testing.assert_allclose(third.scores, np.array([[0, -1], [1, 0]]) / np.sqrt(2), rtol=1e-6)
+    np.testing.assert_allclose(third.scores, np.array([[0, -1], [1, 0]]) / np.sqrt(2), rtol=CLOSE)
     assert third.asymmetry == pytest.approx(2)
     assert c.stages[3].departure == pytest.approx(2)  # ‖3 A X − A X‖ / ‖A X‖
     a = 1 / (1 + np.exp(-1 / np.sqrt(2)))
@@ -70,11 +73,11 @@ def test_swapped_tokens_give_transposed_scores():
     )
     before, after = compare_projections(inputs).stages, compare_projections(swapped).stages
     for stage in (0, 1):
-        assert after[stage].scores[0, 1] == pytest.approx(before[stage].scores[0, 1], rel=1e-6)
-        np.testing.assert_allclose(before[stage].scores, before[stage].scores.T, rtol=1e-6)
-        np.testing.assert_allclose(after[stage].scores, before[stage].scores[np.ix_(order, order)].T, rtol=1e-6)
+        assert after[stage].scores[0, 1] == pytest.approx(before[stage].scores[0, 1], rel=CLOSE)
+        np.testing.assert_allclose(before[stage].scores, before[stage].scores.T, rtol=CLOSE)
+        np.testing.assert_allclose(after[stage].scores, before[stage].scores[np.ix_(order, order)].T, rtol=CLOSE)
     assert after[2].scores[0, 1] != pytest.approx(before[2].scores[0, 1], rel=1e-2)
-    np.testing.assert_allclose(after[2].scores, before[2].scores[np.ix_(order, order)], rtol=1e-6)
+    np.testing.assert_allclose(after[2].scores, before[2].scores[np.ix_(order, order)], rtol=CLOSE)
 
 
 @pytest.mark.parametrize("n_heads", [1, 4, 64])
@@ -82,7 +85,7 @@ def test_the_heads_are_those_of_the_layer(n_heads):
     layer = RandomLayer(64, n_heads, seed=3, device_name="cpu")
     c = compare_projections(layer.projection_inputs(SENTENCE), include_self=True)
     (attention_map,) = attend(layer, [SENTENCE]).maps
-    np.testing.assert_allclose(c.heads, attention_map.weights, atol=1e-6)
+    np.testing.assert_allclose(c.heads, attention_map.weights, atol=CLOSE)
     assert c.tokens == attention_map.queries
 
 
@@ -90,7 +93,7 @@ def test_stages_do_not_depend_on_the_number_of_heads():
     one, four = (compare_projections(RandomLayer(64, n, device_name="cpu").projection_inputs(SENTENCE)) for n in (1, 4))
     for a, b in zip(one.stages, four.stages, strict=True):
         assert np.array_equal(a.scores, b.scores, equal_nan=True)
-    np.testing.assert_allclose(one.heads[0], one.stages[2].weights, atol=1e-6)
+    np.testing.assert_allclose(one.heads[0], one.stages[2].weights, atol=CLOSE)
 
 
 def test_divergence_is_the_mean_over_queries_and_pairs(inputs):
@@ -110,9 +113,9 @@ def test_a_query_left_out_of_its_own_sum(inputs):
     for stage in c.stages:
         assert np.isnan(np.diag(stage.scores)).all()
         assert (np.diag(stage.weights) == 0).all()
-        np.testing.assert_allclose(stage.weights.sum(-1), 1, atol=1e-6)
+        np.testing.assert_allclose(stage.weights.sum(-1), 1, atol=CLOSE)
     assert (np.diagonal(c.heads, axis1=1, axis2=2) == 0).all()
-    np.testing.assert_allclose(c.heads.sum(-1), 1, atol=1e-6)
+    np.testing.assert_allclose(c.heads.sum(-1), 1, atol=CLOSE)
 
 
 def test_one_word_that_is_left_out_leaves_nothing():

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, encoded, given_model
+from rounding import rounding
 
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
+
+CLOSE = rounding()
 
 SENTENCE = "I wonder what will come next!"
 
@@ -21,8 +24,8 @@ def comparison():
 
 def test_scaled_is_what_the_layer_computes(comparison):
     (attention_map,) = attend(RandomLayer(512, 8), [SENTENCE]).maps
-    np.testing.assert_allclose(comparison.scaled.weights, attention_map.weights, atol=1e-6)
-    np.testing.assert_allclose(comparison.unscaled.scores, comparison.scaled.scores * 8, rtol=1e-5)
+    np.testing.assert_allclose(comparison.scaled.weights, attention_map.weights, atol=CLOSE)
+    np.testing.assert_allclose(comparison.unscaled.scores, comparison.scaled.scores * 8, rtol=CLOSE)
     assert comparison.d_key == 64
 
 
@@ -34,13 +37,13 @@ def test_numbers_against_torch(comparison, which):
         statistics = scaling.statistics[head]
         rows = torch.distributions.Categorical(logits=scores)
         jacobians = [torch.autograd.functional.jacobian(lambda s: torch.softmax(s, -1), row) for row in scores]
-        assert statistics.score_std == pytest.approx(scores.std(correction=0).item(), rel=1e-5)
+        assert statistics.score_std == pytest.approx(scores.std(correction=0).item(), rel=CLOSE)
         assert (statistics.score_min, statistics.score_max) == (scores.min(), scores.max())
-        assert statistics.entropy == pytest.approx(rows.entropy().mean().item(), abs=1e-5)
-        assert statistics.largest_weight == pytest.approx(rows.probs.amax(-1).mean().item(), rel=1e-5)
+        assert statistics.entropy == pytest.approx(rows.entropy().mean().item(), abs=CLOSE)
+        assert statistics.largest_weight == pytest.approx(rows.probs.amax(-1).mean().item(), rel=CLOSE)
         assert statistics.saturated == pytest.approx((rows.probs.amax(-1) > 0.99).double().mean().item())
         norms = [torch.linalg.matrix_norm(jacobian).item() for jacobian in jacobians]
-        assert statistics.jacobian == pytest.approx(np.mean(norms), abs=1e-5)
+        assert statistics.jacobian == pytest.approx(np.mean(norms), abs=CLOSE)
 
 
 def test_unscaled_saturates(comparison):
@@ -57,7 +60,7 @@ def test_hidden_keys_do_not_count():
     scores = comparison.unscaled.scores[0]
     assert np.isnan(scores[~visible]).all()
     assert (comparison.unscaled.weights[0][~visible] == 0).all()
-    assert comparison.unscaled.statistics[0].score_std == pytest.approx(scores[visible].std(), rel=1e-5)
+    assert comparison.unscaled.statistics[0].score_std == pytest.approx(scores[visible].std(), rel=CLOSE)
 
 
 def test_one_token_has_nothing_to_choose():
@@ -72,8 +75,8 @@ def test_known_scores():
         np.array([[[math.log(3), 0, 0, 0], [0, 1, 0, 0]]], np.float32),
     )
     comparison = compare_scaling(*encoded(given_model(query, key, kind="cross"), []), [0])
-    np.testing.assert_allclose(comparison.unscaled.weights, [[[0.9, 0.1]]], rtol=1e-6)  # e^(2 ln 3) = 9 against 1
-    np.testing.assert_allclose(comparison.scaled.weights, [[[0.75, 0.25]]], rtol=1e-6)  # halved by √4: 3 against 1
+    np.testing.assert_allclose(comparison.unscaled.weights, [[[0.9, 0.1]]], rtol=CLOSE)  # e^(2 ln 3) = 9 against 1
+    np.testing.assert_allclose(comparison.scaled.weights, [[[0.75, 0.25]]], rtol=CLOSE)  # halved by √4: 3 against 1
     assert comparison.scaled.statistics[0].jacobian == pytest.approx(0.375)  # ‖[[.1875, −.1875], [−.1875, .1875]]‖
 
 

@@ -10,11 +10,14 @@ import pytest
 import torch
 from made import remade
 from matplotlib.figure import Figure
+from rounding import rounding
 from torch import nn
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import Attention, Source
+
+CLOSE = rounding()
 
 D_MODEL, N_HEADS = 16, 4
 TEXT = "the small black cat sees my car"
@@ -59,9 +62,9 @@ def test_parameters_under_common_names(layer, tmp_path, form):
     torch.save({"x": X}, tmp_path / "x.pt")
     model = mhaviz.load(tmp_path / "w.pt", n_heads=N_HEADS, input=tmp_path / "x.pt")
     output, weights = layer(X[None], X[None], X[None], average_attn_weights=False)
-    np.testing.assert_allclose(model.attend()[0].weights, weights[0].detach(), atol=1e-6)
+    np.testing.assert_allclose(model.attend()[0].weights, weights[0].detach(), atol=CLOSE)
     traced = model.trace_shapes((), values=True).step("O").values
-    np.testing.assert_allclose(traced, output.detach(), atol=1e-5)
+    np.testing.assert_allclose(traced, output.detach(), atol=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_a_model_in_memory_stays_as_it_was(model_folder):
     theirs.eval()
     outputs = theirs(**tokenizer(TEXT, return_tensors="pt"), output_attentions=True)
     for m, weights in zip(found, outputs.attentions, strict=True):
-        np.testing.assert_allclose(m.weights, weights[0].detach(), atol=1e-6)
+        np.testing.assert_allclose(m.weights, weights[0].detach(), atol=CLOSE)
 
 
 def test_a_decoder_is_loaded_again_when_it_must_write(model_folder):
@@ -234,7 +237,7 @@ def test_changes_between_layers_and_of_some_heads(random_map):
     layers = [random_map(4, layer=layer, seed=layer) for layer in (0, 1)]
     both, few = Attention(Source("four heads"), tuple(layers)), Attention(Source("two"), (layers[0].select((2, 0)),))
     (m,) = mhaviz.diff(both, both, layer=(0, 1)).maps
-    np.testing.assert_allclose(m.change.weights, layers[1].weights - layers[0].weights, atol=1e-7)
+    np.testing.assert_allclose(m.change.weights, layers[1].weights - layers[0].weights, atol=CLOSE)
     (m,) = mhaviz.diff(both, few, layer=0, head=[2]).maps
     assert m.change.heads == (2,)
     assert not m.change.weights.any()
@@ -266,7 +269,7 @@ def test_a_data_frame_has_every_weight_in_long_form(monkeypatch):
     assert row[["query_position", "key_position"]].values.tolist() == [[2, 1]]
     assert row["weight"].item() == attention[0].weights[1, 2, 1]
     sums = frame.groupby(["sentence", "head", "query_position"])["weight"].sum()
-    np.testing.assert_allclose(sums, 1, atol=1e-6)
+    np.testing.assert_allclose(sums, 1, atol=CLOSE)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MhavizError, match="a data frame needs pandas; install it with pip install pandas"):
         attention.to_dataframe()

@@ -9,12 +9,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.pages.head_statistics import counts_text
+
+CLOSE = rounding(depth=2)
 
 
 class Attention(nn.Module):
@@ -86,7 +89,7 @@ def test_a_model_is_recorded_as_it_runs(gpt, by_hand):
     with mhaviz.record(by_hand, on_attention=lambda one: seen.append(one.call.given.clone())) as other:
         by_hand(ids())
     for m, A, of_hand in zip(attention, seen, other.attention, strict=True):
-        np.testing.assert_allclose(m.weights, A[0].detach(), atol=1e-6)
+        np.testing.assert_allclose(m.weights, A[0].detach(), atol=CLOSE)
         np.testing.assert_array_equal(of_hand.weights, A[0].detach())
 
 
@@ -98,7 +101,7 @@ def test_without_a_model_whatever_runs_is_recorded(gpt):
         _, expected = layer(x, x, x, average_attn_weights=False)
     *_, last = recording.attention
     assert recording.modules == ("h.0.attn", "h.1.attn", "h.2.attn", "MultiheadAttention")
-    np.testing.assert_allclose(last.weights, expected[0].detach(), atol=1e-6)
+    np.testing.assert_allclose(last.weights, expected[0].detach(), atol=CLOSE)
     with mhaviz.record(layer) as alone:
         gpt(ids())
         layer(x, x, x)
@@ -202,7 +205,7 @@ def test_examples_are_chosen(gpt):
     assert not every.notices
     with mhaviz.record(gpt) as alone:
         gpt(batch[2:])
-    np.testing.assert_allclose(every.attention[6].weights, alone.attention[0].weights, atol=1e-6)
+    np.testing.assert_allclose(every.attention[6].weights, alone.attention[0].weights, atol=CLOSE)
 
 
 def test_a_visitor_gets_all_examples_and_its_errors_come_through(gpt):
@@ -254,7 +257,7 @@ def test_long_inputs_are_pooled_exactly(gpt):
     assert len(edges) == 16
     sums = np.add.reduceat(whole.attention[1].weights, edges[:-1], axis=1) / np.diff(edges)[:, None]
     expected = np.add.reduceat(sums, edges[:-1], axis=2)
-    np.testing.assert_allclose(pooled.attention[1].weights, expected, atol=1e-6)
+    np.testing.assert_allclose(pooled.attention[1].weights, expected, atol=CLOSE)
     assert whole.attention[1].queries_and_keys is not None
     with mhaviz.record(gpt, pool="max", size=16) as largest:
         gpt(ids(60))
@@ -271,7 +274,7 @@ def test_statistics_are_of_all_passes(gpt):
     assert of_heads.entropy.sentences == 8
     maps = [m.weights for m in recording.attention if m.layer == 1]
     previous = np.mean([np.diagonal(A, -1, axis1=1, axis2=2).mean(axis=-1) for A in maps], axis=0)
-    np.testing.assert_allclose(of_heads.previous.mean[1], previous, atol=1e-6)
+    np.testing.assert_allclose(of_heads.previous.mean[1], previous, atol=CLOSE)
     layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
     with mhaviz.record(statistics=True) as nameless:
         layer(*3 * [torch.randn(2, 5, 16)])
@@ -289,7 +292,7 @@ def test_rollout_goes_through_the_recorded_layers(gpt):
     expected = np.eye(7)
     for m, rolled in zip(recording.attention, recording.rollout, strict=True):
         expected = (m.weights.mean(axis=0) + np.eye(7)) / 2 @ expected
-        np.testing.assert_allclose(rolled.weights[0], expected, atol=1e-6)
+        np.testing.assert_allclose(rolled.weights[0], expected, atol=CLOSE)
         assert rolled.quantity.key == "rollout"
     with mhaviz.record(gpt, size=4) as pooled:
         gpt(ids())
@@ -367,7 +370,7 @@ def test_steps_of_generation_join_into_one_map(attention, cache):
     for m, A in zip(recording.attention, expected, strict=True):
         assert m.kind == "masked"
         assert m.queries == tuple(map(str, range(12)))
-        np.testing.assert_allclose(m.weights, A[1].detach(), atol=1e-6)
+        np.testing.assert_allclose(m.weights, A[1].detach(), atol=CLOSE)
 
 
 def test_a_long_generation_is_pooled_as_it_grows():
@@ -381,7 +384,7 @@ def test_a_long_generation_is_pooled_as_it_grows():
     assert 8 <= len(m.rows) <= 16
     assert edges[-1] == 53
     expected = np.add.reduceat(np.add.reduceat(A, edges[:-1], axis=1) / np.diff(edges)[:, None], edges[:-1], axis=2)
-    np.testing.assert_allclose(m.weights, expected, atol=1e-6)
+    np.testing.assert_allclose(m.weights, expected, atol=CLOSE)
 
 
 def test_a_translator_that_writes_has_its_three_kinds_whole():
@@ -405,7 +408,7 @@ def test_a_translator_that_writes_has_its_three_kinds_whole():
         ("cross", 1),
     ]
     for m in recording.attention:
-        np.testing.assert_allclose(m.weights, expected[names[m.kind]][m.layer][0].detach(), atol=1e-6)
+        np.testing.assert_allclose(m.weights, expected[names[m.kind]][m.layer][0].detach(), atol=CLOSE)
 
 
 def test_parts_are_named_within_the_model_whose_method_calls_them(gpt):
@@ -437,7 +440,7 @@ def test_the_programs_tokenizer_names_its_tokens():
     assert m.queries == ("[CLS]", " the", " animal", " didn", "'", " t", " cross", ".", "[SEP]")
     assert m.rows.tokens.special == (0, 8)
     expected = mhaviz.load(folder).attend("The animal didn't cross.")[5]
-    np.testing.assert_allclose(m.weights, expected.weights, atol=1e-6)
+    np.testing.assert_allclose(m.weights, expected.weights, atol=CLOSE)
 
 
 def test_layers_of_hybrids_have_their_own_numbers_and_runs_of_shared_ones_count():
@@ -547,7 +550,7 @@ def test_passes_of_two_recordings_are_compared(gpt, tmp_path):
         one.attention.save(tmp_path / f"{number}.safetensors")
     found = mhaviz.diff(tmp_path / "0.safetensors", tmp_path / "2.safetensors")
     assert len(found.maps) == 3
-    np.testing.assert_allclose(found.maps[0].change.weights, last[0].weights - film[0].weights, atol=1e-6)
+    np.testing.assert_allclose(found.maps[0].change.weights, last[0].weights - film[0].weights, atol=CLOSE)
     assert "pass 0" in found.source.footnote
     assert "pass 2" in found.source.footnote
 
@@ -573,7 +576,7 @@ def test_padding_is_not_drawn_and_types_of_tokens_name_none():
     long, short = recording.attention
     assert long.queries == ("[CLS]", " a", " cat", " sat", " down", " there", "[SEP]")
     assert short.keys == ("[CLS]", " a", " dog", "[SEP]")
-    np.testing.assert_allclose(short.weights.sum(axis=-1), 1, atol=1e-6)
+    np.testing.assert_allclose(short.weights.sum(axis=-1), 1, atol=CLOSE)
 
 
 def test_a_tokenizer_is_found_in_a_function_that_has_ended_and_in_an_object():

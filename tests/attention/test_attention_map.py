@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import rounding
 
 import mhaviz
 from mhaviz import devices
@@ -23,6 +24,8 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.tiles import choose_tile_shape
 from mhaviz.errors import ArgumentError
+
+CLOSE = rounding(size=40, terms=16)
 
 
 @pytest.fixture
@@ -136,20 +139,20 @@ def test_every_shape_mask_group_and_edge(
     assert found.query_edges.tolist() == edges(query.shape[2], rows)
     assert found.key_edges.tolist() == edges(key.shape[2], columns)
     first = "max" if reduce == "max" else "mass"
-    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, first), atol=1e-6)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, first), atol=CLOSE)
     if reduce == "both":
-        np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
+        np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=CLOSE)
     if received:
-        np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=1e-5)
+        np.testing.assert_allclose(found.received.numpy(), weights.sum(axis=2), atol=CLOSE)
     if entropy:
         with np.errstate(divide="ignore", invalid="ignore"):
             expected = -np.nansum(shares * np.log(shares), axis=-1)
-        np.testing.assert_allclose(found.entropy.numpy(), expected, atol=1e-5)
+        np.testing.assert_allclose(found.entropy.numpy(), expected, atol=CLOSE)
     if local:
         later = weights.shape[3] - weights.shape[2] if options["causal"] else 0
         distance = np.abs(np.arange(weights.shape[2])[:, None] + later - np.arange(weights.shape[3]))
         expected = (weights * (distance <= flags["local"])).sum(axis=-1)
-        np.testing.assert_allclose(found.local.numpy(), expected, atol=1e-6)
+        np.testing.assert_allclose(found.local.numpy(), expected, atol=CLOSE)
 
 
 @given(problems(), st.data())
@@ -166,7 +169,7 @@ def test_windows_are_the_exact_weights(monkeypatch, problem, data):
     weights = plain(query, key, **options)
     for cells in (found.weights, found.largest):
         if cells is not None:
-            np.testing.assert_allclose(cells.numpy(), weights[:, :, q0:q1, k0:k1], atol=1e-6)
+            np.testing.assert_allclose(cells.numpy(), weights[:, :, q0:q1, k0:k1], atol=CLOSE)
     assert found.query_edges.tolist() == list(range(q0, q1 + 1))
     assert found.key_edges.tolist() == list(range(k0, k1 + 1))
     assert found.entropy.shape[-1] == q1 - q0
@@ -177,7 +180,7 @@ def test_a_window_larger_than_the_picture_is_pooled():
     query, key = draw(q_length=30, k_length=40)
     found = attention_map(query, key, window=(5, 25, 10, 40), rows=4, columns=7)
     np.testing.assert_allclose(
-        found.weights.numpy(), pooled(plain(query, key)[:, :, 5:25, 10:], 4, 7, "mass"), atol=1e-6
+        found.weights.numpy(), pooled(plain(query, key)[:, :, 5:25, 10:], 4, 7, "mass"), atol=CLOSE
     )
 
 
@@ -189,9 +192,9 @@ def test_the_strongest_keys(in_blocks, monkeypatch, causal, keys_at_once):
     query, key = draw(n_heads=4, n_kv_heads=2, q_length=20, k_length=25)
     found = attention_map(query, key, top_keys=3, causal=causal)
     weights = plain(query, key, causal)
-    np.testing.assert_allclose(found.top_weights.numpy(), -np.sort(-weights, axis=-1)[..., :3], atol=1e-6)
+    np.testing.assert_allclose(found.top_weights.numpy(), -np.sort(-weights, axis=-1)[..., :3], atol=CLOSE)
     gathered = np.take_along_axis(weights, found.top_keys.numpy(), axis=-1)
-    np.testing.assert_allclose(gathered, found.top_weights.numpy(), atol=1e-6)
+    np.testing.assert_allclose(gathered, found.top_weights.numpy(), atol=CLOSE)
 
 
 @given(st.integers(0, 9), st.integers(1, 5), st.integers(1, 1500), st.booleans())
@@ -212,7 +215,7 @@ def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
     query, key = draw(n_heads=1, q_length=700, d_key=8)
     found = attention_map(query, key, rows=9, columns=700, entropy=True, received=received, memory=memory)
     weights = plain(query, key)
-    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, 9, 700, "mass"), atol=1e-6)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, 9, 700, "mass"), atol=CLOSE)
 
 
 @given(
@@ -286,7 +289,7 @@ def test_a_lone_spike_is_seen():
 def test_rows_sum_to_one():
     query, key = draw(q_length=1000, k_length=700, d_key=16)
     found = attention_map(query, key, rows=13, columns=17)
-    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 2, 13), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 2, 13), atol=CLOSE, rtol=0)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -294,7 +297,7 @@ def test_against_pytorchs_weights():
     query, key = draw(q_length=50, d_key=8)
     value = torch.eye(50).expand(1, 2, 50, 50)  # with these values the output is the weights
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-    torch.testing.assert_close(attention_map(query, key, causal=True).weights, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(attention_map(query, key, causal=True).weights, expected, atol=CLOSE, rtol=0)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -304,14 +307,14 @@ def test_other_precisions(dtype):
     query, key = draw(q_length=60, d_key=8, dtype=dtype)
     found = attention_map(query, key, rows=7, columns=9)
     assert found.weights.dtype == torch.float32
-    np.testing.assert_allclose(found.weights.numpy(), pooled(plain(query, key), 7, 9, "mass"), atol=1e-6)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(plain(query, key), 7, 9, "mass"), atol=CLOSE)
 
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_scale_of_ones_own():
     query, key = draw()
     np.testing.assert_allclose(
-        attention_map(query, key, scale=0.1).weights.numpy(), plain(query, key, scale=0.1), atol=1e-6
+        attention_map(query, key, scale=0.1).weights.numpy(), plain(query, key, scale=0.1), atol=CLOSE
     )
 
 
@@ -350,8 +353,8 @@ def test_cells_of_unequal_width(monkeypatch, at_once, length, rows, columns, cau
     query, key = draw(q_length=length, d_key=8)
     found = attention_map(query, key, rows=rows, columns=columns, reduce="both", causal=causal)
     weights = plain(query, key, causal)
-    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, "mass"), atol=1e-6)
-    np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=1e-6)
+    np.testing.assert_allclose(found.weights.numpy(), pooled(weights, rows, columns, "mass"), atol=CLOSE)
+    np.testing.assert_allclose(found.largest.numpy(), pooled(weights, rows, columns, "max"), atol=CLOSE)
 
 
 def test_a_short_map_keeps_to_the_memory_that_it_may_take():
@@ -464,7 +467,9 @@ def test_the_default_precision_is_not_asked():
 def test_float64_is_computed_in_float64():
     query, key = draw(q_length=60, d_key=8, dtype=torch.float64)
     expected = plain(query, key, scale=30)
-    np.testing.assert_allclose(attention_map(query, key, scale=30).weights.numpy(), expected, atol=1e-7)
+    np.testing.assert_allclose(
+        attention_map(query, key, scale=30).weights.numpy(), expected, atol=rounding(size=1, terms=1)
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -478,7 +483,7 @@ def test_more_keys_than_whole_rows_take(causal):
         columns = min(options.get("columns", 512), k1 - k0)
         for cells, reduce in ((found.weights, "mass"), (found.largest, "max")):
             expected = pooled(weights[..., k0:k1], 9, columns, reduce)
-            np.testing.assert_allclose(cells.numpy(), expected, atol=1e-6)
+            np.testing.assert_allclose(cells.numpy(), expected, atol=CLOSE)
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rounding import rounding
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before it is imported
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -18,6 +19,8 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.gpu_pass import gpu_map, is_for
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.pooled_map import Wanted
+
+CLOSE = rounding()
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # −∞ · 0, not used
 
@@ -50,7 +53,7 @@ def test_all_that_can_be_asked(problem):
     found = gpu_map(call, wanted)
     expected = attention_map(query.double(), key.double(), scale=0.25, **rule, **cells, **ALL, window=window)
     for name in ("weights", "largest", "entropy", "top_weights", "received", "local"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=3e-6, msg=name)
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=CLOSE, atol=CLOSE, msg=name)
     there = expected.top_weights > 0
     assert torch.equal(found.top_keys[there], expected.top_keys[there])
 
@@ -62,7 +65,7 @@ def test_one_number_a_cell_some_heads_at_a_time(monkeypatch, reduce):
     done = []
     found = gpu_map(AttentionCall(query, key, key, 0.25), Wanted((0, 100, 0, 100), 8, 8, reduce), done.append)
     expected = attention_map(query.double(), key.double(), scale=0.25, rows=8, columns=8, reduce=reduce)
-    torch.testing.assert_close(found.weights, expected.weights, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.weights, expected.weights, rtol=CLOSE, atol=CLOSE)
     assert done == pytest.approx([1 / 3, 2 / 3, 1])
 
 

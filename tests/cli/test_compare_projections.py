@@ -4,8 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from rounding import rounding
 
 import mhaviz as package
+
+CLOSE = rounding()
 
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 
@@ -36,7 +39,7 @@ def test_everything_in_numbers(mhaviz):
     assert np.shape(data["divergence"]) == (2, 2)
     assert data["mean_divergence"] == pytest.approx(data["divergence"][0][1])
     maps = json.loads(mhaviz("heatmap", "one two three", "--json", *SMALL).out)["maps"]
-    np.testing.assert_allclose(data["heads"], maps[0]["weights"], atol=1e-6)
+    np.testing.assert_allclose(data["heads"], maps[0]["weights"], atol=CLOSE)
 
 
 def test_left_out_is_null(mhaviz):

@@ -4,8 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from rounding import rounding
 
 import mhaviz as package
+
+CLOSE = rounding()
 
 SENTENCE = "The cat sat on the mat"
 SMALL = ("--d-model", "16", "--device", "cpu")
@@ -19,15 +22,15 @@ def test_everything_in_numbers(mhaviz):
     parts = {part["symbol"]: part for part in data["parts"]}
     assert list(parts) == ["E", "PE", "X"]
     E, PE, X = (np.array(part["values"]) for part in parts.values())
-    np.testing.assert_allclose(E + PE, X, atol=1e-6)
-    np.testing.assert_allclose(PE, package.sinusoids(6, 16).values, atol=1e-7)
+    np.testing.assert_allclose(E + PE, X, atol=CLOSE)
+    np.testing.assert_allclose(PE, package.sinusoids(6, 16).values, atol=CLOSE)
     assert parts["E"]["cosines"][0][4] == pytest.approx(1)
     assert parts["X"]["norms"] == pytest.approx(np.linalg.norm(X, axis=1))
 
 
 def test_sinusoids_alone(mhaviz):
     data = json.loads(mhaviz("embeddings", "--length", "7", "--d-model", "6", "--json").out)
-    np.testing.assert_allclose(data["values"], package.sinusoids(7, 6).values, atol=1e-7)
+    np.testing.assert_allclose(data["values"], package.sinusoids(7, 6).values, atol=CLOSE)
     assert np.shape(data["cosines"]) == (7, 7)
     assert "length 100, d_model 512" in mhaviz("embeddings").out
     assert np.shape(json.loads(mhaviz("embeddings", "--d-model", "7", "--json").out)["values"]) == (100, 7)

@@ -4,6 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from rounding import rounding
+
+CLOSE = rounding()
 
 SENTENCE = "I am going to deposit my money at the bank"
 SMALL = ("--d-model", "16", "--n-heads", "4", "--device", "cpu")
@@ -31,10 +34,10 @@ def test_everything_in_numbers(mhaviz):
     assert (data["d_key"], data["keys"]) == (4, data["queries"])
     assert data["visible"] == [True] * 4 + [False] * 6
     assert data["scores"][4:] == [None] * 6
-    np.testing.assert_allclose(np.sum(data["products"], axis=1), data["similarities"], atol=1e-5)
-    np.testing.assert_allclose(np.sum(data["contributions"], axis=0), data["output"], atol=1e-5)
+    np.testing.assert_allclose(np.sum(data["products"], axis=1), data["similarities"], atol=CLOSE)
+    np.testing.assert_allclose(np.sum(data["contributions"], axis=0), data["output"], atol=CLOSE)
     (attention_map,) = json.loads(mhaviz("heatmap", SENTENCE, "--mask", "causal", "--json", *SMALL).out)["maps"]
-    np.testing.assert_allclose(data["weights"], attention_map["weights"][1][3], atol=1e-6)
+    np.testing.assert_allclose(data["weights"], attention_map["weights"][1][3], atol=CLOSE)
 
 
 def test_the_token_is_of_the_target(mhaviz):

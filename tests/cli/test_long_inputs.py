@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 from looking import attend
+from rounding import rounding
 from safetensors import safe_open
 
 from mhaviz.api import long_inputs
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.style import Style
+
+CLOSE = rounding()
 
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
 WORDS = [f"w{i % 37}" for i in range(700)]
@@ -43,7 +46,7 @@ def test_a_whole_file_is_one_input_and_is_pooled(mhaviz, book, weights):
     assert only["query_edges"] == only["key_edges"] == list(range(0, 701, 10))
     assert only["reduction"] == "mass"
     expected = weights.reshape(2, 70, 10, 70, 10).sum(axis=4).mean(axis=2)
-    np.testing.assert_allclose(np.array(only["weights"]), expected, atol=1e-6)
+    np.testing.assert_allclose(np.array(only["weights"]), expected, atol=CLOSE)
     assert result.err.splitlines()[0] == (
         "mhaviz: 700 tokens become 70 × 70 cells: each cell is the mean over up to 10 queries of their weight on up to "
         "10 keys"
@@ -82,7 +85,7 @@ def test_memory_decides_the_cells(mhaviz, book):
 
 def test_all_weights_can_be_had(mhaviz, book, weights):
     (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "700", "-o", "map.json"))
-    np.testing.assert_allclose(np.array(only["weights"]), weights, atol=1e-6)
+    np.testing.assert_allclose(np.array(only["weights"]), weights, atol=CLOSE)
     assert "summary" not in only
 
 
@@ -92,11 +95,11 @@ def test_both_reductions(mhaviz, book, weights):
     mass, largest = saved(result)
     assert (mass["reduction"], largest["reduction"]) == ("mass", "max")
     expected = weights.reshape(2, 70, 10, 70, 10).max(axis=(2, 4))
-    np.testing.assert_allclose(np.array(largest["weights"]), expected, atol=1e-6)
+    np.testing.assert_allclose(np.array(largest["weights"]), expected, atol=CLOSE)
     assert "; of largest weights, it is the largest of up to 10 × 10" in result.err
     with safe_open("map.safetensors", "np") as file:
         assert sorted(file.keys()) == ["layer.0.self", "layer.0.self.max"]
-        np.testing.assert_allclose(file.get_tensor("layer.0.self.max"), expected, atol=1e-6)
+        np.testing.assert_allclose(file.get_tensor("layer.0.self.max"), expected, atol=CLOSE)
         described = json.loads(file.metadata()["mhaviz"])["maps"]
     assert [m["key_edges"] for m in described] == [list(range(0, 701, 10))] * 2
 
@@ -106,7 +109,7 @@ def test_a_window_is_exact_and_has_its_tokens(mhaviz, book, weights):
         "heatmap", "--file", "book.txt", "--whole", *SMALL, "--window", "600:603,10:14", "--head", "1", "-o", "map.json"
     )
     (only,) = saved(result)
-    np.testing.assert_allclose(np.array(only["weights"][0]), weights[1, 600:603, 10:14], atol=1e-6)
+    np.testing.assert_allclose(np.array(only["weights"][0]), weights[1, 600:603, 10:14], atol=CLOSE)
     assert only["queries"] == WORDS[600:603]
     assert only["keys"] == WORDS[10:14]
     assert only["query_edges"] == [600, 601, 602, 603]
@@ -131,7 +134,7 @@ def test_a_summary_changes_nothing_else(mhaviz, book):
     )
     del asked["summary"]
     assert asked.keys() == plain.keys()
-    np.testing.assert_allclose(np.array(asked["weights"]), np.array(plain["weights"]), atol=1e-6)
+    np.testing.assert_allclose(np.array(asked["weights"]), np.array(plain["weights"]), atol=CLOSE)
     shown = mhaviz("heatmap", "a b c", *SMALL, "--summary").out
     assert "self-attention: a b c" in shown
     assert "a row sums to 1" in shown
@@ -181,7 +184,7 @@ def test_source_target_and_causal_maps(mhaviz, book):
     )
     expected = attend(RandomLayer(16, 2, causal=True), [" ".join(WORDS)]).maps[0].weights
     np.testing.assert_allclose(
-        np.array(masked["weights"]), expected.reshape(2, 50, 14, 50, 14).sum(axis=4).mean(axis=2), atol=1e-6
+        np.array(masked["weights"]), expected.reshape(2, 50, 14, 50, 14).sum(axis=4).mean(axis=2), atol=CLOSE
     )
 
 
@@ -192,7 +195,7 @@ def test_windows_of_a_trained_model(mhaviz, tmp_path):
     parts = saved(mhaviz("heatmap", "--model", "translation", sentence, "--window", "2:5,0:4", "-o", str(path)), path)
     assert [m["kind"] for m in parts] == ["self", "masked", "cross"]
     for part, all_of_it in zip(parts, whole, strict=True):
-        np.testing.assert_allclose(np.array(part["weights"]), np.array(all_of_it["weights"])[:, 2:5, :4], atol=1e-6)
+        np.testing.assert_allclose(np.array(part["weights"]), np.array(all_of_it["weights"])[:, 2:5, :4], atol=CLOSE)
         assert part["queries"] == all_of_it["queries"][2:5]
 
 
@@ -360,7 +363,7 @@ def test_of_many_heads_no_more_is_kept_than_is_drawn(mhaviz, book, weights, monk
     drawn, page, data, sized = (attention[0] for attention in kept)
     expected = weights.reshape(2, 35, 20, 35, 20).sum(axis=4).mean(axis=2)
     for m in (drawn, page):
-        np.testing.assert_allclose(m.weights, expected, atol=1e-6)
+        np.testing.assert_allclose(m.weights, expected, atol=CLOSE)
         assert m.summary is not None
     assert page.queries_and_keys is not None
     assert data.weights.shape == (2, 350, 350)

@@ -4,6 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from rounding import rounding
+
+CLOSE = rounding()
 
 SMALL = ("--d-model", "8", "--n-heads", "2", "--device", "cpu")
 
@@ -15,7 +18,7 @@ def test_one_sentence_has_a_causal_mask_here(mhaviz):
     np.testing.assert_array_equal(one["hidden"][0], ~np.tri(3, dtype=bool))
     assert np.isfinite(one["scores"]).all(), "what they are before the mask"
     (drawn,) = json.loads(mhaviz("heatmap", "the cat sat", "--mask", "causal", "--json", *SMALL).out)["maps"]
-    np.testing.assert_allclose(one["weights"][0], drawn["weights"][0], atol=1e-6)
+    np.testing.assert_allclose(one["weights"][0], drawn["weights"][0], atol=CLOSE)
 
 
 def test_several_sentences_are_padded(mhaviz):

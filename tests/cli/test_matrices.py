@@ -4,6 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from rounding import rounding
+
+CLOSE = rounding()
 
 SMALL = ("--d-model", "8", "--n-heads", "2", "--device", "cpu")
 
@@ -14,9 +17,9 @@ def test_without_a_sentence_the_worked_example(mhaviz):
     assert np.shape(data["input"]["values"]) == np.shape(data["output"]["values"]) == (6, 8)
     assert [head["head"] for head in data["heads"]] == [0, 1, 2, 3]
     steps = {step["name"]: step for step in json.loads(mhaviz("trace-shapes", "--values", "--json").out)["steps"]}
-    np.testing.assert_allclose(data["output"]["values"], steps["O"]["values"][0], atol=1e-6)
+    np.testing.assert_allclose(data["output"]["values"], steps["O"]["values"][0], atol=CLOSE)
     for head, scores in zip(data["heads"], steps["S"]["values"][0], strict=True):
-        np.testing.assert_allclose(head["scores"], scores, atol=1e-6)
+        np.testing.assert_allclose(head["scores"], scores, atol=CLOSE)
 
 
 def test_heads_and_a_token(mhaviz):

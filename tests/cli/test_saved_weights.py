@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from safetensors.torch import save_file
 from torch import nn
+
+CLOSE = rounding()
 
 COMMANDS = {
     "heatmap": (),
@@ -57,7 +60,7 @@ def test_the_weights_are_those_of_pytorch(mhaviz, folder):
         _, expected = folder.layers[1].self_attn(X, X, X, average_attn_weights=False)
     result = mhaviz("heatmap", "the cat sat on it", "--input", "x.safetensors", *WEIGHTS, "--head", "2,0", "--json")
     (m,) = json.loads(result.out)["maps"]
-    np.testing.assert_allclose(m["weights"], expected[[2, 0]].numpy(), atol=1e-6)
+    np.testing.assert_allclose(m["weights"], expected[[2, 0]].numpy(), atol=CLOSE)
     assert m["keys"] == ["the", "cat", "sat", "on", "it"]
     result = mhaviz("heatmap", "--input", "x.safetensors", *WEIGHTS, "--mask", "causal", "--json")
     (m,) = json.loads(result.out)["maps"]

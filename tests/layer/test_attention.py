@@ -1,9 +1,11 @@
 """The layer against torch.nn.MultiheadAttention and F.scaled_dot_product_attention, with the same weights."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -11,7 +13,7 @@ from mhaviz import ArgumentError, MultiHeadAttention
 from mhaviz.layer.attention import check_heads, weigh
 from mhaviz.layer.masks import causal_mask, padding_mask
 
-TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+TOLERANCE = {torch.float32: rounding(), torch.float64: rounding(dtype=np.float64)}
 
 
 def same_weights(d_model, n_heads, dtype):
@@ -86,7 +88,7 @@ def test_output_equals_sdpa(seed, per_head, dtype):
     mixed = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
     expected = layer.Wo(mixed.transpose(1, 2).reshape(2, 6, 24))
     output, weights = layer(x, x, x, mask.to(dtype))
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(output, expected, rtol=0, atol=TOLERANCE[torch.float64])
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 6, dtype=torch.float64))
 
 

@@ -1,13 +1,16 @@
 """The blocks against PyTorch's own encoder and decoder layers, which were written by others from the same paper."""
 
+import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch import nn
 
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import only, within
 from mhaviz.layer.transformer import Translator
 
+CLOSE = rounding(depth=2, dtype=np.float64)
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 
 
@@ -40,8 +43,8 @@ def test_the_encoder_is_pytorchs(translator):
     memory, weights = translator.encode(ids, mask)
     x = translator.position(translator.source_embeddings(ids))
     expected = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
-    torch.testing.assert_close(memory[0], expected[0], atol=1e-12, rtol=0)
-    torch.testing.assert_close(memory[1, :2], expected[1, :2], atol=1e-12, rtol=0)
+    torch.testing.assert_close(memory[0], expected[0], atol=CLOSE, rtol=0)
+    torch.testing.assert_close(memory[1, :2], expected[1, :2], atol=CLOSE, rtol=0)
     assert weights.shape == (2, N_HEADS, 4, 4)
     assert (weights[1, ..., 2:] == 0).all()
 
@@ -64,7 +67,7 @@ def test_the_decoder_is_pytorchs(translator):
         tgt_mask=~causal_mask(3)[0, 0],
         memory_key_padding_mask=~mask[:, 0, 0],
     )
-    torch.testing.assert_close(decoded.logits, translator.output(expected), atol=1e-12, rtol=0)
+    torch.testing.assert_close(decoded.logits, translator.output(expected), atol=CLOSE, rtol=0)
     assert decoded.masked.shape == (2, N_HEADS, 3, 3)
     assert decoded.cross.shape == (2, N_HEADS, 3, 4)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch.nn import functional
 
 import mhaviz
@@ -10,6 +11,8 @@ from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.models.trained_model import TrainedModel
 from mhaviz.training.loading import load_checkpoint
+
+CLOSE = rounding()
 
 
 def angles(length, d_model):
@@ -24,9 +27,9 @@ def test_of_the_translator(target, table):
     e = model.embed("the small cat", target)
     weights = dict(model.checkpoint.model.named_parameters())[f"{table}_embeddings.lookup.weight"].detach()
     E = functional.embedding(torch.tensor(e.tokens.ids), weights).numpy() * np.sqrt(64)
-    np.testing.assert_allclose(e["E"], E, rtol=1e-6)
-    np.testing.assert_allclose(e["PE"], angles(len(e.tokens), 64), atol=1e-7)
-    np.testing.assert_allclose(e["X"], E + angles(len(e.tokens), 64), atol=1e-6)
+    np.testing.assert_allclose(e["E"], E, rtol=CLOSE)
+    np.testing.assert_allclose(e["PE"], angles(len(e.tokens), 64), atol=CLOSE)
+    np.testing.assert_allclose(e["X"], E + angles(len(e.tokens), 64), atol=CLOSE)
     assert e.is_target == (target is not None)
     assert e.tokens.texts == (("the", "small", "cat") if target is None else ("<start>", "le", "petit", "chat"))
 
@@ -35,7 +38,7 @@ def test_a_random_layer_reads_what_is_shown():
     e = RandomLayer(16, 4, device_name="cpu").embed("one two one")
     read = RandomLayer(16, 4, device_name="cpu").projection_inputs("one two one").embedded
     np.testing.assert_array_equal(e["X"], read)
-    np.testing.assert_allclose(e["E"] + angles(3, 16), read, atol=1e-6)
+    np.testing.assert_allclose(e["E"] + angles(3, 16), read, atol=CLOSE)
     np.testing.assert_array_equal(e["E"][0], e["E"][2])
     assert e.repeated == (0, 2)
     assert RandomLayer(16, 1, device_name="cpu").embed("one two").repeated is None
@@ -45,8 +48,8 @@ def test_cosines_are_those_of_torch():
     e = mhaviz.embeddings(mhaviz.load(d_model=16, n_heads=1, device="cpu"), "one two three")
     for part in e.parts:
         x = torch.from_numpy(part.values)
-        np.testing.assert_allclose(part.cosines, torch.cosine_similarity(x[:, None], x[None], dim=-1), atol=1e-6)
-        np.testing.assert_allclose(part.norms, x.norm(dim=1), rtol=1e-6)
+        np.testing.assert_allclose(part.cosines, torch.cosine_similarity(x[:, None], x[None], dim=-1), atol=CLOSE)
+        np.testing.assert_allclose(part.norms, x.norm(dim=1), rtol=CLOSE)
     with pytest.raises(KeyError):
         _ = e["T"]
 

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch import nn
 
 import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.models.load import load_model
+
+CLOSE = rounding()
 
 
 def by_hand(A, V, W_out):
@@ -37,8 +40,8 @@ def test_a_saved_layer(tmp_path, monkeypatch, pieces):
         V = nn.functional.linear(X[0], theirs.in_proj_weight[32:], theirs.in_proj_bias[32:])
         expected = by_hand(A[0], V, theirs.out_proj.weight.T)
     assert found.quantity.key == "norm"
-    np.testing.assert_allclose(found.weights, expected, rtol=1e-5)
-    np.testing.assert_allclose(some.weights, expected[[2, 0]], rtol=1e-5)
+    np.testing.assert_allclose(found.weights, expected, rtol=CLOSE)
+    np.testing.assert_allclose(some.weights, expected[[2, 0]], rtol=CLOSE)
 
 
 def test_the_translator():
@@ -62,8 +65,8 @@ def test_the_translator():
             handle.remove()
         for kind, block in blocks.items():
             expected = by_hand(weights[kind], made[kind], block.attention.Wo.weight.T)
-            np.testing.assert_allclose(norms[kind], expected, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(together[kind], expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(norms[kind], expected, rtol=CLOSE, atol=CLOSE)
+            np.testing.assert_allclose(together[kind], expected, rtol=CLOSE, atol=CLOSE)
 
 
 def test_a_random_layer_alone_and_in_a_batch(tmp_path):
@@ -73,8 +76,8 @@ def test_a_random_layer_alone_and_in_a_batch(tmp_path):
     model = load_model("random", d_model=16, n_heads=2)
     found = []
     model.with_norms().run(model.encode(["a b c", "a b"]), lambda seen: found.append(seen.call.numbers()), batched=True)
-    np.testing.assert_allclose(found[0][0], attention.maps[0].weights, rtol=1e-5)
-    np.testing.assert_allclose(found[0][1, :, :2, :2], attention.maps[1].weights, rtol=1e-5)
+    np.testing.assert_allclose(found[0][0], attention.maps[0].weights, rtol=CLOSE)
+    np.testing.assert_allclose(found[0][1, :, :2, :2], attention.maps[1].weights, rtol=CLOSE)
     for name in ("norms.json", "norms.safetensors"):
         attention.save(tmp_path / name)
         again = mhaviz.read(tmp_path / name)
@@ -110,5 +113,5 @@ def test_values_of_many_keys_that_share_heads(monkeypatch):
     found = norms.value_norms(V, norms.gram_matrices(W_out))
     expected = torch.einsum("bgkd,gmde->bgmke", V.double(), W_out.double().view(2, 2, 3, 5)).norm(dim=-1).flatten(1, 2)
     assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.double(), expected, rtol=CLOSE, atol=0)
     assert found[1, 1, 2] == 0

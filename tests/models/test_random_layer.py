@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, calls, traced
+from rounding import rounding
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models import layer_inputs
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+
+CLOSE = rounding()
 
 SENTENCE = "I wonder what will come next!"
 
@@ -49,9 +52,9 @@ def test_padding_changes_nothing_but_rounding_and_is_not_in_the_record():
     assert [m.weights.shape for m in batch.maps] == [(4, 3, 3), (4, 6, 6)]
     assert [m.sentence for m in batch.maps] == [0, 1]
     # The words that the longer sentence adds take other rows of the table; those of the first stay what they are.
-    np.testing.assert_allclose(batch.maps[0].weights, alone[0], atol=1e-6)
+    np.testing.assert_allclose(batch.maps[0].weights, alone[0], atol=CLOSE)
     for attention_map in batch.maps:
-        np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=1e-6)
+        np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=CLOSE)
 
 
 def test_a_causal_mask_hides_the_future():
@@ -59,7 +62,7 @@ def test_a_causal_mask_hides_the_future():
     (attention_map,) = attend(layer, [SENTENCE]).maps
     assert attention_map.kind == "masked"
     assert (attention_map.weights[:, ~np.tri(6, dtype=bool)] == 0).all()
-    np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=1e-6)
+    np.testing.assert_allclose(attention_map.weights.sum(axis=-1), 1, atol=CLOSE)
 
 
 def test_a_target_asks_and_the_sentence_answers():
@@ -91,7 +94,7 @@ def test_the_weights_are_those_of_the_textbook_layer(causal):
     textbook = layer.trace(layer.encode(sentences), values=True).step("A").values
     for i, (expected, own) in enumerate(zip(textbook, weights(layer, sentences), strict=True)):
         length = len(sentences[i].split())
-        np.testing.assert_allclose(own, expected[:, :length, :length], atol=1e-6)
+        np.testing.assert_allclose(own, expected[:, :length, :length], atol=CLOSE)
 
 
 def test_what_the_attention_is_called_with_makes_the_output():
@@ -99,7 +102,7 @@ def test_what_the_attention_is_called_with_makes_the_output():
     (seen,) = calls(layer, ["the cat sat"])
     heads = torch.nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
     concat = torch.from_numpy(layer.trace(layer.encode(["the cat sat"]), values=True).step("concat").values)
-    torch.testing.assert_close(heads.transpose(1, 2).flatten(2), concat, atol=1e-5, rtol=0)
+    torch.testing.assert_close(heads.transpose(1, 2).flatten(2), concat, atol=CLOSE, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def test_pieces_of_a_long_input_give_the_weights_of_the_layer(monkeypatch, piece
     textbook = layer.trace(layer.encode(sentences), values=True).step("A").values
     for i, m in enumerate(attend(layer, sentences, heads=(3, 1)).maps):
         words = sentences[i].split()
-        np.testing.assert_allclose(m.weights, textbook[i, [3, 1], : len(words), : len(words)], atol=1e-6)
+        np.testing.assert_allclose(m.weights, textbook[i, [3, 1], : len(words), : len(words)], atol=CLOSE)
         assert (m.queries, m.kind, m.sentence, m.heads) == (tuple(words), "masked" if causal else "self", i, (3, 1))
 
 
@@ -201,7 +204,7 @@ def test_the_weights_of_a_target_are_those_of_the_textbook_layer():
     layer = RandomLayer(64, 4)
     textbook = layer.trace(layer.encode(["the cat sat"], "le chat"), values=True).step("A").values
     (m,) = attend(layer, ["the cat sat"], "le chat").maps
-    np.testing.assert_allclose(m.weights, textbook[0], atol=1e-6)
+    np.testing.assert_allclose(m.weights, textbook[0], atol=CLOSE)
 
 
 def test_an_input_that_does_not_fit():

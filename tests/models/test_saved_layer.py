@@ -7,6 +7,7 @@ import pytest
 import torch
 from hostile import HOSTILE
 from looking import attend, calls
+from rounding import rounding
 from safetensors.torch import save_file
 from torch import nn
 
@@ -17,6 +18,8 @@ from mhaviz.models import layer_inputs
 from mhaviz.models.given_inputs import read_inputs
 from mhaviz.models.saved_attention import read_attention
 from mhaviz.models.saved_layer import SavedLayer
+
+CLOSE = rounding()
 
 D_MODEL, N_HEADS = 16, 4
 SENTENCE = "the cat sat on the mat"
@@ -62,7 +65,7 @@ def on_input(path, tensors, prefix=None, **options):
 
 
 def close(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(ours, theirs, atol=CLOSE, rtol=0)
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": False}], ids=str)

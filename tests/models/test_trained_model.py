@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, calls
+from rounding import rounding
 from torch import nn
 
 from mhaviz.analyses.following import follow_element
@@ -13,6 +14,8 @@ from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.evaluation import most_words
 from mhaviz.training.loading import load_checkpoint
+
+CLOSE = rounding(depth=3)
 
 SENTENCE = "The small black cat does not see my red car!"
 SOURCE = ("the", "small", "black", "cat", "does", "not", "see", "my", "red", "car")
@@ -36,7 +39,7 @@ def test_three_attentions_and_the_names_of_their_rows(translator):
     assert masked.queries == masked.keys == ("<start>", *TARGET)
     assert (cross.queries, cross.keys) == ((*TARGET, "<end>"), SOURCE)
     for m in attention.maps:
-        np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=1e-5)
+        np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=CLOSE)
     assert attention.source.details["translations"] == [" ".join(TARGET)]
 
 
@@ -74,7 +77,7 @@ def test_weights_are_pytorchs(translator):
         x = model.decoder_self.norm(x + mixed.transpose(0, 1))
         _, weights = theirs(x, memory, memory, average_attn_weights=False)
     (cross,) = (m for m in attend(translator, [SENTENCE]).maps if m.kind == "cross")
-    np.testing.assert_allclose(cross.weights, weights[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(cross.weights, weights[0].numpy(), atol=CLOSE)
 
 
 def test_each_word_looks_at_the_word_that_it_translates(translator):
@@ -91,12 +94,12 @@ def test_sentences_of_several_lengths_are_as_if_alone(translator):
     alone = [m for sentence in sentences for m in attend(translator, [sentence]).maps]
     for one, other in zip(together, alone, strict=True):
         assert (one.queries, one.keys, one.kind) == (other.queries, other.keys, other.kind)
-        np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+        np.testing.assert_allclose(one.weights, other.weights, atol=CLOSE)
     for k, seen in enumerate(calls(translator, sentences, batched=True)):
         for i, (A, queries, keys) in enumerate(zip(seen.call.weights(), seen.queries, seen.keys, strict=True)):
             m = together[3 * i + k]
             assert (queries.texts, keys.texts) == (m.queries, m.keys)
-            np.testing.assert_allclose(A[:, : len(queries), : len(keys)], m.weights, atol=1e-5)
+            np.testing.assert_allclose(A[:, : len(queries), : len(keys)], m.weights, atol=CLOSE)
 
 
 def test_a_target_is_taken_as_it_is_given(translator):
@@ -111,7 +114,7 @@ def test_the_weights_are_those_of_the_textbook_layer(kind):
     (attention_map,) = attend(model, [SENTENCE]).maps
     assert attention_map.kind == kind
     textbook = model.trace(model.encode([SENTENCE]), values=True).step("A").values
-    np.testing.assert_allclose(attention_map.weights, textbook[0], atol=1e-5)
+    np.testing.assert_allclose(attention_map.weights, textbook[0], atol=CLOSE)
 
 
 def test_values_make_the_output():
@@ -119,7 +122,7 @@ def test_values_make_the_output():
     (seen,) = calls(cross, ["a cat"], "un")
     mixed = nn.functional.scaled_dot_product_attention(seen.call.query, seen.call.key, seen.call.value)
     concat = cross.trace(cross.encode(["a cat"], "un"), values=True).step("concat").values
-    np.testing.assert_allclose(mixed.transpose(1, 2).flatten(2).numpy(), concat, atol=1e-5)
+    np.testing.assert_allclose(mixed.transpose(1, 2).flatten(2).numpy(), concat, atol=CLOSE)
 
 
 @pytest.mark.parametrize(("kind", "first"), [("self", ["E", "X"]), ("masked", ["E", "X"]), ("cross", ["X source"])])

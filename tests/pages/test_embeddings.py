@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rounding import rounding
 
 import mhaviz
 from mhaviz.pages.blocks import Drawn, Panels, QuotedText
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.records import EmbeddedText, InputPart, Source, Tokens
+
+CLOSE = rounding()
 
 RNG = np.random.default_rng(0)
 
@@ -129,6 +132,6 @@ def test_sampled_features_are_sines_and_cosines_in_turn_and_sums_stay_sums():
     assert np.isfinite(angle).all()
     E = RNG.normal(size=values.shape).astype(np.float32)
     parts = [Panel("", x, Scale()).sampled(3, 10).values for x in (E, values, E + values)]
-    np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=1e-6)
-    np.testing.assert_allclose(Panel("", E, Scale()).sampled(3, 64).values[0], E[:2].mean(axis=0), atol=1e-7)
+    np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=CLOSE)
+    np.testing.assert_allclose(Panel("", E, Scale()).sampled(3, 64).values[0], E[:2].mean(axis=0), atol=CLOSE)
     assert Panel("", E, Scale()).sampled(7, 64).values is E

@@ -5,11 +5,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.overrides import handle_torch_function
 
 from mhaviz import record
+
+CLOSE = rounding()
 
 
 class HasNoConfig(nn.Module):
@@ -140,4 +143,4 @@ def test_a_hint_that_a_mask_is_causal_is_no_mask_where_weights_are_given():
     x, mha = torch.randn(4, 1, 8), nn.MultiheadAttention(8, 2)
     with record() as recording:
         _, weights = mha(x, x, x, attn_mask=torch.zeros(4, 4), is_causal=True, average_attn_weights=False)
-    np.testing.assert_allclose(recording.attention.maps[0].weights, weights[0].detach(), atol=1e-6)
+    np.testing.assert_allclose(recording.attention.maps[0].weights, weights[0].detach(), atol=CLOSE)

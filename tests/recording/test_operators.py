@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from rounding import rounding
 from watched import assert_explains, watch
 
 from mhaviz.attention.call import AttentionWeights
+
+CLOSE = rounding()
 
 _LIBRARIES = []
 
@@ -93,7 +96,7 @@ def _inputs(q_length=5, k_length=7, n_heads=4, n_kv_heads=2, batch_size=2, d=8):
 
 
 def _assert_weights(seen, A):
-    torch.testing.assert_close(seen.weights().double(), A, rtol=0, atol=1e-6)
+    torch.testing.assert_close(seen.weights().double(), A, rtol=0, atol=CLOSE)
     assert_explains(seen.only())
 
 

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from rounding import rounding
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz import record
+
+CLOSE = rounding()
 
 LENGTH, ROOM = 8, 12
 
@@ -81,7 +84,7 @@ def test_steps_join_the_pass_of_their_own_layer_where_layers_share_a_module(leng
     assert steps.modules == ("layers.0.attend", "layers.0.attend #2", "layers.0.attend #3")
     for expected, joined in zip(whole.attention.maps, steps.attention.maps, strict=True):
         assert joined.kind == "masked"
-        np.testing.assert_allclose(joined.weights, expected.weights, atol=1e-6)
+        np.testing.assert_allclose(joined.weights, expected.weights, atol=CLOSE)
 
 
 class Block(nn.Module):
@@ -98,7 +101,7 @@ def test_queries_that_see_later_keys_are_no_step_of_a_masked_map():
         block(x[:, :, :4], x[:, :, :0])
         block(x[:, :, 4:], x[:, :, :4])
     for m in recording.attention.maps:
-        np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=1e-5)
+        np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=CLOSE)
     assert [m.weights.shape for m in recording.attention.maps] == [(2, 4, 4), (2, 4, 8)]
 
 

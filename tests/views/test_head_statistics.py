@@ -4,6 +4,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from rounding import rounding
 
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_distributions import distribution_panels
@@ -12,6 +13,8 @@ from mhaviz.records import N_BINS, STATISTICS
 from mhaviz.views.data import document, write_json
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
+
+CLOSE = rounding()
 
 
 def parts(statistics):
@@ -101,14 +104,14 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
     assert panels.rows.tokens.texts[0] == label
     expected = first.counts[row, column] / first.counts[row, column].sum()
     (drawn,) = panels.panels
-    np.testing.assert_allclose(drawn.values[0], expected[: drawn.values.shape[1]], rtol=1e-6)
+    np.testing.assert_allclose(drawn.values[0], expected[: drawn.values.shape[1]], rtol=CLOSE)
     assert drawn.values.sum() == pytest.approx(len(panels.rows))
 
 
 def test_many_bins_are_drawn_as_pairs():
     counts = np.arange(1, N_BINS + 1)
     panels = distribution_panels("first", {"0.0": counts}, N_BINS - 1, "sentence")
-    np.testing.assert_allclose(panels.panels[0].values[0], (counts[::2] + counts[1::2]) / counts.sum(), rtol=1e-6)
+    np.testing.assert_allclose(panels.panels[0].values[0], (counts[::2] + counts[1::2]) / counts.sum(), rtol=CLOSE)
     assert panels.columns.tokens.texts[:3] == ("0", "0.05", "0.1")
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 import transformers as hf
 from families import EAGER, ENDS, FAMILIES, GROUPED, OTHERS, SEE_PADDING, SIZES, V, with_encoder
+from rounding import rounding
 from torch import Tensor
 
 from zoo.program import Entry, Program, Weights, spread
 from zoo.softmaxes import Softmaxes
+
+CLOSE = rounding(depth=2)
 
 hf.utils.logging.set_verbosity_error()
 
@@ -68,7 +71,7 @@ def _same(A: Tensor, shown: Tensor) -> bool:
     """Whether a softmax has made what the model shows, whatever became of its axes, or of its sink."""
     cut = A[..., : shown.shape[-1]]
     return any(
-        one.numel() == shown.numel() and torch.allclose(one.flatten().sort()[0], shown.flatten().sort()[0], atol=1e-6)
+        one.numel() == shown.numel() and torch.allclose(one.flatten().sort()[0], shown.flatten().sort()[0], atol=CLOSE)
         for one in (A, cut)
     )
 

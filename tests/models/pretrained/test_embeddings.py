@@ -7,11 +7,14 @@ import pytest
 import torch
 import transformers as hf
 from families import EAGER, FAMILIES, bytes_and_words, word_pieces
+from rounding import rounding
 from torch.nn import functional
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import SINUSOIDS
+
+CLOSE = rounding()
 
 TEXT, TARGET = "the cat sat on the mat", "a dog ran"
 WITH_ENCODER = ("t5", "bart")
@@ -61,7 +64,7 @@ def test_x_is_the_first_hidden_state(pretrained, name):
             out = model.loaded.model.base_model(**fields, output_hidden_states=True)
         np.testing.assert_array_equal(e["X"], out[which][0][0].numpy())
         assert e.parts[-1].equation == EQUATIONS.get(name, "X = E = lookup(ids)")
-        assert e.difference < 1e-6
+        assert e.difference < CLOSE
         assert e.within == WITHIN.get(name, ())
         assert e.added == ("learned" if "PE" in EQUATIONS.get(name, "") else None)
 
@@ -110,7 +113,7 @@ def test_scaled_embeddings_and_sinusoids():
     loaded = mhaviz.load(model, word_pieces())
     for target, stack in ((None, model.get_encoder()), (TARGET, model.get_decoder())):
         e = loaded.embeddings(TEXT, target)
-        np.testing.assert_allclose(e["E"], weights_of(stack.embed_tokens, e.tokens.ids) * math.sqrt(32), rtol=1e-5)
+        np.testing.assert_allclose(e["E"], weights_of(stack.embed_tokens, e.tokens.ids) * math.sqrt(32), rtol=CLOSE)
         assert [part.equation for part in e.parts] == ["E = lookup(ids) · √d_model", SINUSOIDS, "X = E + PE"]
         assert e.added == "sinusoids"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from families import save
+from rounding import rounding
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, ProphetNetConfig, ProphetNetModel
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
@@ -20,6 +21,8 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained import adapter, config_fields, loading, quantization, sizes
 from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from mhaviz.models.pretrained.silence import silence
+
+CLOSE = rounding(depth=2)
 
 TEXT = "the cat sat"
 COMMANDS = (
@@ -563,7 +566,7 @@ def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
         for found, wanted in zip(maps(result), expected, strict=True):
             assert found["queries"] == wanted["queries"]
             torch.testing.assert_close(
-                torch.tensor(found["weights"]), torch.tensor(wanted["weights"]), atol=2e-6, rtol=0
+                torch.tensor(found["weights"]), torch.tensor(wanted["weights"]), atol=CLOSE, rtol=0
             )
     assert mhaviz("trace-shapes", TEXT, "--model", str(model)).out.replace("llama", "") == mhaviz(
         "trace-shapes", TEXT, "--model", str(summed)
@@ -608,7 +611,7 @@ def test_an_adapter_that_peft_merges(mhaviz, folder, tmp_path):
     with_adapter.merge_and_unload().save_pretrained(merged)
     found, wanted = (maps(mhaviz("heatmap", TEXT, "--model", str(one), "--json")) for one in (model, merged))
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(other["weights"]), atol=5e-6, rtol=0)
+        torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(other["weights"]), atol=CLOSE, rtol=0)
 
 
 @of_peft

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, calls, encoded, traced
+from rounding import rounding
 from safetensors.torch import load_file, save_file
 
 from mhaviz.analyses.rollout import rollout
@@ -14,6 +15,8 @@ from mhaviz.models.pretrained.hooks import field_of
 from mhaviz.models.pretrained.loading import open_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
+
+CLOSE = rounding(depth=4)
 
 TEXT = "the cat sat on the mat playing hello"
 
@@ -30,7 +33,7 @@ def test_layers_of_a_hybrid_have_their_own_numbers(pretrained, eager, name, laye
     assert [m.layer for m in maps] == layers
     ids = torch.tensor([model.loaded.tokenizer(TEXT)["input_ids"]])
     for m, weights in zip(maps, eager(name, ids).values(), strict=True):
-        np.testing.assert_allclose(m.weights, weights[0], atol=5e-6)
+        np.testing.assert_allclose(m.weights, weights[0], atol=CLOSE)
     assert [m.layer for m in rollout(*encoded(model, [TEXT])).maps] == layers
     assert attend(model.select((layers[-1],)), [TEXT]).maps[0].layer == layers[-1]
 
@@ -54,7 +57,7 @@ def test_masks_that_a_model_makes_by_the_name_of_its_attention(pretrained, eager
     expected = eager("hy_v4", torch.tensor([model.loaded.tokenizer(TEXT)["input_ids"]])).values()
     for m, weights in zip(maps, expected, strict=True):
         assert int((weights[0, 0, -1] > 0).sum()) == 5
-        np.testing.assert_allclose(m.weights, weights[0], atol=2e-6)
+        np.testing.assert_allclose(m.weights, weights[0], atol=CLOSE)
 
 
 def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
@@ -67,7 +70,7 @@ def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     target_ids = torch.cat([torch.tensor([[start]]), produced[:, :-1]], dim=1)
     expected = eager("led", ids, torch.ones_like(ids), target_ids)
     for m in attention.maps:
-        np.testing.assert_allclose(m.weights, expected[m.kind, m.layer][0], atol=2e-6)
+        np.testing.assert_allclose(m.weights, expected[m.kind, m.layer][0], atol=CLOSE)
     assert attention.source.remark.startswith("the encoder's attention is not shown; ")
     assert attention.source.details["unshown"] == ["self"]
     with pytest.raises(ArgumentError, match="expected a kind of attention that"):
@@ -79,7 +82,7 @@ def test_blocks_that_a_short_text_has_no_need_of(pretrained):
     for name, target, part in (("bigbird", None, ""), ("bigbird_pegasus", "a dog", "encoder")):
         model = pretrained(name)
         maps = [m for m in attend(model, [TEXT], target).maps if m.kind == "self"]
-        np.testing.assert_allclose(maps[0].weights.sum(axis=2), 1, atol=1e-5)
+        np.testing.assert_allclose(maps[0].weights.sum(axis=2), 1, atol=CLOSE)
         with pytest.raises(MhavizError, match=r"in a form of its own .*; try a shorter text"):
             attend(model, [" ".join([TEXT] * 9)], target)
         assert model.loaded.model.base_model.get_submodule(part).attention_type == "block_sparse"

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers as hf
 from families import FAMILIES, bytes_and_words, word_pieces
+from rounding import rounding
 from tokenizers import processors
 
 import mhaviz
@@ -17,6 +18,8 @@ from mhaviz.models.pretrained.model import model_in_memory
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.records import Given, Segment
 from mhaviz.records.tokens import segments_text
+
+CLOSE = rounding(depth=2)
 
 CHATML = (
     "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}"
@@ -78,7 +81,7 @@ def test_a_pair_is_read_as_transformers_reads_it(compared, first, second):
     fields = of_pairs()(first, second, return_tensors="pt")
     assert attention.maps[0].rows.tokens.ids == tuple(fields["input_ids"][0].tolist())
     for m, expected in zip(attention.maps, eager(model, **fields), strict=True):
-        np.testing.assert_allclose(m.weights, expected[0], atol=1e-6)
+        np.testing.assert_allclose(m.weights, expected[0], atol=CLOSE)
     fields["token_type_ids"] *= 0
     without = eager(model, **fields)[-1][0].numpy()
     assert np.abs(attention.maps[-1].weights - without).max() > 1e-5, "the types of tokens make a difference"
@@ -131,7 +134,7 @@ def test_embeddings_of_a_pair_have_those_of_its_types(compared):
     model, loaded = compared
     table = model.embeddings.token_type_embeddings.weight.detach().numpy()
     embedded = loaded.embeddings("the cat", pair="a dog")
-    np.testing.assert_allclose(embedded["T"], table[[0, 0, 0, 0, 1, 1, 1]], atol=1e-7)
+    np.testing.assert_allclose(embedded["T"], table[[0, 0, 0, 0, 1, 1, 1]], atol=CLOSE)
     assert any("T = token_type_embeddings(types)" in part.equation for part in embedded.parts)
 
 
@@ -139,7 +142,7 @@ def test_a_model_without_types_gets_none():
     model, loaded = in_memory("distilbert", of_pairs())
     attention = loaded.attend("the cat", pair="a dog")
     ids = of_pairs()("the cat", "a dog", return_tensors="pt")["input_ids"]
-    np.testing.assert_allclose(attention.maps[0].weights, eager(model, input_ids=ids)[0][0], atol=1e-6)
+    np.testing.assert_allclose(attention.maps[0].weights, eager(model, input_ids=ids)[0][0], atol=CLOSE)
 
 
 def test_more_types_than_the_model_has(compared, monkeypatch):
@@ -156,7 +159,7 @@ def test_a_chat_is_read_through_the_template(chatting):
     tokens = attention.maps[0].rows.tokens
     assert tokens.ids == tuple(ids[0].tolist())
     for m, expected in zip(attention.maps, eager(model, input_ids=ids), strict=True):
-        np.testing.assert_allclose(m.weights, expected[0], atol=1e-6)
+        np.testing.assert_allclose(m.weights, expected[0], atol=CLOSE)
     starts = [i for i, text in enumerate(tokens.texts) if text == "<s>"]
     assert set(starts) < set(tokens.special), "what the template has written"
     segments = [Segment(**one) for one in attention.source.details["segments"][0]]
@@ -233,7 +236,7 @@ def test_exactly_these_ids(compared):
     attention = loaded.attend(ids=[[7, 5, 6], np.array([1, 9, 2])])
     assert [m.rows.tokens.ids for m in attention.maps[::2]] == [(7, 5, 6), (1, 9, 2)]
     expected = eager(model, input_ids=torch.tensor([[7, 5, 6]]))
-    np.testing.assert_allclose(attention.maps[0].weights, expected[0][0], atol=1e-6)
+    np.testing.assert_allclose(attention.maps[0].weights, expected[0][0], atol=CLOSE)
     assert loaded.attend(ids=torch.tensor([7, 5])).maps[0].rows.tokens.ids == (7, 5)
 
 

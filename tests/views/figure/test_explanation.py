@@ -6,6 +6,7 @@ import pytest
 from drawn import texts
 from hostile import HOSTILE
 from looking import encoded
+from rounding import rounding
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
@@ -13,6 +14,8 @@ from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
 from mhaviz.views.style import Style
+
+CLOSE = rounding()
 
 
 def explanation(sentence="one two three two", position=2, d_model=16, n_heads=2, **options):
@@ -52,7 +55,7 @@ def test_bars_are_as_long_as_weights_and_shares():
     bars = [patch for patch in sheet.page.patches if patch.get_facecolor()[:3] == _rgb(ACCENT)]
     widths = np.array([patch.get_width() for patch in sorted(bars, key=lambda patch: patch.get_y())])
     expected = np.array([*e.weights, *np.sort(e.shares)[::-1]])
-    np.testing.assert_allclose(widths / widths.max(), expected / expected.max(), rtol=1e-5)
+    np.testing.assert_allclose(widths / widths.max(), expected / expected.max(), rtol=CLOSE)
 
 
 def _rgb(colour):
@@ -90,7 +93,7 @@ def test_of_many_keys_the_heaviest():
     name, rest = strips(sheet)[-2]
     shown = np.argsort(-e.sizes)[:MOST_KEYS]
     assert name == f"{300 - MOST_KEYS} more"
-    np.testing.assert_allclose(rest + e.contributions[shown].sum(0), e.output, atol=1e-5)
+    np.testing.assert_allclose(rest + e.contributions[shown].sum(0), e.output, atol=CLOSE)
 
 
 @pytest.mark.parametrize("d_key", [1, 2, 64, 512])

@@ -11,6 +11,7 @@ from drawn import texts
 from hostile import HOSTILE
 from made import Edges, made_map, remade
 from matplotlib import image as mpl_image
+from rounding import rounding
 from shown import heatmap_figure
 
 from mhaviz.records import Attention, Axis, HeadSummary, Link, MapSummary, Quantity, Sink, Source, Tokens
@@ -19,6 +20,8 @@ from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.rulers import decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import FAINT, INK, QUIET, Sheet
 from mhaviz.views.style import Style
+
+CLOSE = rounding()
 
 AUTO = Style()
 LOG = Style(log=True)
@@ -206,7 +209,7 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
     drawn = np.asarray(tiles(sheet)[2].get_array())
     blocks = m.weights[2].reshape(512, 2, 512, 2)
     expected = blocks.sum(axis=3).mean(axis=1) if reduction == "mass" else blocks.max(axis=(1, 3))
-    np.testing.assert_allclose(drawn, expected, rtol=1e-5)
+    np.testing.assert_allclose(drawn, expected, rtol=CLOSE)
     says = {
         "mass": "the mean over up to 16 queries of their weight on up to 16 keys",
         "max": "the largest of up to 16 × 16",
@@ -240,7 +243,7 @@ def test_mass_and_largest_weights_have_a_scale_each():
     clims = [tile.get_clim() for tile in tiles(sheet)]
     assert clims[0] == clims[1]
     assert clims[2] == clims[3]
-    assert clims[2][1] == pytest.approx(clims[0][1] / 50, rel=1e-5)
+    assert clims[2][1] == pytest.approx(clims[0][1] / 50, rel=CLOSE)
     assert len([image for image in sheet.page.images if image.get_label().startswith("scale")]) == 2
     assert tiles(sheet)[2].get_extent()[3] > tiles(sheet)[0].get_extent()[2], "one above the other"
     assert any("largest weights, tokens 0 to 4,999" in text for text in texts(sheet))
