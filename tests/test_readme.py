@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import induction
 import pytest
 from test_held import COMMANDS, without_pictures
 
@@ -35,14 +36,32 @@ def test_there_is_something_to_run():
     assert PYTHON
 
 
+@pytest.fixture
+def python(request, monkeypatch):
+    """Run ``python …`` in this process, which has imported what takes a process of its own most of its time."""
+
+    def run(*words):
+        if words[0] == "-c":
+            exec(compile(words[1], "README.md", "exec"), {})
+        else:  # the model that it trains is the one that other tests have trained
+            trained, _ = request.getfixturevalue("induction_model")
+            monkeypatch.setattr(induction, "train", lambda: trained)
+            induction.save_copier(Path(words[1]))
+
+    return run
+
+
 @pytest.mark.parametrize("commands", BLOCKS, ids=lambda commands: commands[0])
-def test_commands(mhaviz, commands, tmp_path, monkeypatch):
+def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
     """Those of a block in their order: one may need what another has saved, and any may need the linked model."""
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(scaling.sweep_scaling, draws=2))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for command in commands if LINK in commands else [LINK, *commands]:
+        if command.startswith(("python -c ", "python samples/induction.py ")):
+            python(*shlex.split(command)[1:])
+            continue
         if not command.startswith("mhaviz ") or "|" in command:
             subprocess.run(command, shell=True, check=True)
             continue
