@@ -47,6 +47,17 @@ def pytest_xdist_make_scheduler(config, log):
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
+def pytest_collection_modifyitems(items):
+    """A test is numeric if it allows for rounding, or a function of its module that it calls does."""
+    for item in items:
+        test = getattr(item.function, "hypothesis", None)
+        function = test.inner_test if test else item.function
+        called = (getattr(item.module, name, None) for name in function.__code__.co_names)
+        codes = (getattr(one, "__code__", None) for one in (function, *called))
+        if any("CLOSE" in code.co_names for code in codes if code is not None):
+            item.add_marker("numeric")
+
+
 def pytest_collection_finish():
     """Nothing of what is loaded by now ever goes: the garbage collector need not look through it again and again."""
     gc.collect()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -302,7 +303,7 @@ OTHERS = {
         word_pieces,
     ),
     "hy_v4": (
-        hf.HYV4ForCausalLM,
+        getattr(hf, "HYV4ForCausalLM", None),  # the oldest transformers that mhaviz takes has none
         lambda: hf.HYV4Config(
             vocab_size=V,
             moe_intermediate_size=16,
@@ -345,6 +346,8 @@ def save(name, folder):
     folder = Path(folder) / name
     if not folder.exists():
         model_class, config, tokenizer = (FAMILIES | EAGER | SEE_PADDING | OTHERS)[name]
+        if model_class is None:
+            pytest.skip(f"this transformers has no {name}")
         torch.manual_seed(0)
         model = model_class(config())
         for parameter_name, parameter in model.named_parameters():  # far from uniform weights; biases, sinks not zero

@@ -52,8 +52,8 @@ def watch(function, *args, model=None, **kwargs):
     return seen, result
 
 
-def assert_explains(caught, atol=CLOSE):
+def assert_explains(caught):
     """The weights and values of what was caught make the output that the program made."""
     assert isinstance(caught.call, AttentionCall)
     assert caught.output is not None
-    torch.testing.assert_close(caught.call.output().to(caught.output.dtype), caught.output, rtol=0, atol=atol)
+    torch.testing.assert_close(caught.call.output().to(caught.output.dtype), caught.output, rtol=0, atol=CLOSE)

@@ -13,7 +13,7 @@ from mhaviz import ArgumentError, MultiHeadAttention
 from mhaviz.layer.attention import check_heads, weigh
 from mhaviz.layer.masks import causal_mask, padding_mask
 
-TOLERANCE = {torch.float32: rounding(), torch.float64: rounding(dtype=np.float64)}
+CLOSE = {torch.float32: rounding(), torch.float64: rounding(dtype=np.float64)}
 
 
 def same_weights(d_model, n_heads, dtype):
@@ -39,7 +39,7 @@ def compare(ours, theirs, query, key, mask, gradient):
     with torch.set_grad_enabled(gradient):
         got = ours(query, key, key, mask)
     for ours_is, theirs_is in zip(got, expected, strict=True):
-        torch.testing.assert_close(ours_is, theirs_is, rtol=0, atol=TOLERANCE[dtype])
+        torch.testing.assert_close(ours_is, theirs_is, rtol=0, atol=CLOSE[dtype])
 
 
 @pytest.mark.parametrize("gradient", [True, False], ids=["gradient", "inference"])
@@ -88,7 +88,7 @@ def test_output_equals_sdpa(seed, per_head, dtype):
     mixed = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
     expected = layer.Wo(mixed.transpose(1, 2).reshape(2, 6, 24))
     output, weights = layer(x, x, x, mask.to(dtype))
-    torch.testing.assert_close(output, expected, rtol=0, atol=TOLERANCE[torch.float64])
+    torch.testing.assert_close(output, expected, rtol=0, atol=CLOSE[torch.float64])
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 6, dtype=torch.float64))
 
 

@@ -547,9 +547,9 @@ def train(context):
     return [p.grad for p in model.parameters()]
 
 if __name__ == "__main__":
+    torch.manual_seed(0)
+    expected = train("fork")
     for context in ("fork", "spawn"):
-        torch.manual_seed(0)
-        expected = train(context)
         torch.manual_seed(0)
         seen, grads = watch(train, context)
         assert all(map(torch.equal, grads, expected))
