@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RANDOM = "random"
 """Names the layer with random weights, which is no file."""
 
-OLDEST_TRANSFORMERS = (5, 20)
+OLDEST_TRANSFORMERS = (5, 15)
 """As in pyproject.toml: what is imported from transformers has been there since."""
 
 _OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
