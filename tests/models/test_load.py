@@ -5,7 +5,6 @@ import pytest
 from mhaviz.errors import MhavizError
 from mhaviz.models import load
 from mhaviz.models.load import ModelKind, kind_of, load_model
-from mhaviz.models.pretrained import folder
 
 
 def test_a_new_kind_is_a_row_of_the_table(monkeypatch):
@@ -27,7 +26,7 @@ def test_a_name_that_is_near_to_a_known_one(name, ending, monkeypatch):
     def find_nothing(name, revision):
         raise MhavizError(f"{name}: the hub cannot be reached")
 
-    monkeypatch.setattr(folder, "find_folder", find_nothing)
+    monkeypatch.setattr(load, "find_folder", find_nothing)
     with pytest.raises(MhavizError) as raised:
         load_model(name)
     assert str(raised.value).endswith(ending)
@@ -48,7 +47,7 @@ def test_a_name_that_is_near_to_a_file_or_folder_beside_it(name, ending, monkeyp
     def find_nothing(name, revision):
         raise MhavizError(f"{name}: the hub cannot be reached")
 
-    monkeypatch.setattr(folder, "find_folder", find_nothing)
+    monkeypatch.setattr(load, "find_folder", find_nothing)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "minilm").mkdir()
     (tmp_path / "layer.pt").touch()
