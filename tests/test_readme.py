@@ -25,7 +25,7 @@ PYTHON = [block for language, block in FENCES if language == "python"]
 
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {
-    "train": ("--steps", "3"),
+    "train": ("--steps", "1"),
     "compare-implementations": ("--lengths", "16,32", "--most-seconds", "0.2"),
     "complexity": ("--lengths", "16,64"),
 }
