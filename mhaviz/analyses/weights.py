@@ -42,7 +42,7 @@ def weight_map(seen: SiteCall, special: Special = "shown", keep: bool = False) -
     """All weights of a call of one sentence; the other arguments are those of ``attention_weights``."""
     seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
     A = seen.call.weights()
-    kept = kept_queries_and_keys(seen, A) if keep and special != "apart" else None
+    kept = kept_queries_and_keys(seen) if keep and special != "apart" else None
     norms = seen.call.value_norms
     if norms is not None:
         A, quantity = A * norms[:, :, None], NORM

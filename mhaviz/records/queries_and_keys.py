@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.records.brief import Brief
 
 PRECISE = 0.002
-"""Weights that are computed from codes may differ by so much from those of the call, and be shown in their place."""
+"""Weights that are computed from codes differ by no more from those of the call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,15 +20,15 @@ class Codes(Brief):
     value[h, i, f] = lows[h, f] + codes[h, i, f] · steps[h, f]
 
     Attributes:
-        codes: uint16, (n_heads, length, d_key).
-        lows, steps: float32, (n_heads, d_key).
-        bits: 12 or 16.
+        codes: uint16, (n_heads, length, d_key); of 32 bits the features themselves, in float32.
+        lows, steps: float32, (n_heads, d_key); of 32 bits 0 and 1.
+        bits: 12, 16 or 32.
     """
 
-    codes: NDArray[np.uint16]
+    codes: NDArray[np.uint16] | NDArray[np.float32]
     lows: NDArray[np.float32]
     steps: NDArray[np.float32]
-    bits: Literal[12, 16]
+    bits: Literal[12, 16, 32]
 
     def select(self, heads: Sequence[int]) -> "Codes":
         """Of the heads at these places."""
@@ -64,8 +64,8 @@ class QueriesAndKeys(Brief):
         reach: a query sees no key that is more positions away; None: all.
         bias: None: nothing is added, and nothing else is hidden.
         rule: what becomes of q·k, as an equation goes on: "/ √64".
-        precision: how far weights that are computed from these codes are from those of the call, at most; of long
-            inputs as measured on some queries of each head.
+        precision: how far a weight that is computed from these codes is from that of the call, at most; and any sum of
+            weights of one query.
         value_norms: float32, (n_heads, k_length): what weights are multiplied by in a map of norms; None: by nothing.
     """
 

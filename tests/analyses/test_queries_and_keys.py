@@ -117,11 +117,69 @@ def test_every_type_of_number_is_kept(dtype):
     np.testing.assert_allclose(weights_of(kept_queries_and_keys(site_call(call))), call.weights()[0], atol=1e-4)
 
 
-def test_numbers_without_steps_are_not_kept():
-    """The difference of the two is more than float32 holds, though their scores are small."""
+def softmax_in_float64(Q, K, scale, softcap=None, sinks=None, bias=None, causal=False, reach=None):
+    """Q (n_heads, q_length, d_key), K (n_heads, k_length, d_key), bias that broadcasts to the scores."""
+    Q, K = Q.astype(np.float64), K.astype(np.float64)
+    S = scale * Q @ K.swapaxes(1, 2)
+    if softcap is not None:
+        S = softcap * np.tanh(S / softcap)
+    if bias is not None:
+        S = S + bias
+    far = np.arange(K.shape[1]) - np.arange(Q.shape[1])[:, None] - (K.shape[1] - Q.shape[1])
+    if causal:
+        S = np.where(far > 0, -np.inf, S)
+    if reach is not None:
+        S = np.where(np.abs(far) > reach, -np.inf, S)
+    sink = np.full((len(Q), 1, 1), -np.inf) if sinks is None else np.asarray(sinks, np.float64)[:, None, None]
+    top = np.maximum(S.max(axis=2, keepdims=True), sink)
+    e = np.exp(S - top)
+    return e / (e.sum(axis=2, keepdims=True) + np.exp(sink - top))
+
+
+def hostile_call(length, n_heads, d_key, size, giant=1.0, **others):
+    """Scores of about this size; one feature is so many times as large as the others."""
+    rng = np.random.default_rng(length + d_key)
+    Q, K = rng.normal(size=(2, n_heads, length, d_key)) * np.sqrt(size)
+    Q[..., 0] *= giant
+    Q, K = (torch.from_numpy(x.astype(np.float32))[None] for x in (Q, K))
+    return AttentionCall(Q, K, K, d_key**-0.5, **others)
+
+
+LONG_ALIBI = -torch.arange(1700.0).sub(torch.arange(1700.0)[:, None]).abs()[None, None] / 8
+HOSTILE_CALLS = {
+    "sharp, with sinks": hostile_call(2100, 2, 8, 30, sinks=torch.tensor([0.0, 40.0])),
+    "one giant feature": hostile_call(2100, 1, 16, 1, giant=1000, causal=True),
+    "capped": hostile_call(2100, 1, 64, 40, softcap=50.0),
+    "flat": hostile_call(2100, 2, 32, 1),
+    "with a bias": hostile_call(1700, 3, 8, 10, mask=LONG_ALIBI, causal=True),
+    "sharp and short": hostile_call(40, 2, 8, 3000),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_CALLS)
+def test_the_precision_is_a_bound_of_every_weight_and_of_every_sum_of_a_query(name):
+    """Beside a softmax in float64 of the queries and keys themselves, over all cells."""
+    call = HOSTILE_CALLS[name]
+    kept = kept_queries_and_keys(site_call(call))
+    sinks = None if call.sinks is None else call.sinks.numpy()
+    bias = None if call.mask is None else call.mask.numpy()[0].astype(np.float64)
+    about = call.scale, call.softcap, sinks, bias, call.causal
+    exact = softmax_in_float64(call.query[0].numpy(), call.key[0].numpy(), *about)
+    found = softmax_in_float64(decoded(kept.query).astype(np.float32), decoded(kept.key).astype(np.float32), *about)
+    gained = np.maximum(found - exact, 0).sum(axis=2).max()
+    lost = np.maximum(exact - found, 0).sum(axis=2).max()
+    assert np.abs(found - exact).max() <= max(gained, lost) <= kept.precision <= 0.002
+
+
+def test_numbers_as_far_apart_as_float32_has_them_are_kept():
     query = torch.tensor([3e38, -3e38]).view(1, 1, 2, 1)
-    key = torch.full((1, 1, 2, 1), 1e-38)
-    assert kept_queries_and_keys(site_call(AttentionCall(query, key, key, 1.0))) is None
+    call = AttentionCall(query, torch.tensor([1e-38, 2e-38]).view(1, 1, 2, 1), query, 1.0)
+    np.testing.assert_allclose(weights_of(kept_queries_and_keys(site_call(call))), call.weights()[0], atol=1e-3)
+
+
+def test_scores_that_float64_does_not_tell_apart_are_not_kept():
+    query = torch.tensor([3e30, -3e30]).view(1, 1, 2, 1)
+    assert kept_queries_and_keys(site_call(AttentionCall(query, query, query, 1.0))) is None
 
 
 @pytest.mark.parametrize("options", [{"window": (0, 2, 0, 2)}, {"rollout": True}], ids=str)
@@ -134,8 +192,10 @@ def test_long_inputs_have_coarser_steps_where_they_suffice():
     kept = kept_queries_and_keys(site_call(call))
     assert kept.query.bits == 12
     assert kept.precision <= 0.002
-    spread = AttentionCall(call.query * 30, call.key, call.value, 1.0)
+    spread = AttentionCall(call.query * 3, call.key, call.value, 1.0)
     assert kept_queries_and_keys(site_call(spread)).query.bits == 16
+    sharp = AttentionCall(call.query * 300, call.key, call.value, 1.0)
+    assert kept_queries_and_keys(site_call(sharp)).query.bits == 32
 
 
 def test_attend_keeps_them_where_they_take_little(monkeypatch):

@@ -1,4 +1,4 @@
-"""Numbers as bytes that a page carries: weights, or their square roots in 8 or 16 bits; queries and keys."""
+"""Numbers as bytes that a page carries: weights, or their square roots in 8, 10 or 16 bits; queries and keys."""
 
 import base64
 import zlib
@@ -14,7 +14,6 @@ Reference = dict[str, Any]
 """Where a page's numbers stand, and how they are read: see ``Chunks``."""
 
 _ALIGNED = 4  # bytes: where the browser can read whole numbers of any size
-_TYPES = {(False, 8): np.uint8, (False, 16): np.uint16, (True, 8): np.int8, (True, 16): np.int16}
 
 
 @dataclass
@@ -49,10 +48,10 @@ class Chunks:
         Args:
             chunk: its number.
             values: (heads, rows, columns), or (heads, rows); at least 0 unless ``signed``.
-            bits: 8 or 16.
+            bits: 8, 10 or 16.
             signed: whether some may be below 0.
         """
-        dtype = _TYPES[signed, bits]
+        dtype = np.dtype(f"<{'i' if signed else 'u'}{1 if bits == 8 else 2}")  # what 10 bits leave empty deflates well
         most, missing = 2**bits - 2, 2**bits - 1
         if signed:
             most, missing = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
@@ -78,8 +77,11 @@ class Chunks:
 
     def features(self, chunk: int, coded: Codes) -> Reference:
         """Add queries or keys; each head begins at a byte of its own."""
+        if coded.bits == 32:
+            return self.floats(chunk, np.asarray(coded.codes, np.float32))
         lows, steps = self.floats(chunk, coded.lows), self.floats(chunk, coded.steps)
-        codes = coded.codes if coded.bits == 16 else _in_three_bytes(coded.codes)
+        whole = np.asarray(coded.codes, "<u2")
+        codes = whole if coded.bits == 16 else _in_three_bytes(whole)
         added = self._add(chunk, codes.tobytes(), f"affine{coded.bits}", coded.codes.shape)
         return added | {"lows": lows, "steps": steps}
 

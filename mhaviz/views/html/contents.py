@@ -35,7 +35,6 @@ from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import counted, rule_text, unnamed_text
 from mhaviz.records import (
     KIND_NAMES,
-    PRECISE,
     Attention,
     AttentionMap,
     Axis,
@@ -207,7 +206,7 @@ def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
     counted_once, sizes = set[int](), list[MapBytes]()
     for parts in maps:
         numbers, (_, m) = sum(one.weights.size for _, one in parts), parts[-1]
-        kept = _used(m)
+        kept = m.queries_and_keys
         codes = 0 if kept is None or id(kept) in counted_once else _bytes_of_call(kept)
         counted_once.add(id(kept))
         sizes.append(MapBytes(len(m.heads), numbers, codes, _is_computed(m, kept), len(parts)))
@@ -221,21 +220,12 @@ def _bytes_of_call(kept: QueriesAndKeys) -> int:
     return sides + (kept.bias.values.size // 8 if kept.bias.form == "visible" else kept.bias.values.nbytes)
 
 
-def _used(m: AttentionMap) -> QueriesAndKeys | None:
-    """What the browser may compute the weights of a map from.
-
-    Scores can be so large that their codes say little of the weights: then single tokens of a pooled map are not shown.
-    """
-    kept = m.queries_and_keys
-    return kept if kept is not None and (m.is_whole or kept.precision <= PRECISE) else None
-
-
 def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
     """Whether the browser computes the weights of a map, which are then not in the page.
 
     Cells of a pooled map always, as the browser has what all its tokens need; else where that is less to write.
     """
-    if kept is None or kept.precision > PRECISE:
+    if kept is None:
         return False
     return not m.is_whole or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
 
@@ -274,11 +264,11 @@ class _Writer:
     def map(self, parts: Sequence[Part], thumbs: Sequence[AttentionMap]) -> dict[str, Any]:
         """One map with its parts, whose numbers become bytes."""
         m = parts[-1][1]
-        kept = _used(m)
+        kept = m.queries_and_keys
         computed = _is_computed(m, kept)
         if kept is not None and not (computed or self._size.keeps_all_codes):
             kept = None
-        aside = None if m.special is None else self.chunks.roots(self._first, m.special.weights, 16)
+        aside = None if m.special is None else self.chunks.floats(self._first, m.special.weights)
         recorded: dict[str, Any] = {}
         if m.is_recorded:
             module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
@@ -349,6 +339,7 @@ class _Writer:
             }
             if kept.value_norms is not None:
                 self._calls[id(kept)]["norms"] = self.chunks.floats(chunk, kept.value_norms)
+                self._calls[id(kept)]["largestNorm"] = float(kept.value_norms.max())
         return self._calls[id(kept)]
 
     def _bias(self, chunk: int, kept: QueriesAndKeys) -> Reference:

@@ -15,13 +15,13 @@ MOST_HEADS = 5000
 """Of all maps together: each has a picture of its own in the overview."""
 
 _EXACT, _FINE = 2**22, 2**24
-"""Bytes up to which weights are written as they are, and up to which their square roots have 16 bits instead of 8."""
+"""Bytes up to which weights are written as they are, and up to which their square roots have 16 bits instead of 10."""
 
 _BESIDE = 2**24
 """Bytes up to which queries and keys stand beside weights that are written, too, to say why a weight is what it is."""
 
 _BASE64 = 4 / 3
-_DEFLATED = 0.75  # of 8-bit square roots of weights, about
+_DEFLATED = 1.1  # bytes of a 10-bit square root of a weight, about
 _THUMBS = 600_000  # bytes of all together, about
 _THUMB_SIDES = 32, 192  # cells of the smallest and the largest
 _SCRIPTS = 2**18  # bytes of JavaScript and CSS
@@ -60,14 +60,14 @@ class PageSize:
         n_heads: of all maps.
         thumb: cells of each side of a thumbnail, at most.
         bytes: of the file, about.
-        bits: 32 of weights as they are; 16 or 8 of their square roots.
+        bits: 32 of weights as they are; 16 or 10 of their square roots.
         keeps_all_codes: whether queries and keys are there beside weights, too.
     """
 
     n_heads: int
     thumb: int
     bytes: int
-    bits: Literal[8, 16, 32]
+    bits: Literal[10, 16, 32]
     keeps_all_codes: bool
 
     @classmethod
@@ -77,8 +77,8 @@ class PageSize:
         numbers = sum(m.numbers for m in maps if not m.prefers_codes)
         codes, other_codes = (sum(m.codes for m in maps if m.prefers_codes is preferred) for preferred in (True, False))
         keeps_all = other_codes <= _BESIDE
-        bits: Literal[8, 16, 32] = 32 if 4 * numbers <= _EXACT else 16 if 2 * numbers <= _FINE else 8
-        weights = (bits // 8 if bits > 8 else _DEFLATED) * numbers
+        bits: Literal[10, 16, 32] = 32 if 4 * numbers <= _EXACT else 16 if 2 * numbers <= _FINE else 10
+        weights = (bits // 8 if bits > 10 else _DEFLATED) * numbers
         n_heads = sum(m.n_heads for m in maps)
         n_pictures = sum(m.n_heads * m.parts for m in maps)
         thumb = _thumb_side(n_pictures)

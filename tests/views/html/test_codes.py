@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from mhaviz.records import Codes
 from mhaviz.views.html.codes import Chunks
 
-TYPES = {"roots8": np.uint8, "roots16": "<u2", "signed8": np.int8, "signed16": "<i2"}
+TYPES = {"roots8": "u1", "roots10": "<u2", "roots16": "<u2", "signed8": "i1", "signed10": "<i2", "signed16": "<i2"}
 
 
 def read(chunks, reference):
@@ -20,7 +20,7 @@ def read(chunks, reference):
     kind, shape = reference["type"], reference["shape"]
     count = int(np.prod(shape))
     codes = np.frombuffer(bytes(chunk.content), TYPES[kind], count, reference["offset"]).reshape(shape)
-    bits = int(kind[-2:]) if kind.endswith("16") else 8
+    bits = int(kind.lstrip("rotsigned"))
     most = 2 ** (bits - 1) - 1 if kind.startswith("signed") else 2**bits - 2
     missing = -(2 ** (bits - 1)) if kind.startswith("signed") else 2**bits - 1
     shares = codes / most
@@ -32,7 +32,7 @@ weights = arrays.arrays(np.float32, (2, 3, 4), elements=st.floats(0, 1, width=32
 changes = arrays.arrays(np.float32, (2, 3, 4), elements=st.floats(-1, 1, width=32))
 
 
-@given(weights, st.sampled_from([8, 16]))
+@given(weights, st.sampled_from([8, 10, 16]))
 def test_roots_come_back_within_half_a_step(values, bits):
     chunks = Chunks()
     found = read(chunks, chunks.roots(chunks.new(), values, bits))
@@ -40,7 +40,7 @@ def test_roots_come_back_within_half_a_step(values, bits):
     assert np.abs(np.sqrt(found) - np.sqrt(values)).max() <= half * np.sqrt(top or 1) + 1e-6
 
 
-@given(changes, st.sampled_from([8, 16]))
+@given(changes, st.sampled_from([8, 10, 16]))
 def test_signed_roots_keep_their_signs(values, bits):
     chunks = Chunks()
     found = read(chunks, chunks.roots(chunks.new(), values, bits, signed=True))
@@ -49,7 +49,7 @@ def test_signed_roots_keep_their_signs(values, bits):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [8, 10, 16])
 def test_nan_stays_nan(signed, bits):
     values = np.array([[[0.5, np.nan, 1.0]]], np.float32)
     chunks = Chunks()
@@ -72,6 +72,14 @@ def test_twelve_bits_are_packed_head_by_head(codes):
     for head, expected in enumerate(codes):
         bits = int.from_bytes(content[head * size : (head + 1) * size], "little")
         assert [(bits >> (12 * i)) & 4095 for i in range(expected.size)] == expected.ravel().tolist()
+
+
+def test_features_of_32_bits_are_written_as_they_are():
+    features = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
+    chunks, zeros = Chunks(), np.zeros((2, 5), np.float32)
+    reference = chunks.features(chunks.new(), Codes(features, zeros, zeros + 1, 32))
+    assert (reference["type"], reference["shape"]) == ("floats", [2, 3, 5])
+    assert np.frombuffer(bytes(chunks.chunks[0].content), "<f4").tolist() == features.ravel().tolist()
 
 
 def test_references_are_aligned():

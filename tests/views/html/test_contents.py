@@ -88,18 +88,6 @@ def test_the_title_and_the_footnote_are_those_of_the_style():
     assert contents_of(difference, Style()).document["title"].startswith("B − A")
 
 
-@pytest.mark.parametrize("words", [60, 600], ids=["whole", "pooled"])
-@pytest.mark.parametrize("precision", [0.0005, 0.1])
-def test_weights_are_written_where_queries_and_keys_are_imprecise(words, precision):
-    attention = mhaviz.load("random").attend(" ".join(f"w{i}" for i in range(words)), size=300)
-    (m,) = attention.maps
-    m = replace(m, queries_and_keys=replace(m.queries_and_keys, precision=precision))
-    (written,) = contents_of(replace(attention, maps=(m,)), Style()).document["maps"]
-    is_pooled, is_precise = words == 600, precision < 0.002
-    assert (written["parts"][0]["values"] is None) == (is_pooled and is_precise)
-    assert (written["call"] is None) == (is_pooled and not is_precise)
-
-
 def test_one_call_is_written_for_two_maps_of_it():
     attention = mhaviz.load("random").attend(" ".join(map(str, range(700))), pool="both", size=64)
     mass, largest = contents_of(attention, Style()).document["maps"]

@@ -43,7 +43,7 @@ def test_the_sizes_of_the_readme_fit():
 def test_few_weights_stay_what_they_are_and_more_have_fewer_bits():
     assert PageSize.of([MapBytes(72, 72 * 16**2)]).bits == 32
     assert PageSize.of([MapBytes(8, 8 * 512**2)]).bits == 16
-    assert PageSize.of([MapBytes(144, 144 * 512**2)]).bits == 8
+    assert PageSize.of([MapBytes(144, 144 * 512**2)]).bits == 10
 
 
 @pytest.mark.parametrize("queries_and_keys", [False, True])

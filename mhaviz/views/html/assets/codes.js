@@ -38,10 +38,14 @@ function headNumbers(ref, place, chunkBytes) {
       return new Float32Array(bytes.slice().buffer);
     case "roots8":
       return squares(bytes, ref.top, 254, 255);
+    case "roots10":
+      return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 1022, 1023);
     case "roots16":
       return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 65534, 65535);
     case "signed8":
       return squares(new Int8Array(bytes.buffer, bytes.byteOffset, length), ref.top, 127, -128);
+    case "signed10":
+      return squares(new Int16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 511, -512);
     case "signed16":
       return squares(new Int16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 32767, -32768);
     case "affine12":
@@ -71,17 +75,22 @@ function bitAt(bytes, n) {
   return (bytes[n >> 3] >> (7 - (n & 7))) & 1;
 }
 
-/** How far a number that was written as a code can be from what it was, at most. */
+/**
+ * How far a number that was written as a code can be from what it was, at most: its root by half a step, and what
+ * float32 rounds of root and number.
+ */
 function precisionOf(ref) {
-  return ref.type in LARGEST_CODES ? ref.top / LARGEST_CODES[ref.type] : 0;
+  return ref.type in LARGEST_CODES ? ref.top * (1 / LARGEST_CODES[ref.type] + 2 ** -21) : 0;
 }
 
-const LARGEST_CODES = { roots8: 254, roots16: 65534, signed8: 127, signed16: 32767 };
+const LARGEST_CODES = { roots10: 1022, roots16: 65534, signed10: 511, signed16: 32767 };
 const BITS = {
   floats: 32,
   roots8: 8,
+  roots10: 16,
   roots16: 16,
   signed8: 8,
+  signed10: 16,
   signed16: 16,
   affine12: 12,
   affine16: 16,

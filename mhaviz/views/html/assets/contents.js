@@ -142,10 +142,11 @@ class PageMap {
     return rows.tokens === this.#call.queries && columns.tokens === this.#call.keys;
   }
 
-  /** How far a number can be from that of the model, at most. */
+  /** How far a number of any part can be from that of the model, at most. */
   get precision() {
-    const { values } = this.part(this.mainPart);
-    return values === null ? this.call.precision : precisionOf(values);
+    const ofPart = ({ values }) =>
+      values === null ? this.call.precision * (this.call.largestNorm ?? 1) : precisionOf(values);
+    return Math.max(...this.parts.map(ofPart));
   }
 
   /** What Python wrote of a part. Throws an Error if there is none of this name. */

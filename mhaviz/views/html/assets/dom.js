@@ -31,6 +31,12 @@ function numberText(value, digits = 3) {
   return value < 0 ? `−${text}` : text;
 }
 
+/** The least number of one digit that is no smaller: a bound that was rounded down would be none. */
+function precisionText(bound) {
+  const step = 10 ** Math.floor(Math.log10(bound));
+  return numberText(Math.ceil(bound / step - 1e-9) * step, 1);
+}
+
 /**
  * One tab stop for many elements: the arrow keys, Home and End go from one to the next, up and down by where they are.
  *

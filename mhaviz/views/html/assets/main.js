@@ -273,7 +273,7 @@ class Page {
     const texts = [this.contents.reading];
     if (!values.special)
       texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
-    if (map?.precision) texts.push(`numbers are exact to ${numberText(map.precision, 1)}`);
+    if (map?.precision) texts.push(`numbers are exact to ${precisionText(map.precision)}`);
     this.reading.textContent = texts.filter(Boolean).join("; ");
   }
 
