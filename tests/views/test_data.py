@@ -1,3 +1,4 @@
+import csv
 import io
 import json
 import re
@@ -18,7 +19,7 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import MhavizError
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Report, Sink, Source
-from mhaviz.views.data import document, safetensors_bytes, write_json
+from mhaviz.views.data import document, safetensors_bytes, write_csv, write_json
 
 
 def as_json(record):
@@ -87,6 +88,16 @@ def test_any_token_survives(tokens):
     attention = Attention(Source("test"), (made_map(tuple(tokens), tuple(tokens), weights),))
     assert as_json(attention)["maps"][0]["queries"] == tokens
     assert safetensors_bytes(attention)
+
+
+def test_labels_in_a_table_are_the_tokens_themselves():
+    """No quote is put before what a spreadsheet reads as a formula."""
+    tokens = ("=1+1", " cat", 'a"b', "a\nb")
+    stream = io.StringIO(newline="")
+    weights = np.full((1, 4, 4), 0.25, np.float32)
+    write_csv(Attention(Source("test"), (made_map(tokens, tokens, weights),)), stream)
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue(), newline="")))
+    assert [row["key"] for row in rows[:4]] == [row["query"] for row in rows[::4]] == list(tokens)
 
 
 def test_trace_and_follow():

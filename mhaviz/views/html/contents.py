@@ -308,9 +308,11 @@ class _Writer:
         tokens = axis.tokens
         if tokens not in self._numbers_of_tokens:
             self._numbers_of_tokens[tokens] = len(self.tokens)
+            labels = [cut(visible(bare(text)), _LABEL) for text in tokens.texts]
             self.tokens.append(
                 {
-                    "labels": [cut(visible(bare(text)), _LABEL) for text in tokens.texts],
+                    "labels": labels,
+                    "texts": None if labels == list(tokens.texts) else list(tokens.texts),
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
                     "ids": list(tokens.ids) or None,

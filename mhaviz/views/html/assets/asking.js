@@ -63,6 +63,29 @@ class Asking {
   }
 
   /**
+   * The query and the key between which the largest number of a window is.
+   *
+   * @param {PageMap} map
+   * @param {number} head its number
+   * @param {number[]} window [q0, q1, k0, k1]
+   * @returns {Promise<{query: number, key: number}|null>} null if there are only zeros
+   */
+  strongest(map, head, [q0, q1, k0, k1]) {
+    const name = JSON.stringify(["strongest", map.index, head, q0, q1, k0, k1]);
+    const find = async () => {
+      const order = this.#asked++;
+      let best = null;
+      for (const [start, end] of pieces(q1 - q0, weightsOfQuery(map, map.mainPart))) {
+        const question = questionOf("strongest", map, head, { window: [q0 + start, q0 + end, k0, k1] });
+        const found = await this.#ask(question, { order });
+        if (found && !(found.size <= best?.size)) best = found;
+      }
+      return best;
+    };
+    return this.#kept.get(name) ?? this.#kept.add(name, find(), 0);
+  }
+
+  /**
    * One score taken apart, see `Call.products`.
    *
    * @param {PageMap} map

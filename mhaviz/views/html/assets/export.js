@@ -53,9 +53,9 @@ class Exporter {
       lines.push(
         [
           queries.positions(row),
-          csvText(queries.text(row)),
+          csvText(queries.exactText(row)),
           keys.positions(column),
-          csvText(keys.text(column)),
+          csvText(keys.exactText(column)),
           ...regions.map((region) => csvNumber(region.values[place])),
         ].join(","),
       );

@@ -55,7 +55,7 @@ class LinksView {
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
     const { query: pinnedQuery, key: pinnedKey, special, head, list, window } = this.app.state.values;
     this.list.value = list;
-    const isFirstLeftOut = hasOneKeyFirst(map);
+    const isFirstLeftOut = hasOneKeyFirst(map) && queries.edges[1] === 1;
     const isListed = (place) => {
       const [row, column] = placeOf(place);
       if (isFirstLeftOut && row === 0) return false;
@@ -67,12 +67,13 @@ class LinksView {
         : largestPlaces(values, LINKS, isListed);
     const name = part === "change" ? "change" : map.quantity.name;
     this.weightHeading.textContent = name;
-    const what =
-      list === "weakest" ? `The lowest of the queries' largest ${name}s` : `The strongest ${name}s`;
+    const [of, what] = queries.areCells || keys.areCells ? ["rows", "cells"] : ["queries", `${name}s`];
+    const told = list === "weakest" ? `The lowest of the ${of}' largest ${what}` : `The strongest ${what}`;
     const where = window ? "the part of the map in sight" : "what the map shows";
+    const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
     this.caption.textContent = places.length
-      ? `${what} in ${where}: ${headName(map, head)}`
-      : "The map shows no weight above zero.";
+      ? `${told} in ${where}${without}: ${headName(map, head)}`
+      : `The map shows no ${name} above zero${without}.`;
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);
     this.pieces = [queries, keys];

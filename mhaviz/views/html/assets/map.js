@@ -381,10 +381,14 @@ class MapView {
     });
     const [queries, keys] = [rows.end(row) - rows.first(row), columns.end(column) - columns.first(column)];
     const isCell = queries > 1 || keys > 1;
+    const { name, reduction, isDistribution } = this.#map.quantity;
+    const whose = queries === 1 ? "the query's" : "their";
+    const own = isDistribution || keys === 1 ? `${whose} ${name}` : `the sum of ${whose} ${name}s`;
+    const mean = queries === 1 ? "" : `the mean over ${queries} queries of `;
     const how =
-      this.#map.quantity.reduction === "max"
-        ? `the largest of ${queries} × ${keys} weights`
-        : `the mean over ${counted(queries, "query", "queries")} of their weight on ${counted(keys, "key", "keys")}`;
+      reduction === "max"
+        ? `the largest of ${queries} × ${keys} ${name}s`
+        : `${mean}${own} on ${counted(keys, "key", "keys")}`;
     return { query, key: columns.name(column), numbers, note: isCell && !isHidden ? `(${how})` : "" };
   }
 

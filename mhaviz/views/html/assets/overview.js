@@ -341,7 +341,7 @@ class OverviewView {
       const spread = typeof spreads[name] === "number" ? ` ± ${spreads[name].toFixed(decimals)}` : "";
       return `${name} ${numbers[name].toFixed(decimals)}${spread}`;
     };
-    const averages = this.#app.contents.statistics?.[0];
+    const averages = this.#app.contents.statistics?.find((one) => one.kind === thumb.map.kind);
     const separator = thumb.map.module && known.length ? "· " : "";
     const start = averages ? `mean over ${averages.sentences} sentences ± spread: ` : "";
     this.name.replaceChildren(

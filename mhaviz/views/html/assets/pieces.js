@@ -2,29 +2,6 @@
 "use strict";
 
 /**
- * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
- *
- * @param {ArrayLike<number>} values
- * @param {number} count how many at most
- * @param {function(number): boolean} allowed which places count
- * @returns {number[]}
- */
-function largestPlaces(values, count, allowed = () => true) {
-  const places = [];
-  let least = 0;
-  for (let place = 0; place < values.length; place++) {
-    const size = Math.abs(values[place]);
-    if (!(size > least) || !allowed(place)) continue;
-    if (places.length === count) places.pop();
-    let at = places.length;
-    while (at > 0 && Math.abs(values[places[at - 1]]) < size) at--;
-    places.splice(at, 0, place);
-    if (places.length === count) least = Math.abs(values[places.at(-1)]);
-  }
-  return places;
-}
-
-/**
  * Of each row the place of its largest number, the row with the lowest first; rows of zeros are left out.
  *
  * @param {ArrayLike<number>} values
@@ -52,7 +29,9 @@ function partShown(map, state) {
 
 /** Whether the first query sees one key alone, which then has all its weight, whatever the head does. */
 function hasOneKeyFirst(map) {
-  return map.hiddenLater && map.columns.start === 0 && map.columns.length > 1 && map.hidden(0, 1);
+  const { rows, columns } = map;
+  const begins = rows.start === 0 && columns.start === 0 && rows.tokens > 1 && columns.tokens > 1;
+  return map.hiddenLater && begins && map.hiddenToken(0, 1);
 }
 
 /** Single tokens, one piece each, or where a map has none of them the cells of a long input. */
@@ -72,6 +51,11 @@ class Pieces {
 
   get end() {
     return this.edges[this.count];
+  }
+
+  /** Whether some are of several tokens. */
+  get areCells() {
+    return this.count < this.side.tokens;
   }
 
   first(piece) {
@@ -97,6 +81,13 @@ class Pieces {
       text += this.side.label(position);
     }
     return text;
+  }
+
+  /** What the tokenizer or the user calls the token, where it is one. */
+  exactText(piece) {
+    return this.edges[piece + 1] - this.edges[piece] === 1
+      ? this.side.texts[this.edges[piece] - this.side.start]
+      : this.text(piece);
   }
 
   /** "7", or "8–15" of a cell. */

@@ -103,7 +103,9 @@ class TextView {
   }
 
   get #scale() {
-    return this.#app.contents.scales[this.#map.part(this.#part).scale];
+    const map = this.#map;
+    const scale = this.#app.contents.scales[map.part(this.#part).scale];
+    return map.isPooled && map.exact ? scaleOfTokens(scale, map) : scale;
   }
 
   get #isCompared() {
@@ -371,7 +373,8 @@ class TextView {
       (piece) => this.#rowsOf(piece),
       (piece) => this.#isHidden(piece, key),
     );
-    this.keys.tellElsewhere(rows && !this.#isCompared ? rows[0] : null, this.#aside(query));
+    const haveSum = this.#map.exact || this.#map.quantity.reduction !== "max";
+    this.keys.tellElsewhere(rows && !this.#isCompared ? rows[0] : null, this.#aside(query), haveSum);
     this.keys.title = query < 0 ? this.#heading("key") : `${this.queries.pieces.name(query)} looks at`;
     this.queries.title = key < 0 ? this.#heading("query") : `${this.keys.pieces.name(key)} is looked at by`;
     this.#drawLines();

@@ -53,12 +53,12 @@ class WhyView {
     }
     this.parts.classList.add("stale");
     try {
-      const [query, key] = await this.#pair(map, head);
+      const [query, key, isFound] = await this.#pair(map, head);
       const [products, row] = await Promise.all([
         this.#app.asking.products(map, head, query, key),
         this.#app.asking.scores(map, head, query),
       ]);
-      if (asked === this.#asked) this.#draw(map, query, key, products, row);
+      if (asked === this.#asked) this.#draw(map, query, key, products, row, isFound);
     } catch (problem) {
       if (problem.cancelled || asked !== this.#asked) return;
       this.message.textContent = `This score cannot be shown: ${problem.message}`;
@@ -66,48 +66,37 @@ class WhyView {
     }
   }
 
-  /** The query and key pinned; for what is not, those of the largest weight. */
+  /** The query and key pinned; for what is not, those of the largest number; and whether there is one. */
   async #pair(map, head) {
-    const { asking, state } = this.#app;
-    const { query, key } = state.values;
-    if (query !== null && key !== null) return [query, key];
+    const { query, key } = this.#app.state.values;
+    if (query !== null && key !== null) return [query, key, true];
     this.message.textContent = "Looking for the largest weight of this head …";
-    const { values, columns } = await asking.values(map, map.mainPart, head);
-    const row = query === null ? null : map.rows.cellOf(query);
-    const column = key === null ? null : map.columns.cellOf(key);
-    const isFirstLeftOut = row === null && hasOneKeyFirst(map);
-    const isAllowed = (place) => {
-      const cell = [Math.floor(place / columns), place % columns];
-      if (isFirstLeftOut && cell[0] === 0) return false;
-      return (row === null || cell[0] === row) && (column === null || cell[1] === column);
-    };
-    const [place = 0] = largestPlaces(values, 1, isAllowed);
-    const within = (side, pinned, cell) =>
-      pinned === null ? [side.edges[cell], side.edges[cell + 1]] : [pinned, pinned + 1];
-    const [q0, q1] = within(map.rows, query, Math.floor(place / columns));
-    const [k0, k1] = within(map.columns, key, place % columns);
-    if (q1 - q0 === 1 && k1 - k0 === 1) return [q0, k0];
-    const cell = await asking.window(map, head, [q0, q1, k0, k1], "why");
-    const [best = 0] = largestPlaces(cell.values, 1);
-    return [q0 + Math.floor(best / cell.columns), k0 + (best % cell.columns)];
+    const { rows, columns } = map;
+    const [q0, q1] = query === null ? [rows.start + Number(hasOneKeyFirst(map)), rows.end] : [query, query + 1];
+    const [k0, k1] = key === null ? [columns.start, columns.end] : [key, key + 1];
+    const found = await this.#app.asking.strongest(map, head, [q0, q1, k0, k1]);
+    return [found?.query ?? q0, found?.key ?? k0, found !== null];
   }
 
-  #draw(map, query, key, products, row) {
+  #draw(map, query, key, products, row, isFound) {
     const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
     this.query.show(map.rows, query);
     this.key.show(map.columns, key);
     const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
+    const without = hasOneKeyFirst(map) ? ", apart from the first query, which sees one key alone" : "";
+    const strongest = `${isFound ? "The strongest link" : "There is no weight above zero: a link"} of this head${without}`;
     const chosen =
       pinnedQuery === null && pinnedKey === null
-        ? "The strongest link of this head. Choose others here, in the map or in the text."
+        ? `${strongest}. Choose others here, in the map or in the text.`
         : "";
+    const exact = `These weights are exact to ${precisionText(map.call.precision)}.`;
     const shares =
       map.quantity.key === "weight"
         ? ""
-        : ` The map shows a ${map.quantity.name}, which is worked out from these weights.`;
-    this.message.textContent = chosen + shares;
+        : `The map shows a ${map.quantity.name}, which is worked out from these weights.`;
+    this.message.textContent = [chosen, exact, shares].filter(Boolean).join(" ");
     const terms = products.query.map((feature, f) => feature * products.key[f]);
     const wasOpen = this.parts.querySelector("details")?.open;
     const hadFocus = Boolean(document.activeElement?.closest(".why-tables"));
@@ -237,8 +226,7 @@ class WhyView {
   /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
   #steps(call, products, row, weight) {
     const lines = [["q·k", products.dot]];
-    const [divisor] = call.rule.split(","); // such as "/ √64"
-    const scaling = divisor.startsWith("/") ? divisor : `× ${numberText(call.scale)}`;
+    const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${numberText(call.scale)}`;
     if (call.scale !== 1) lines.push([`scaled: ${scaling}`, products.scaled]);
     if (call.softcap !== null) {
       const cap = numberText(call.softcap);
@@ -280,8 +268,14 @@ class WhyView {
   #otherKeys(map, query, key, { scores, weights, sink }) {
     const places = largestPlaces(weights, STRONGEST_KEYS);
     if (!places.includes(key)) places.push(key);
-    const largest = largestSize(weights) || 1;
     const decimals = decimalsFor(places.map((place) => scores[place]));
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const rest = Math.max(
+      places.reduce((left, place) => left - weights[place], total),
+      0,
+    );
+    const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
+    const largest = Math.max(largestSize(weights), rest, ofSink) || 1; // of all bars
     const rows = places.map((place) => {
       const position = map.columns.label(place) === undefined ? null : place;
       const choose = make(
@@ -308,13 +302,11 @@ class WhyView {
         fixedCell(weight, 4),
         shareBar(weight / largest),
       );
-    const total = weights.reduce((sum, weight) => sum + weight, 0);
-    const rest = places.reduce((left, place) => left - weights[place], total);
     const others =
       scores.reduce((count, score) => count + (score > -Infinity), 0) -
       places.filter((place) => scores[place] > -Infinity).length;
-    if (others > 0) rows.push(plainRow(`the other ${others}`, null, Math.max(rest, 0)));
-    if (sink !== null) rows.push(plainRow("sink (no key)", sink, Math.max(1 - total, 0)));
+    if (others > 0) rows.push(plainRow(`the other ${others}`, null, rest));
+    if (sink !== null) rows.push(plainRow("sink (no key)", sink, ofSink));
     return numberTable("the keys of this query", ["key", "score", "weight", ""], rows);
   }
 

@@ -273,8 +273,9 @@ class Words {
    *
    * @param {Float32Array|null} weights of all pieces
    * @param {{name: string, weight: number}|null} aside tokens that were left out of the map
+   * @param {boolean} haveSum whether the weights add up: the largest of cells do not
    */
-  tellElsewhere(weights, aside) {
+  tellElsewhere(weights, aside, haveSum) {
     this.elsewhere.replaceChildren();
     if (!weights) return;
     if (aside) this.elsewhere.append(`on ${aside.name}, left out: ${shortWeight(aside.weight)} `);
@@ -284,7 +285,7 @@ class Words {
       (sum, value, piece) => sum + (isOutside(piece) ? Math.abs(value) || 0 : 0),
       0,
     );
-    this.elsewhere.append(`on tokens not shown here: ${shortWeight(total)} in all`);
+    this.elsewhere.append(`on tokens not shown here${haveSum ? `: ${shortWeight(total)} in all` : ""}`);
     for (const piece of largestPlaces(weights, 3, isOutside)) {
       const go = () => this.listener.onGo(this.pieces.first(piece) - Math.floor(TOKENS_SHOWN / 2));
       this.elsewhere.append(

@@ -12,6 +12,16 @@ const ANSWERS = {
     return map.window(place, window, part);
   },
 
+  /** The place of the largest number of a window, {query, key, size}; null if there is none but zeros. */
+  strongest(map, { place, part, window }) {
+    const values = map.window(place, window, part);
+    const [best] = largestPlaces(values, 1);
+    if (best === undefined) return null;
+    const [q0, , k0, k1] = window;
+    const query = q0 + Math.floor(best / (k1 - k0));
+    return { query, key: k0 + (best % (k1 - k0)), size: Math.abs(values[best]) };
+  },
+
   /** One score taken apart. */
   products(map, { place, query, key }) {
     return map.rule.products(place, query, key);
@@ -30,6 +40,29 @@ const ANSWERS = {
     return headTotals(map, place, weights, start);
   },
 };
+
+/**
+ * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count how many at most
+ * @param {function(number): boolean} allowed which places count
+ * @returns {number[]}
+ */
+function largestPlaces(values, count, allowed = () => true) {
+  const places = [];
+  let least = 0;
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (!(size > least) || !allowed(place)) continue;
+    if (places.length === count) places.pop();
+    let at = places.length;
+    while (at > 0 && Math.abs(values[places[at - 1]]) < size) at--;
+    places.splice(at, 0, place);
+    if (places.length === count) least = Math.abs(values[places.at(-1)]);
+  }
+  return places;
+}
 
 /**
  * @param {Contents} contents
