@@ -166,6 +166,10 @@ class ByHand:
             elif not mark.softmax.has_met and not mark.softmax.axes.are_fixed:
                 self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
             return
+        key = product.axes[which][axis]
+        if sum(key in letters for letters in product.axes) > 2:
+            self._on_unseen("a softmax of a product is multiplied by values and a factor for each key in one")
+            return
         if mark.softmax.has_met:
             mark.softmax.has_met_again = True
             return
@@ -305,6 +309,9 @@ class ByHand:
             if not isinstance(mark, Weights):
                 if func is not F.linear or _mixes_heads(source, result):
                     self._marks.set(result, mark)
+            elif source.shape[-1] == 1 < result.shape[-1] and mark.axis != -1:
+                if not mark.softmax.has_met and not mark.softmax.axes.over_fixed(mark.softmax.axis):
+                    self._on_unseen("a softmax of a product is multiplied by values element by element")
             elif result.shape == source.shape or (result.ndim == source.ndim and mark.axis != -1):
                 mark.softmax.is_mixed |= func in _MIXING and _has_another(args, source)
                 self._marks.set(result, mark.of(source, result))
@@ -325,11 +332,12 @@ class ByHand:
             self._marks.set(result, mark)
             return
         axis = _axis_after(func, source, result, args, kwargs, mark.axis)
+        places = places_after(func, source, args, kwargs, [mark.axis, mark.query or mark.axis])
+        if axis is None:  # such as before an axis of 1 that was put behind it
+            axis = places.get(mark.axis)
         if axis is not None:
             rest = args[1:]
-            query = None
-            if mark.query is not None:
-                query = places_after(func, source, args, kwargs, [mark.query]).get(mark.query)
+            query = None if mark.query is None else places.get(mark.query)
             views = (*mark.views, lambda A: func(A, *rest, **kwargs))
             self._marks.set(result, replace(mark.of(source, result), axis=axis, query=query, views=views))
 

@@ -1,0 +1,135 @@
+"""What looks like attention and is not drawn is said in a line, beside the attention that is drawn."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from watched import watch
+
+B, H, T, D = 2, 3, 6, 4
+
+
+def sigmoid(q, k, v):
+    return torch.sigmoid(q @ k.mT - 1) @ v
+
+
+def exp2(q, k, v):
+    E = torch.exp2(q @ k.mT)
+    return (E / E.sum(-1, keepdim=True)) @ v
+
+
+def divided_afterwards(q, k, v):
+    E = (q @ k.mT).exp()
+    return E @ v / E.sum(-1, keepdim=True)
+
+
+def relu(q, k, v):
+    return torch.einsum("bhqk,bhkd->bhqd", F.relu(torch.einsum("bhqd,bhkd->bhqk", q, k)) ** 2 / T, v)
+
+
+def gumbel(q, k, v):
+    return F.gumbel_softmax(q @ k.mT, tau=1.0, dim=-1) @ v
+
+
+def sparsemax(q, k, v):
+    """Martins and Astudillo 2016, arXiv 1602.02068."""
+    z = q @ k.mT
+    ordered = z.sort(dim=-1, descending=True).values
+    ranks = torch.arange(1, T + 1)
+    sums = ordered.cumsum(-1) - 1
+    size = (ordered * ranks > sums).sum(-1, keepdim=True)
+    return torch.clamp(z - sums.gather(-1, size - 1) / size, min=0) @ v
+
+
+def over_the_queries(q, k, v):
+    """Slots compete for tokens (Locatello et al. 2020, arXiv 2006.15055)."""
+    A = (q @ k.mT).softmax(dim=-2)
+    return (A / A.sum(-1, keepdim=True)) @ v
+
+
+def values_by_sums(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    return (A.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2)
+
+
+def gated_within_the_product(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    return torch.einsum("bhqk,bhkd,bhk->bhqd", A, v, torch.sigmoid(k.sum(-1)))
+
+
+OTHERS = [
+    sigmoid,
+    exp2,
+    divided_afterwards,
+    relu,
+    gumbel,
+    sparsemax,
+    over_the_queries,
+    values_by_sums,
+    gated_within_the_product,
+]
+
+
+class _Both(nn.Module):
+    def __init__(self, other):
+        super().__init__()
+        self.attend, self.other = _Layer(_plain), _Layer(other)
+
+    def forward(self, x):
+        return self.other(self.attend(x))
+
+
+class _Layer(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.qkv = function, nn.Linear(H * D, 3 * H * D)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(B, T, 3, H, D).permute(2, 0, 3, 1, 4)
+        return self.function(q, k, v).transpose(1, 2).flatten(2)
+
+
+def _plain(q, k, v):
+    return (q @ k.mT).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_looks_like_attention_is_said(other):
+    seen, _ = watch(lambda model, x: model(model(x)), _Both(other), torch.randn(B, T, H * D))
+    assert seen.names == ["attend", "attend"]
+    (line,) = seen.missed
+    assert line.startswith("other: ")
+    assert line.endswith("looks like attention and is not drawn")
+
+
+NOTHING = {
+    "linear attention": lambda q, k, v: F.elu(q) @ ((F.elu(k) + 1).mT @ v),
+    "scores without a softmax": lambda q, k, v: (q @ k.mT).tril() @ v,
+    "a hidden layer of parameters": lambda q, k, v: (
+        torch.sigmoid(v @ nn.Parameter(torch.ones(D, 8))) @ nn.Parameter(torch.ones(8, D))
+    ),
+    "a gate": lambda q, k, v: torch.sigmoid(q @ k.mT).mean(-1, keepdim=True) * v,
+    "capped scores": lambda q, k, v: (5 * torch.tanh((q @ k.mT) / 5)).softmax(-1) @ v,
+    "sums of weights": lambda q, k, v: (lambda A: A @ v + A.sum(-2).unsqueeze(-1) + A.sum(-1, keepdim=True))(
+        (q @ k.mT).softmax(-1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_what_does_not_look_like_attention(name):
+    seen, _ = watch(_Both(NOTHING[name]), torch.randn(B, T, H * D))
+    assert seen.names[0] == "attend"
+    assert seen.missed == []
+
+
+def test_products_of_three_factors():
+    scale, w = torch.rand(H, D) + 0.5, torch.randn(H, D, 5)
+
+    def program(q, k, v):
+        A = torch.einsum("bhqd,bhkd,hd->bhqk", q, k, scale).softmax(-1)
+        return torch.einsum("bhqk,bhkd,hdm->bqm", A, v, w), A
+
+    seen, (_, A) = watch(program, *torch.randn(3, B, H, T, D))
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), A)
