@@ -1,13 +1,18 @@
 """Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
 
 import os
-from contextlib import suppress
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mhaviz.errors import ArgumentError, MhavizError, quoted, reason
+from mhaviz.files.writing import is_dead
 
 if TYPE_CHECKING:
     from torch import distributed
@@ -17,6 +22,9 @@ _T = TypeVar("_T")
 _PATIENCE = timedelta(days=30)
 """A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
 _TO_CONNECT = timedelta(seconds=5)
+
+_others: list[tuple[str, int]] = []
+"""The machine and the number of each process, in the order of their ranks, this one's too; known once connected."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def gathered(own: _T) -> list[_T] | None:
         distributed.gather_object(own, found, group=group)
         distributed.barrier(group)  # nobody ends before the first has all
     except RuntimeError as error:  # gloo's and nccl's
-        raise MhavizError(f"another process has ended ({reason(error)}); see what it says") from error
+        raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
     return found
 
 
@@ -109,7 +117,7 @@ def wait_for_others() -> None:
     try:
         distributed.barrier(connect())
     except RuntimeError as error:  # gloo's
-        raise MhavizError(f"another process has ended ({reason(error)}); see what it says") from error
+        raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
 
 
 @cache
@@ -130,9 +138,44 @@ def connect() -> "distributed.ProcessGroup":
         if not distributed.is_initialized():
             distributed.init_process_group()
         group: distributed.ProcessGroup = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+        _others.extend([("", 0)] * this_process().count)
+        distributed.all_gather_object(_others, (platform.node(), os.getpid()), group=group)
         return group
     except (RuntimeError, ValueError) as error:
         raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
+
+
+@contextmanager
+def ended_together() -> Iterator[None]:
+    """Say which process was killed when torchrun, which then ends all others by SIGTERM, ends this one.
+
+    It is for a program to say so: signals of a program that imports mhaviz are its own.
+
+    Raises:
+        MhavizError: torchrun ends this process, as another has ended.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if who := _who_has_ended():
+            raise MhavizError(who)
+        is_first_to_fail()  # torchrun itself is ended: what it ends after this one has nothing to say
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _who_has_ended() -> str:
+    """Which other processes of this machine have ended; nothing if they all live, or are elsewhere."""
+    ranks = [str(rank) for rank, (node, pid) in enumerate(_others) if node == platform.node() and is_dead(pid)]
+    if not ranks:
+        return ""
+    which = f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(ranks)}"
+    return f"{which} of {len(_others)} ended in the middle of the work: killed, perhaps, as memory was short"
 
 
 def is_first_to_fail() -> bool:

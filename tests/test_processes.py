@@ -1,8 +1,15 @@
+import os
+import platform
+import signal
+import subprocess
+import sys
+
 import pytest
 from torch.distributed import TCPStore
 
-from mhaviz.errors import ArgumentError
-from mhaviz.processes import Process, is_first_to_fail, this_process
+from mhaviz import processes
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.processes import Process, ended_together, is_first_to_fail, this_process
 
 
 @pytest.fixture
@@ -62,3 +69,18 @@ def test_who_cannot_be_asked_is_not_waited_for(started, monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "no port")
     assert is_first_to_fail()
+
+
+def test_who_was_killed_is_said_by_those_that_torchrun_then_ends(monkeypatch):
+    """Whether torchrun has already asked what became of it, or not."""
+    before = signal.getsignal(signal.SIGTERM)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        here = [(platform.node(), os.getpid()), ("elsewhere", other.pid), (platform.node(), other.pid)]
+        monkeypatch.setattr(processes, "_others", here)
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        for _ in range(2):
+            with pytest.raises(MhavizError, match="process 2 of 3 ended in the middle of the work"), ended_together():
+                os.kill(os.getpid(), signal.SIGTERM)
+            other.wait()
+    assert signal.getsignal(signal.SIGTERM) == before

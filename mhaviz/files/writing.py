@@ -115,24 +115,26 @@ class _Parts:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove the parts of processes that are dead for certain: those of this machine, in this container."""
-    if os.name != "posix":  # elsewhere asking whether a process lives may kill it
-        return
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = _PART.fullmatch(entry.name)
-            if name and name[1] == _place() and _is_dead(int(name[2])) and entry.is_file(follow_symlinks=False):
+            if name and name[1] == _place() and is_dead(int(name[2])) and entry.is_file(follow_symlinks=False):
                 with suppress(OSError):
                     Path(entry.path).unlink()
 
 
-def _is_dead(process: int) -> bool:
+def is_dead(process: int) -> bool:
+    """Whether a process of this machine is there no more, or waits to be forgotten; False where nobody tells."""
+    if os.name != "posix":  # elsewhere asking may kill it
+        return False
     try:
         os.kill(process, 0)
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return status.rpartition(")")[2].split()[0] == "Z"
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):  # it is somebody else's
         return False
-    return False
 
 
 @cache

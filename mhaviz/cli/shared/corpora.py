@@ -1,7 +1,7 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, quoted
 from mhaviz.files.part_names import SUFFIX, part_beside
 from mhaviz.files.texts import STANDARD_INPUT
-from mhaviz.processes import this_process, wait_for_others
+from mhaviz.processes import ended_together, this_process, wait_for_others
 from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class CorpusOptions:
         kept = {own} if own is not None and own.exists() else set()
         saved: set[Path] = set()
         try:
-            yield saved.add
+            with ended_together() if division["distributed"] else nullcontext():
+                yield saved.add
         except KeyboardInterrupt:
             if not (saved or kept):
                 raise
