@@ -67,7 +67,8 @@ def record(
         model: the attention of this module alone, and names begin at it; None: whatever runs.
         on_attention: is called with each attention of the passes that are recorded, as it runs, with all examples of
             the batch; its tensors are the program's own, and must not be changed or kept.
-        module: attentions whose names match this pattern, or one of these: "blocks.*.attn"; None: all.
+        module: attentions whose names match this pattern, or one of these: "blocks.*.attn"; None: all. What weighs
+            fixed rows, as a router of experts does, is recorded only where a pattern names it.
         layer, head: the numbers of those that are drawn; None: all.
         passes: forward passes, counted from 0 for each attention: a number, several, or a text such as "0,100,200-" or
             "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
@@ -376,6 +377,8 @@ class Recording(ContextDecorator):
         """Say so where the rows and columns of a map are no tokens of one input."""
         batch_size, n_heads, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
+        if any(run.caught.are_fixed):
+            self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
         if run.caught.shares_axis:
             self._watch.miss(
                 "where a program has its heads and its batch in one axis, it is read as all heads of the first "

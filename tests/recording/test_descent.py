@@ -391,6 +391,7 @@ def test_learned_queries_and_memory_tokens_are_attention(make):
     assert len(maps) == len(expected)
     for m, one in zip(maps, expected, strict=True):
         torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
+    assert ("fixed rows" in recording.attention.source.remark) is any(ATTENTION[make])
     are_fixed = [m.rows.tokens.texts[0] == "fixed 0" for m in maps[::B]]
     assert are_fixed == ATTENTION[make]
 
