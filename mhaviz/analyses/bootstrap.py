@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
 
 REPLICATES = 1000
 """As many as papers usually draw for an interval of 95 %."""
@@ -133,7 +134,7 @@ class Replicates:
         Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
 
         A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean, and
-        where all sentences may be of one text, which says nothing of others.
+        of fewer texts than ``LEAST_FOR_INTERVAL``.
 
         Args:
             place: which number.
@@ -141,7 +142,7 @@ class Replicates:
             bootstrap: that of their weights.
         """
         is_drawn = self.drawn[:, place] > 0
-        if sentences <= bootstrap.texts_apart or not is_drawn.any():
+        if sentences < LEAST_FOR_INTERVAL * bootstrap.texts_apart or not is_drawn.any():
             nothing = np.full(self.sums.shape[1], nan)
             return nothing, nothing.copy()
         means = self.sums[is_drawn, :, place] / self.drawn[is_drawn, place, None]

@@ -27,8 +27,8 @@ from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
 
-_FIRST, _SINK, _ENTROPY, _RETRIEVAL, _NEEDLE_PLACE = map(
-    STATISTICS.index, ("first", "sink", "entropy", "retrieval", "needle")
+_FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
+    STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
 )
 _BOOTSTRAP, _NEEDLE = "bootstrap", "needle"  # arrays that say how a study counts
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
@@ -77,7 +77,12 @@ class HeadStudy(Study):
         if (kind, layer) not in self._sums:
             self._sums[kind, layer] = self._none(weights.shape[1])
         whole, (totals, chance, queries) = self._pieces.joined(
-            (kind, layer), seen.pieces, numbers, counted.totals(weights), counted.chance(seen), counted.queries
+            (kind, layer),
+            seen.pieces,
+            numbers,
+            counted.totals(weights, seen.call.has_sink),
+            counted.chance(seen),
+            counted.queries,
         )
         if whole:
             self._sums[kind, layer].add(
@@ -220,11 +225,22 @@ class _Counted:
             drawn,
         )
 
-    def totals(self, weights: Tensor) -> NDArray[np.float64]:
-        """The sums over the queries of all statistics but ``sink``, (batch_size, n_heads, n_statistics)."""
+    def totals(self, weights: Tensor, has_sink: bool) -> NDArray[np.float64]:
+        """The sums over the queries of all statistics but ``sink``, (batch_size, n_heads, n_statistics).
+
+        ``has_sink``: rows may sum to less than 1. Entropy and distance are of each row as shares of its sum.
+        """
         totals = weights.new_zeros(*weights.shape[:2], len(STATISTICS))
-        totals[..., _places(self.names)] = weights.flatten(2) @ self.factors.to(weights.dtype).mT
-        totals[..., _ENTROPY] = _entropies(weights, self.visible)
+        factors = self.factors.to(weights.dtype)
+        totals[..., _places(self.names)] = weights.flatten(2) @ factors.mT
+        shares = weights
+        if has_sink:
+            shares = weights.masked_fill(~self.visible[:, None], 0.0)
+            shares = shares / shares.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+            if "distance" in self.names:
+                place = self.names.index("distance")
+                totals[..., _DISTANCE] = (shares.flatten(2) @ factors[:, place, :, None])[..., 0]
+        totals[..., _ENTROPY] = _entropies(shares, self.visible)
         if self.reading is not None:
             totals[..., _RETRIEVAL] = self._hits(weights, self.reading)
         return totals.cpu().double().numpy()

@@ -466,7 +466,8 @@ class LoadedModel:
             source_language, target_language: as in ``attend``.
             probe: ``RandomRepeats(n_tokens)`` in the place of texts, where induction heads stand out; or
                 ``Needle(text)``, which is put into each text, for the heads that read it again.
-            replicates, seed: of the bootstrap over the sentences that intervals are of; 0 replicates: no intervals.
+            replicates, seed: of the bootstrap over the sentences, which gives intervals from 30 on; 0 replicates:
+                no intervals.
             shard, part, resume, distributed, part_at_end, on_saved: read a part of the corpus, keep what is added up,
                 go on from it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.

@@ -252,6 +252,7 @@ class HeadBlocks:
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
         """Take the tiles of a block together; lses (queries, tiles)."""
         wanted, queries = self._wanted, len(lses)
+        among_keys = lses
         if self._sink is not None:
             lses = torch.cat([lses, self._sink.to(lses.dtype).expand(queries, 1)], dim=-1)
         # queries tiles; NaN where a query sees no key; without the sink.
@@ -274,7 +275,9 @@ class HeadBlocks:
 
         entropy = local = totals = top_weights = top_keys = None
         if wanted.entropy:  # of the tiles among each other, and within each
-            entropy = within([part.entropy for part in parts]) + torch.special.entr(shares).sum(dim=-1)
+            among_tiles = shares if self._sink is None else torch.softmax(among_keys, dim=-1).nan_to_num(0.0)
+            within_tiles = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
+            entropy = (within_tiles * among_tiles).sum(dim=-1) + torch.special.entr(among_tiles).sum(dim=-1)
         if wanted.local is not None:
             local = within([part.local for part in parts])
         if wanted.totals:

@@ -134,13 +134,13 @@ class _Heads:
         lse, mean_score, top_weight = (torch.empty(shape, device=self.call.device) for _ in range(3))
         top_key = torch.empty(shape, dtype=torch.int32, device=self.call.device)
         self._launch("normalisers", (self._query_blocks, self.number), lse, mean_score, top_weight, top_key)
+        if self.wanted.entropy:  # −Σ a log a with log a = s − lse, of the shares that keys have among each other
+            self._own("entropy").copy_((lse - mean_score).where(top_weight > 0, 0.0))
         share: Tensor | float = 1.0  # of the weight that goes to keys, and not to a sink
         if self.call.sinks is not None:
             heads = torch.arange(self.first, self.end, device=self.call.device) % self.call.shape[1]
             with_sink = torch.logaddexp(lse, self.call.sinks.float()[heads][:, None])
             share, lse = (lse - with_sink).exp().nan_to_num(0.0), with_sink
-        if self.wanted.entropy:  # −Σ a log a with log a = s − lse
-            self._own("entropy").copy_((share * (lse - mean_score)).where(top_weight > 0, 0.0))
         if self.wanted.top_keys:
             self._own("top_weights").copy_((top_weight * share)[..., None])
             self._own("top_keys").copy_(top_key[..., None])

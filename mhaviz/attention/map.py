@@ -72,7 +72,7 @@ def attention_map(
         entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
             ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
             map is causal, and at their beginnings if not. With ``value_norms`` they are of the norms, but for the
-            entropy, which is of the weights.
+            entropy, which is of the weights; with ``sinks`` of each row as shares of its sum.
         memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
         on_progress: is called with how much is done, from 0 to 1.
 
@@ -127,7 +127,8 @@ def pool(
     _check_wanted(wanted, memory, call.shape[3])
     if isinstance(call, AttentionWeights):
         A = call.weights(*wanted.window[:2])
-        return pool_weights(A if call.value_norms is None else A.clone(), wanted, value_norms=call.value_norms)
+        A, norms = (A, None) if call.value_norms is None else (A.clone(), call.value_norms)
+        return pool_weights(A, wanted, value_norms=norms, has_sink=call.has_sink)
     if is_short(call, memory):
         is_whole = key_mask is None and wanted.window == (0, call.shape[2], 0, call.shape[3])
         if not (is_whole and call.visible_everywhere and call.softcap is None):

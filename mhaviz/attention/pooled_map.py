@@ -69,7 +69,7 @@ class PooledMap(Shown):
         key_edges: the same of the columns, (columns + 1,).
         largest: float32, in the shape of ``weights``: the largest weight in each cell, if both were asked for; the same
             tensor as ``weights`` where nothing is pooled.
-        entropy: float32, (batch_size, n_heads, queries): of each query's weights, in nats.
+        entropy: float32, (batch_size, n_heads, queries): of the shares of a query that its keys have, in nats.
         top_keys: int64, (batch_size, n_heads, queries, k): the keys with the largest weights, the largest first.
         top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys, which then are any.
         received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.

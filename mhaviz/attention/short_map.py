@@ -39,10 +39,12 @@ def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> P
         if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
             return None
         later = call.shape[3] - call.shape[2] if call.causal else 0
-        return pool_weights(call.weigh(S, in_place=True), wanted, later, call.value_norms)
+        return pool_weights(call.weigh(S, in_place=True), wanted, later, call.value_norms, call.has_sink)
 
 
-def pool_weights(A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor | None = None) -> PooledMap:
+def pool_weights(
+    A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor | None = None, has_sink: bool = False
+) -> PooledMap:
     """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
 
     Args:
@@ -50,8 +52,9 @@ def pool_weights(A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor 
         wanted: what is asked.
         later: the query at position i is lined up with the key at i + later.
         value_norms: multiply the weights by these; see ``AttentionCall``.
+        has_sink: whether rows may sum to less than 1.
     """
-    entropies = entropy(A) if wanted.entropy else None  # of the weights, which are shares
+    entropies = entropy(_shares(A) if has_sink else A) if wanted.entropy else None
     A = times_norms(A, value_norms)
     (q0, q1, k0, k1), (rows, columns) = wanted.window, wanted.cells
     query_edges, key_edges = wanted.edges(A.device)
@@ -81,6 +84,11 @@ def pool_weights(A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor 
         A.sum(dim=-1) if wanted.totals else None,
     )
     return found if A.dtype == torch.float32 else found.float()
+
+
+def _shares(A: Tensor) -> Tensor:
+    """Each row as shares of its sum: a sink has taken some of it."""
+    return A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)
 
 
 def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:

@@ -134,7 +134,8 @@ def _shape(length: int, features: int) -> str:
 
 def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
     """How to read the pictures."""
-    return "; ".join(dict.fromkeys(filter(None, [f"rows are {rows}, columns features", *drawn.pooled, *remarks])))
+    sides = f"rows are {rows}, columns features; of cosines both are {rows}"
+    return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, *remarks])))
 
 
 def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:

@@ -15,6 +15,7 @@ from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.records import KIND_NAMES, NORM, OF_A_NEEDLE, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
+from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
@@ -315,6 +316,9 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
         of_rows.append(f"shares are of a query's {NORM.name}s")
     if any(_chance_text(s, kind) for kind in s.kinds):
         of_rows.append(CHANCE)
+    if s.replicates and not has_interval and any(kind.sentences > 1 for kind in s.kinds):
+        texts = f"{one_text(s.probe, s.is_recorded)}s"
+        of_rows.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
     heading = ranking_heading(s, order)
     return Table(columns, tuple(rows), heading, notes="; ".join(of_rows), narrowed=_narrowed, where="listed")
 

@@ -33,7 +33,7 @@ class Effect(Brief):
         spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
             for fewer than two.
         low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
-            needle was put into; NaN for fewer than two.
+            needle was put into; NaN for fewer than 30, of which it would hold the mean less often than it says.
         sentences: how many have a prediction that counts.
         predictions: how many count, in all sentences.
     """

@@ -33,7 +33,7 @@ class Average(Brief):
         sentences: how many have a query that counts.
         queries: how many count, in all sentences.
         low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
-            needle was put into; NaN for fewer than two.
+            needle was put into; NaN for fewer than 30, of which it would hold the mean less often than it says.
         chance: the same shape: the number of a head that gives all keys that a query sees the same weight, on the same
             sentences.
         counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between
@@ -73,7 +73,8 @@ class HeadAverages(Brief):
 
     Let a(i, j) be the weight that the query at position i of a sentence gives to the key at position j, and t(i) the
     token there. Each number is the mean over the queries i for which it is defined; padding is neither query nor key.
-    A head that always looks at the previous token has exactly 1 in ``previous``, and so on.
+    A head that always looks at the previous token has exactly 1 in ``previous``, and so on. Where a softmax has a sink,
+    so that a(i, j) sum to less than 1, entropy and distance are of a(i, j) / Σ_j a(i, j), and the others of a(i, j).
 
     A number that has no meaning is NaN for all heads: what compares positions or tokens of one sentence, in
     source-target attention (all but entropy, first and separators); ``next``, in masked attention, which hides it.
@@ -154,6 +155,10 @@ OF_A_NEEDLE = ("retrieval", "needle")
 
 SINK_ABOVE = 0.3
 """ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
+
+LEAST_FOR_INTERVAL = 30
+"""Of fewer sentences there is no interval. Of 5, a percentile interval holds the mean in 88 of 100 corpora; Student's
+holds it in 95 where numbers are normal, but in 93 where they are as skewed as gamma(4)."""
 
 N_BINS = 40
 """Of every histogram."""

@@ -106,7 +106,7 @@ def test_next_tokens_beside_a_run_by_hand(gpt2):
         assert np.isclose(found.loss, np.mean(before), rtol=CLOSE)
     tokens = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     assert (effects.change.predictions, effects.loss.predictions) == (sum(tokens), sum(tokens) - 3)
-    assert ((effects.change.low <= effects.change.mean) & (effects.change.mean <= effects.change.high)).all()
+    assert np.isnan([effects.change.low, effects.change.high]).all(), "of three sentences there is no interval"
 
 
 def test_masked_tokens_beside_a_run_by_hand(masked_bert):

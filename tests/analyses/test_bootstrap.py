@@ -76,10 +76,12 @@ def test_parts_add_up():
 
 
 def test_a_sentence_without_the_number_changes_nothing():
-    some = counted([1.0, 3.0, 5.0], [0, 2, 3], replicates=100)
-    all_ = counted([1.0, math.nan, 3.0, 5.0], replicates=100)
+    values = [float(number) for number in range(31)]
+    some = counted([values[0], *values[2:]], [0, *range(2, 31)], replicates=100)
+    all_ = counted([values[0], math.nan, *values[2:]], replicates=100)
     np.testing.assert_array_equal(some.sums, all_.sums)
-    assert some.interval(0, 3, Bootstrap()) == all_.interval(0, 3, Bootstrap())
+    assert some.interval(0, 30, Bootstrap()) == all_.interval(0, 30, Bootstrap())
+    assert np.isnan(some.interval(0, 29, Bootstrap())).all(), "of fewer than 30 it would be too narrow"
 
 
 def test_no_replicate_no_interval():

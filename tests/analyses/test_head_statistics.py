@@ -30,13 +30,14 @@ def one_by_one(weights, query_ids, key_ids, special, kind):
     """Every number of one sentence of one head, in plain Python: the mean over its queries, and how many they are."""
     rows = {name: [] for name in STATISTICS}
     for i, row in enumerate(weights):
-        rows["entropy"].append(-sum(a * math.log(a) for a in row if a > 0))
+        shares = [a / sum(row) for a in row]  # a sink may have taken some of it
+        rows["entropy"].append(-sum(a * math.log(a) for a in shares if a > 0))
         rows["first"].append(row[0])
         if any(special):
             rows["separators"].append(sum(a for a, is_special in zip(row, special, strict=True) if is_special))
         if kind == "cross":
             continue
-        rows["distance"].append(sum(a * abs(i - j) for j, a in enumerate(row)))
+        rows["distance"].append(sum(a * abs(i - j) for j, a in enumerate(shares)))
         rows["itself"].append(row[i])
         if i > 0:
             rows["previous"].append(row[i - 1])
@@ -61,19 +62,22 @@ def side(sentences):
 
 def batch_of(weights, queries, keys, kind="self", layer=0):
     """``weights``: (n_heads, q_length, k_length) of each sentence; what is padding holds nonsense."""
+    has_sink = any(bool((a.sum(axis=-1) < 0.99).any()) for a in weights)
     q = side(queries)
     k = q if keys is queries else side(keys)
     n_heads = len(weights[0])
     padded = torch.empty(len(queries), n_heads, max(map(len, q)), max(map(len, k))).uniform_(-50, 50)
     for number, a in enumerate(weights):
         padded[number][:, : a.shape[1], : a.shape[2]] = torch.tensor(a)
-    return SiteCall(Site(kind, layer, n_heads, 1), AttentionWeights(padded), tuple(range(n_heads)), q, k)
+    call = AttentionWeights(padded, has_sink)
+    return SiteCall(Site(kind, layer, n_heads, 1), call, tuple(range(n_heads)), q, k)
 
 
 @st.composite
 def corpora(draw):
     """Kind, and of each sentence its weights, its queries and its keys."""
     kind, n_heads = draw(st.sampled_from(["self", "masked", "cross"])), draw(st.integers(1, 3))
+    sink = draw(st.sampled_from([0.0, 2.0]))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     sentences = []
     for _ in range(draw(st.integers(1, 5))):
@@ -85,7 +89,7 @@ def corpora(draw):
         scores[..., 0] = np.maximum(scores[..., 0], -9)
         if kind == "masked":
             scores[:, np.triu(np.ones(scores.shape[1:], bool), 1)] = -np.inf
-        a = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+        a = np.exp(scores) / (np.exp(scores).sum(axis=-1, keepdims=True) + sink)
         sentences.append((a.astype(np.float32), q, k))
     return kind, sentences
 

@@ -51,6 +51,13 @@ def test_what_takes_too_long_is_skipped_and_said_to_be():
     assert max(length for i, length in pieces.runs if i == 0) == 128
 
 
+def test_one_slow_run_on_the_way_is_not_believed():
+    slow_once = iter([4.0])
+    pieces = Pieces(lambda n: next(slow_once, 1e-3) if n == 32 else 1e-3)
+    ((small, large),) = pieces.measure(16, 64)
+    assert (small.seconds, large.seconds) == (1e-3, 1e-3)
+
+
 def test_absurd_lengths_cost_nothing(monkeypatch):
     pieces = Pieces(lambda n: n**2 / 1e8)
     ((timing_of_it,),) = pieces.measure(10**12)

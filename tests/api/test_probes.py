@@ -29,7 +29,7 @@ def loaded(induction_model):
 
 @pytest.fixture(scope="module")
 def repeats(loaded):
-    return loaded.head_statistics(probe=RandomRepeats(15, 16))
+    return loaded.head_statistics(probe=RandomRepeats(15, 32))
 
 
 def test_induction_heads_stand_first(repeats):
@@ -38,14 +38,14 @@ def test_induction_heads_stand_first(repeats):
     assert kind.induction.low[1].min() > 0.5
     assert kind.induction.high[0].max() < 0.1
     assert kind.induction.chance[0, 0] == pytest.approx(np.mean([1 / n for n in range(17, 32)]))
-    assert (kind.sentences, kind.copies.queries) == (16, 16 * 15)
+    assert (kind.sentences, kind.copies.queries) == (32, 32 * 15)
 
 
 def test_as_transformers_gives_its_weights(induction_model, repeats):
     from mhaviz.models.random_repeats import random_repeats
 
     model, tokenizer = induction_model
-    ids = torch.tensor(random_repeats(tokenizer, 15, 16))
+    ids = torch.tensor(random_repeats(tokenizer, 15, 32))
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -65,10 +65,9 @@ def test_heads_that_read_a_needle(loaded):
     assert kind.retrieval.mean[1].min() > 0.6, "of four tokens the first is not told by what stands before it"
     assert kind.retrieval.mean[0].max() < 0.2
     assert kind.needle.mean[1].min() > 0.5 > kind.needle.mean[0].max()
-    assert (kind.needle.low < kind.needle.high).all()
 
 
-def test_of_one_text_at_several_depths_there_is_no_interval(loaded):
+def test_of_few_texts_at_several_depths_there_is_no_interval(loaded):
     (kind,) = loaded.head_statistics(TEXTS[0], probe=NEEDLE).kinds
     assert (kind.sentences, kind.needle.is_known) == (5, True)
     assert np.isnan([kind.needle.low, kind.needle.high]).all()
@@ -103,7 +102,7 @@ def test_a_row_a_head_and_number(repeats, tmp_path):
     assert row["kind"] == "masked"
     for name in ("mean", "spread", "low", "high", "chance"):
         assert float(row[name]) == getattr(induction, name)[1, 0]
-    assert (row["sentences"], row["queries"]) == ("16", "240")
+    assert (row["sentences"], row["queries"]) == ("32", "480")
     frame = repeats.to_dataframe()
     assert list(frame) == list(row)
     assert len(frame) == len(rows)
@@ -112,10 +111,10 @@ def test_a_row_a_head_and_number(repeats, tmp_path):
 def test_json_says_what_it_is_of(repeats, tmp_path):
     repeats.save(tmp_path / "heads.json")
     data = json.loads((tmp_path / "heads.json").read_text())
-    assert data["probe"] == {"kind": "random repeats", "n_tokens": 15, "sequences": 16, "seed": 0}
+    assert data["probe"] == {"kind": "random repeats", "n_tokens": 15, "sequences": 32, "seed": 0}
     assert data["bootstrap"] == {"replicates": 1000, "seed": 0, "level": 0.95}
     counts = np.array(data["kinds"][0]["statistics"]["induction"]["counts"])
-    assert counts.sum(axis=-1).tolist() == [[16, 16], [16, 16]]
+    assert counts.sum(axis=-1).tolist() == [[32, 32], [32, 32]]
     assert len(data["edges"]["induction"]) == counts.shape[-1]
 
 

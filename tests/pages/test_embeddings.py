@@ -121,7 +121,10 @@ def test_the_table_of_positions():
     assert "the last once in 2,916" in page.blocks[1].lines[0]  # 2π · 10000^(4/6)
     assert "depends on their distance alone" in page.blocks[1].lines[1]
     assert len(position_table_page(mhaviz.sinusoids(10, 5)).blocks[1].lines) == 1  # no cosine beside the last sine
-    assert page.remark(Drawn(pooled=("a", "a"))) == "rows are positions, columns features; a"
+    assert (
+        page.remark(Drawn(pooled=("a", "a")))
+        == "rows are positions, columns features; of cosines both are positions; a"
+    )
 
 
 def test_sampled_features_are_sines_and_cosines_in_turn_and_sums_stay_sums():

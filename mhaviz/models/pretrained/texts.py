@@ -35,6 +35,9 @@ _PROBED = 8
 _MOST_IDS = 2**31
 """Where a model does not tell how many tokens it knows."""
 
+_MOST_MORE = 4
+"""Rows of a table of positions beside those of tokens: OPT and BART have two more, RoBERTa those of its padding."""
+
 _SAME = 1e-2
 """Of the largest hidden number: half precision differs by less, and what sees padding by more."""
 
@@ -169,7 +172,7 @@ class Texts:
 
     @cached_property
     def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
+        """The most tokens that the model is made for; None: there is no such limit."""
         for name, module in self.loaded.model.named_modules():
             if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
                 return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
@@ -327,18 +330,34 @@ class Texts:
 
     def _require_positions(self, length: int) -> None:
         most = self.max_length
-        if most is not None and length > most:
+        if most is not None and length > most and has_table(self.loaded.model, most):
             raise ArgumentError(
                 f"expected at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; cut the text"
             )
 
     def _require_target_positions(self, length: int) -> None:
         most = self._max_target_length
-        if most is not None and length > most:
+        if most is not None and length > most and has_table(self.loaded.model, most):
             raise ArgumentError(
                 f"expected a target of at most {most:,} tokens, as the decoder of {self.loaded.name} has positions, "
                 f"got {length:,}; cut it, or have fewer written"
             )
+
+
+def has_table(model: nn.Module, length: int) -> bool:
+    """Whether a model looks something up for so many positions, or a few more, and so can read no later one.
+
+    Rotary positions, ALiBi and buckets of distances are computed for any.
+    """
+    lengths = range(length, length + _MOST_MORE + 1)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.num_embeddings in lengths:
+            return True
+        kept = [x for x in vars(module).values() if isinstance(x, Tensor)]  # no parameters
+        for table in (*kept, *module.buffers(recurse=False)):
+            if table.is_floating_point() and table.ndim > 1 and any(size in lengths for size in table.shape):
+                return True
+    return False
 
 
 def _padded(readings: Sequence[Tokens], padding: int | None = None) -> tuple[Tensor, Tensor]:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import V, bytes_and_words
+from families import ENDS, V, bytes_and_words
 from hostile import HOSTILE
 from looking import attend, calls
 from rounding import rounding
 
+import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
 from mhaviz.records import Given, Text, Tokens
@@ -171,11 +172,49 @@ def test_lengths_of_lone_surrogates(pretrained):
     assert pretrained("gpt2").lengths(["a\udcff", "a\ufffd"]) == [4, 4]
 
 
-def test_what_is_written_needs_positions(changed):
-    length = len(changed("gpt2").read(given(["the cat"]))[0].source)
-    changed("gpt2", generate=3, n_positions=length + 3).read(given(["the cat"]))
+def test_what_is_written_needs_positions():
+    tokenizer = bytes_and_words()
+    length = len(tokenizer("the cat").input_ids)
+
+    def gpt2(n_positions):
+        config = hf.GPT2Config(vocab_size=V, n_positions=n_positions, n_embd=8, n_layer=1, n_head=2, **ENDS)
+        return mhaviz.load(hf.GPT2LMHeadModel(config).eval(), tokenizer)
+
+    gpt2(length + 3).attend("the cat", generate=3)
     with pytest.raises(ArgumentError, match=rf"expected at most {length + 2} tokens, .*got {length + 3}; cut the text"):
-        changed("gpt2", generate=3, n_positions=length + 2).read(given(["the cat"]))
+        gpt2(length + 2).attend("the cat", generate=3)
+
+
+ROPE = {"rope_theta": 100.0}
+FACTOR = ROPE | {"factor": 2.0}
+SIZES = {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("model_class", "config_class", "options"),
+    [
+        *(
+            (hf.LlamaForCausalLM, hf.LlamaConfig, {"intermediate_size": 8, "rope_parameters": rope})
+            for rope in (
+                ROPE | {"rope_type": "default"},
+                FACTOR | {"rope_type": "dynamic"},
+                FACTOR | {"rope_type": "linear"},
+                FACTOR | {"rope_type": "yarn", "original_max_position_embeddings": 6},
+            )
+        ),
+        (hf.FalconForCausalLM, hf.FalconConfig, {"alibi": True}),
+    ],
+    ids=["default", "dynamic", "linear", "yarn", "alibi"],
+)
+def test_positions_that_are_computed_never_end(model_class, config_class, options):
+    """Beside transformers' eager weights, at a length above ``max_position_embeddings``."""
+    torch.manual_seed(0)
+    config = config_class(max_position_embeddings=12, attn_implementation="eager", **SIZES, **options)
+    model, ids = model_class(config).eval(), torch.randint(5, 60, (1, 30))
+    with torch.no_grad():
+        (expected,) = model(ids, output_attentions=True).attentions
+    (m,) = mhaviz.load(model, bytes_and_words()).attend(ids=ids[0].tolist())
+    np.testing.assert_allclose(m.weights, expected[0], atol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -52,8 +52,9 @@ function headTotals(map, place, weights, start) {
     const i = start + r;
     const numbers = weights.subarray(r * keys, (r + 1) * keys);
     const { row, rest } = areShares ? { row: numbers, rest: apart?.[i] } : sharesOf(numbers, apart?.[i] ?? 0);
+    const { row: whole } = sharesOf(row, 0); // rows of a softmax with a sink sum to less than 1
     if (apart === null) {
-      add("entropy", entropyOf(row));
+      add("entropy", entropyOf(whole));
       add("first", row[0]);
       if (special.length > 0)
         add(
@@ -65,7 +66,7 @@ function headTotals(map, place, weights, start) {
     }
     if (!samePositions) continue;
 
-    if (apart === null) add("distance", distanceOf(row, i));
+    if (apart === null) add("distance", distanceOf(whole, i));
     add("itself", row[i]);
     if (i > 0) add("previous", row[i - 1]);
     if (i + 1 < keys && map.kind === "self") add("next", row[i + 1]);
