@@ -177,7 +177,10 @@ class AttentionMap(Brief):
         if self.kind != "masked" and reach is None:
             return None
         query_edges, key_edges = self.rows.edges, self.columns.edges
-        if self.kind == "masked" and self.is_whole:
+        if self.kind == "masked" and self.queries_and_keys is not None:  # which are of all tokens
+            kept = self.queries_and_keys
+            query_edges = query_edges + kept.key.codes.shape[1] - kept.query.codes.shape[1]
+        elif self.kind == "masked" and self.is_whole:
             query_edges = query_edges + len(self.keys) - len(self.queries)
         first_queries, last_queries = query_edges[:-1, None], query_edges[1:, None] - 1
         first_keys, last_keys = key_edges[:-1], key_edges[1:] - 1

@@ -13,6 +13,7 @@ import torch
 from hostile import HOSTILE
 
 import mhaviz
+from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import SiteCall
@@ -512,3 +513,21 @@ def test_the_table_of_the_page_has_the_tokens_as_they_are(opened, tmp_path):
     rows = list(csv.reader(io.StringIO(page.ask("window.copied"), newline="")))[1:]
     assert [row[3] for row in rows[:5]] == tokens
     assert [row[1] for row in rows[::5]] == tokens
+
+
+def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
+    """Of a pooled map, too: the last query is lined up with the last key."""
+    torch.manual_seed(0)
+    query, key = torch.randn(1, 1, 3, 8), torch.randn(1, 1, 1200, 8)
+    call = AttentionCall(query, key, key, 0.35, causal=True)
+    sides = [(Tokens(tuple(f"w{i}" for i in range(n))),) for n in (3, 1200)]
+    seen = SiteCall(Site("masked", 0, 1, 8), call, (0,), *sides)
+    (m,) = pooled_of_call(seen, Pooling(size=300, summary=False), keep=True)
+    assert not m.hidden.any()  # each cell is of four keys, and only the last three are hidden from a query
+    Attention(Source("made"), (m,)).save(tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", "#view=map").ready()
+    seen_by = "[0, 1, 2].map(query => Array.from({length: 1200}, (_, key) => map.hiddenToken(query, key)))"
+    hidden = page.ask(f"() => {{ const [map] = Contents.read(document).maps; return {seen_by}; }}")
+    assert (np.array(hidden) == (np.arange(1200) > np.arange(3)[:, None] + 1197)).all()
+    caption = "document.querySelector('.links caption').textContent"
+    page.until(f"{caption}.startsWith('The strongest weights in what the map shows: ')")

@@ -254,9 +254,15 @@ class PageMap {
     return this.#described.queries.edges === null && this.#described.keys.edges === null;
   }
 
+  /** How many keys come before the first query: they end together. */
+  get #ahead() {
+    if (this.#call !== null) return this.#call.keys - this.#call.queries;
+    return this.#hasAllCells ? this.columns.tokens - this.rows.tokens : 0;
+  }
+
   #hides(firstQuery, lastQuery, firstKey, lastKey) {
-    const { rows, columns, hiddenLater, reach } = this;
-    const ahead = hiddenLater && this.#hasAllCells ? columns.tokens - rows.tokens : 0; // they end together
+    const { hiddenLater, reach } = this;
+    const ahead = hiddenLater ? this.#ahead : 0;
     if (hiddenLater && firstKey > lastQuery + ahead) return true;
     return reach !== null && (firstKey - lastQuery - ahead > reach || firstQuery + ahead - lastKey > reach);
   }
