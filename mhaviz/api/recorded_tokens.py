@@ -1,5 +1,6 @@
 """What the tokens of a recorded program are called."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -9,9 +10,9 @@ import torch
 
 from mhaviz.api.program_tokenizer import tokenizer_anywhere, tokenizer_in_sight
 from mhaviz.errors import MhavizError
-from mhaviz.recording.inputs import ReadIds, SeenInputs
+from mhaviz.recording.inputs import Patches, ReadIds, SeenInputs
 from mhaviz.records import Tokens
-from mhaviz.records.tokens import patch_tokens
+from mhaviz.records.tokens import patch_names, patch_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,7 +39,7 @@ class TokenNames:
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self._looked = self._looked_anywhere = False
         self._given_fits = False
-        self._forward = -1
+        self._forward, self._read_before, self._read_last = -1, 0, 0
         self._sides: dict[tuple[Any, ...], _Sides] = {}
 
     def sides(
@@ -63,8 +64,9 @@ class TokenNames:
             are_fixed: whether the queries are fixed rows, not tokens, and whether the keys are.
         """
         if forward != self._forward:
-            self._forward = forward
+            self._forward, self._read_before = forward, self._read_last
             self._sides.clear()
+        self._read_last = self._inputs.n_read
         read = None if are_fixed[0] else self._read(lengths[0])
         read_of_keys, first_key = read, 0
         if is_cross:
@@ -74,7 +76,7 @@ class TokenNames:
         elif lengths[0] != lengths[1]:
             read_of_keys = self._read(lengths[1])
         reads = read, read_of_keys
-        seen = *(one and one.number for one in reads), *map(self._inputs.grid_of, lengths)
+        seen = *(one and one.number for one in reads), *map(self._inputs.patches_of, lengths)
         key = lengths, tuple(examples), batch_size, first, is_cross, are_fixed, *seen
         if key not in self._sides:
             queries, keys = (
@@ -101,7 +103,9 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import name_tokens
 
         try:
-            return name_tokens(self._tokenizer, tokens.ids)
+            named = name_tokens(self._tokenizer, tokens.ids)
+            texts = zip(tokens.texts, named.texts, strict=True)
+            return replace(named, texts=tuple(old if "," in old else new for old, new in texts))  # patches of an image
         except MhavizError as error:
             self._miss(str(error))
             return tokens
@@ -118,18 +122,32 @@ class TokenNames:
                 f"tokens: got {len(self._given):,} names, and no attention has so many tokens; they are not used"
             )
 
-    def _patches(self, length: int, read: ReadIds | None) -> Tokens | None:
-        """The patches of an image, if it was read after the numbers of tokens."""
-        if self._grid is not None:
-            rows, columns = self._grid
-            extra = length - rows * columns
-            return patch_tokens(rows, columns, extra) if 0 <= extra < max(rows, 2) else None
-        found = self._inputs.grid_of(length)
-        return None if found is None or (read and read.number > found[1]) else patch_tokens(*found[0])
+    def _patches(self, length: int, read: ReadIds | None) -> Patches | None:
+        """Where patches of an image stand; None: nowhere, or the sequence may as well be a text of as many tokens."""
+        found = self._inputs.patches_of(length)
+        if found is not None and self._grid is not None and math.prod(self._grid) == math.prod(found.grid):
+            found = replace(found, grid=self._grid)
+        if found is None or read is None or found.is_text:
+            return found
+        return None if read.number > min(found.number, self._read_before) else found
 
     def _of(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
-        if not first and (patches := self._patches(length, read)) is not None:
-            return patches
+        patches = None if first else self._patches(length, read)
+        if patches is not None and not patches.is_text:
+            (places,) = patches.places
+            return patch_tokens(*patches.grid, places[0], length - places[-1] - 1)
+        if patches is None and not first and self._grid is not None and read is None:
+            rows, columns = self._grid
+            extra = length - rows * columns
+            if 0 <= extra < max(rows, 2):
+                return patch_tokens(rows, columns, extra)
+        tokens = self._of_text(length, example, batch_size, first, read)
+        if patches is None or example >= len(patches.places):
+            return tokens
+        names = dict(zip(patches.places[example], patch_names(*patches.grid), strict=True))
+        return replace(tokens, texts=tuple(names.get(place, text) for place, text in enumerate(tokens.texts)))
+
+    def _of_text(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
         positions = Tokens(tuple(str(first + place) for place in range(length)))
         if read is None:
             return positions

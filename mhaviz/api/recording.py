@@ -13,7 +13,7 @@ import torch
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
-from mhaviz.api.choosing import Numbers
+from mhaviz.api.choosing import Numbers, listed_numbers
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
@@ -406,10 +406,10 @@ class Recording(ContextDecorator):
         return layers
 
     def _no_such_layer(self, layers: dict[int, int]) -> ArgumentError:
-        there = sorted(set(layers.values()))
+        there = sorted({layers[site.number] for site in self._sites.all if self._options.wants(site)})
+        wanted = ", ".join(map(str, self._options.layers or ()))
         return ArgumentError(
-            f"{parameter('layer')}: expected layers of the program, {there[0]} to {there[-1]}, got "
-            f"{', '.join(map(str, self._options.layers or ()))}"
+            f"{parameter('layer')}: there is no layer {wanted}; what is recorded has {listed_numbers('layer', there)}"
         )
 
     def _source(self) -> Source:

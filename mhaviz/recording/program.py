@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, partial
@@ -240,7 +240,8 @@ def _exit(end: SystemExit) -> Ending:
     if isinstance(end.code, int):
         status = end.code & 0xFF
         return Ending(status, f"exit status {status}" if status else None)
-    print(end.code, file=sys.stderr)  # noqa: T201
+    with suppress(OSError, ValueError):  # the program has closed the stream
+        print(end.code, file=sys.stderr)  # noqa: T201
     return Ending(1, "exit status 1", said_why=True)
 
 

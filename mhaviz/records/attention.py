@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError, parameter, quoted
 from mhaviz.records.axis import Axis
 from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
@@ -278,6 +278,10 @@ class Attention(Shown):
             ArgumentError: there is no such layer, or no such head in any of its maps.
         """
         layers = sorted({m.layer for m in self.maps})
+        try:
+            layer = None if layer is None else operator.index(layer)
+        except TypeError:
+            raise ArgumentError(f"{parameter('layer')}: expected a whole number, got {quoted(layer)}") from None
         if layer is not None and layer not in layers:
             there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
             raise ArgumentError(f"{parameter('layer')}: there is no layer {layer}; the maps have {there}")

@@ -17,12 +17,13 @@ from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Quantity
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens, patch_tokens
+from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 
 MOST_SPECIAL = 16
 """Tokens before the patches of an image that may be special: a class token, registers, a distillation token."""
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
+_PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
 _POSITION = re.compile(r"\s*-?[0-9]{1,9}\s*")
 _NEARLY_ALIKE = 1.1  # times as wide, for its height, as the grid is
 
@@ -171,7 +172,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     Raises:
         ArgumentError: they have none, another number of patches, or are pooled, or those of a text.
     """
-    keys = m.columns.tokens
+    keys = _with_named_patches(m.columns.tokens)
     if m.quantity.is_signed:
         raise ArgumentError(f"{m.name}: expected weights, got changes of weights")
     if m.is_pooled:
@@ -207,6 +208,17 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     return replace(keys, special=tuple(range(n_special)), grid=grid)
 
 
+def _with_named_patches(keys: Tokens) -> Tokens:
+    """With the grid of the patches of an image that stand among the tokens of a text, and are called as such."""
+    places = [place for place, text in enumerate(keys.texts) if _PATCH_NAME.fullmatch(text)]
+    if keys.grid is not None or not places:
+        return keys
+    rows, columns = (int(number) + 1 for number in keys.texts[places[-1]].split(","))
+    if rows * columns != len(places) or tuple(keys.texts[place] for place in places) != patch_names(rows, columns):
+        return keys
+    return replace(keys, special=tuple(sorted({*range(len(keys))} - {*places})), grid=(rows, columns))
+
+
 def _fitting(n_tokens: int) -> list[str]:
     """Squares that so many tokens may be, with a few before them: "14x14"."""
     squares = [(k, math.isqrt(n_tokens - k)) for k in range(min(MOST_SPECIAL, n_tokens - 1) + 1)]
@@ -217,7 +229,8 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
     """The rows that are meant, what they are called, and the patch that they are, if they are one."""
     n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind != "cross"
     if query is None:
-        special = (keys.special if is_image else ()) or (m.rows.tokens.special if m.kind != "cross" else ())
+        is_text = m.kind == "cross" or _with_named_patches(m.columns.tokens) is not m.columns.tokens
+        special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
         return ([special[0]], _called(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
     name, wanted = parameter("query"), query
     if isinstance(query, str):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,13 @@ class Style:
             largest = min(middle * math.sqrt(_LEAST_RANGE), most) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
+
+    def image_scale(self, maps: Iterable[AttentionMap]) -> Scale:
+        """The one scale of all these maps over an image: one that gives all patches the same is half as dark as it can
+        be, and no maximum."""
+        maps = tuple(maps)
+        scale, least = self.weight_scale(maps), 2 * max(float(m.weights.mean(axis=(1, 2)).max()) for m in maps)
+        return scale if self.log or self.vmax is not None or scale.high >= least else replace(scale, high=least)
 
     def _checked(self, maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
         several = tuple(maps)

@@ -1,12 +1,15 @@
 """Which of the numbers that a program has looked up are the tokens of an attention."""
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.recording.inputs import SeenInputs
+from mhaviz.records import Attention, Source
 
 SOURCE, TARGET = torch.tensor([[5, 3, 8, 1]]), torch.tensor([[2, 7, 7, 4]])
 
@@ -27,7 +30,8 @@ class Program:
         self.looks[F.embedding](F.embedding, (ids, torch.zeros(9, 2)), {})
 
     def see(self):
-        self.looks[F.conv2d](F.conv2d, (torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 2, 2), None, 2), {})
+        image = self.looks[F.conv2d](F.conv2d, (torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 2, 2), None, 2), {})
+        self.looks[Tensor.flatten](Tensor.flatten, (image, 2), {})
 
     def attend(self, lengths=(4, 4), examples=(0,), batch_size=1, first=0, is_cross=False):
         queries, keys = self.names.sides(1, lengths, examples, batch_size, first, is_cross)
@@ -71,7 +75,7 @@ def test_patches_of_an_image_and_a_text_of_as_many_tokens():
     program.read(SOURCE)
     assert program.attend()[0] == tuples(SOURCE)
     program.see()
-    assert program.names.sides(1, (4, 4), (0,), 1, 0, False)[0][0].grid == (2, 2)
+    assert program.names.sides(2, (4, 4), (0,), 1, 0, False)[0][0].grid == (2, 2)
 
 
 def test_examples_of_a_batch_and_beams_of_them():
@@ -93,3 +97,106 @@ def test_what_is_read_in_a_layer_names_the_same_objects():
     first = program.names.sides(1, (4, 4), (0,), 1, 0, False)
     program.read(nn.Parameter(torch.zeros(4, 4)).long())  # position biases
     assert program.names.sides(1, (4, 4), (0,), 1, 0, False) is first
+
+
+IMAGE = torch.linspace(-1, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
+VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+VISION |= {"image_size": 32, "patch_size": 8}
+TEXT = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 0}
+TEXT |= {"num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 16}
+PATCHES = tuple(f"{row},{column}" for row in range(4) for column in range(4))
+IMAGE_TOKEN = 55
+
+
+def _keys(model, **inputs):
+    """The keys of each attention, by its module; the patches of the image are 4 × 4."""
+    with mhaviz.record(model.eval()) as recording, torch.no_grad():
+        model(**inputs)
+    return {m.module: m for m in recording.attention}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "before", "after"),
+    [
+        ("ViT", {}, ["[cls]"], []),
+        ("DeiT", {}, ["[cls]", "[special 1]"], []),
+        ("Dinov2WithRegisters", {"num_register_tokens": 4}, ["[cls]", *(f"[special {i}]" for i in range(1, 5))], []),
+        ("SiglipVision", {}, [], []),
+        (
+            "Yolos",
+            {"image_size": (32, 32), "num_detection_tokens": 3},
+            ["[cls]"],
+            [f"[special {i}]" for i in (1, 2, 3)],
+        ),
+    ],
+)
+def test_patches_stand_where_the_program_joins_them_with_other_tokens(name, options, before, after):
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, f"{name}Config")(**(VISION | options))
+    for m in _keys(getattr(transformers, f"{name}Model")(config), pixel_values=IMAGE).values():
+        assert m.keys == (*before, *PATCHES, *after)
+        assert m.columns.tokens.grid == (4, 4)
+
+
+def _llava():
+    from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+    vision, text = VISION | {"model_type": "clip_vision_model"}, TEXT | {"model_type": "llama"}
+    return LlavaForConditionalGeneration(
+        LlavaConfig(vision_config=vision, text_config=text, image_token_index=IMAGE_TOKEN, vision_feature_layer=-1)
+    )
+
+
+def _paligemma():
+    from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
+
+    vision = VISION | {"model_type": "siglip_vision_model", "projection_dim": 16}
+    text = TEXT | {"model_type": "gemma"}
+    config = PaliGemmaConfig(vision_config=vision, text_config=text, image_token_index=IMAGE_TOKEN, projection_dim=16)
+    return PaliGemmaForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize(("make", "before", "after"), [(_llava, 3, 0), (_llava, 2, 4), (_paligemma, 0, 4)])
+def test_patches_among_a_text_stand_where_its_image_tokens_are(make, before, after):
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    ids = torch.tensor([[*range(1, 1 + before), *[IMAGE_TOKEN] * 16, *range(9, 9 + after)]])
+    types = {"token_type_ids": torch.zeros_like(ids)} if make is _paligemma else {}
+    m = _keys(make(), input_ids=ids, pixel_values=IMAGE, **types)["model.language_model.layers.0.self_attn"]
+    places = (ids[0] == IMAGE_TOKEN).nonzero()[:, 0].tolist()
+    assert [m.keys[place] for place in places] == list(PATCHES)
+    assert [m.keys[i] for i in range(len(m.keys)) if i not in places] == [
+        str(i) for i in range(len(m.keys)) if i not in places
+    ]
+    assert m.columns.tokens.special == ()
+    over = Attention(Source("test"), (m,)).over_image(np.zeros((32, 32, 3), np.uint8), query=len(m.keys) - 1)
+    expected = m.weights[:, -1, places].reshape(-1, 4, 4)
+    np.testing.assert_array_equal(over.maps[0].weights, expected)
+
+
+def test_learned_queries_and_merged_patches_are_no_patches():
+    transformers = pytest.importorskip("transformers")
+    former = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    text = {"model_type": "opt", "vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "ffn_dim": 16}
+    text |= {"num_attention_heads": 2, "word_embed_proj_dim": 16, "max_position_embeddings": 40}
+    config = transformers.Blip2Config(
+        vision_config=VISION,
+        qformer_config=former | {"encoder_hidden_size": 16},
+        text_config=text,
+        num_query_tokens=18,
+        image_token_index=IMAGE_TOKEN,
+    )
+    ids = torch.tensor([[*[IMAGE_TOKEN] * 18, 2, 7, 8]])
+    found = _keys(transformers.Blip2ForConditionalGeneration(config), input_ids=ids, pixel_values=IMAGE)
+    keys = {name.rpartition("layer")[0].rpartition(".")[0]: m.keys for name, m in found.items() if "cross" not in name}
+    assert keys["qformer.encoder"] == tuple(map(str, range(18)))
+    (cross,) = (m for name, m in found.items() if "cross" in name)
+    assert cross.keys == ("[cls]", *PATCHES)
+
+
+def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
+    pytest.importorskip("transformers")
+    ids = torch.tensor([[1, *[IMAGE_TOKEN] * 16]])
+    found = _keys(_llava(), input_ids=ids, pixel_values=IMAGE)
+    assert found["model.language_model.layers.0.self_attn"].keys == ("0", *PATCHES)
+    assert "[cls]" not in found["model.vision_tower.encoder.layers.0.self_attn"].keys, "either may be meant"

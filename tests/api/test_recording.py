@@ -185,7 +185,7 @@ def test_modules_and_layers_are_chosen(gpt):
     assert [m.layer for m in recording.attention] == [0, 2]
     with mhaviz.record(gpt, layer=7) as recording:
         gpt(ids())
-    with pytest.raises(mhaviz.ArgumentError, match="expected layers of the program, 0 to 2, got 7"):
+    with pytest.raises(mhaviz.ArgumentError, match="there is no layer 7; what is recorded has layers 0 to 2"):
         _ = recording.attention
     with mhaviz.record(gpt, module="blocks.*") as recording:
         gpt(ids())

@@ -208,7 +208,9 @@ def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
     assert "first of" not in result.err
     missing = record(PROGRAM, "--heads", "--layer", "5")
     assert missing.status == 2
-    assert missing.err == "mhaviz: --layer: expected layers of the program, 0 to 1, got 5\n"
+    assert missing.err == "mhaviz: --layer: there is no layer 5; what is recorded has layers 0 to 1\n"
+    beside = record(PROGRAM, "--heads", "--module", "blocks.1", "--layer", "0")
+    assert beside.err == "mhaviz: --layer: there is no layer 0; what is recorded has layer 1 only\n"
 
 
 @pytest.mark.parametrize(
@@ -240,8 +242,8 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
             "--heads averages all passes and examples, and draws no maps; leave out --rollout, --passes, --title",
         ),
         (("--rollout", "--pool", "max"), "--rollout goes through single tokens, and --pool makes cells of several"),
-        (("--layer", "3-1"), "--layer: expected numbers such as 0,3-5, or all, got '3-1'"),
-        (("--examples", "x"), "--examples: expected numbers"),
+        (("--layer", "3-1"), "--layer: expected a range that goes up, got '3-1'"),
+        (("--examples", "x"), "--examples: expected examples such as 0, 3-5 or all, got 'x'"),
         (("--passes", "x"), "--passes: expected numbers"),
         (("--memory", "x"), "--memory: expected a number of bytes"),
         (("--size", "0"), "--size: expected at least 1 cell, got 0"),
@@ -285,7 +287,7 @@ def test_what_cannot_be_run(mhaviz, tmp_path, monkeypatch, words, status, messag
 def test_a_layer_that_is_not_there(record):
     result = record(PROGRAM + "sys.exit(5)", "--layer", "9")
     assert result.status == 5
-    assert "mhaviz: --layer: expected layers" in result.err
+    assert "mhaviz: --layer: there is no layer 9; what is recorded has layers 0 to 1\n" in result.err
 
 
 def test_a_program_under_the_installed_command(tmp_path):
@@ -307,3 +309,14 @@ def test_a_program_under_the_installed_command(tmp_path):
     assert "mhaviz: the program ended with SIGTERM; saved what was recorded until then" in lines
     assert f"mhaviz: saved {tmp_path / 'run.json'}" in lines
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("end", ["os.close(2)", "os.closerange(0, 256)", "os.close(2); taken = open('taken', 'w')"])
+def test_results_are_there_whatever_a_program_closes(tmp_path, end):
+    (tmp_path / "program.py").write_text(f"{PROGRAM}\n{end}\n")
+    command = [sys.executable, "-m", "mhaviz", "record", "--json", "-o", "run.json", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "run.json").read_text())
+    assert done.stderr.endswith("mhaviz: saved run.json\n")
+    assert not (tmp_path / "taken").exists() or not (tmp_path / "taken").read_text()

@@ -191,3 +191,9 @@ def test_an_image_that_cannot_be_read(attention, tmp_path):
         attention.over_image(tmp_path / "no.png")
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     assert attention.over_image(tmp_path / "a.png").image_name == "a.png"
+
+
+def test_a_layer_is_a_number_and_never_its_text(attention):
+    assert len(attention.select(layer=np.int64(1))) == 1
+    with pytest.raises(ArgumentError, match="`layer`: expected a whole number, got '0'"):
+        attention.select(layer="0")

@@ -328,3 +328,10 @@ def test_hostile_texts_are_shown_and_do_nothing(show, token):
 
 def test_a_notebook_shows_it():
     assert over()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_what_is_the_same_everywhere_is_no_maximum():
+    weights = np.full((1, 1, 17, 17), 1 / 17, np.float32)
+    axis = Axis(patch_tokens(4, 4, 1))
+    m = AttentionMap(weights[0], axis, axis)
+    assert Style().image_scale([m]).high == pytest.approx(2 / 17)

@@ -1,7 +1,6 @@
 """mhaviz record"""
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -14,14 +13,16 @@ from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
+from mhaviz.cli.shared.numbers import parse_ranges
 from mhaviz.cli.shared.running import ProgramEndedError, room_for_a_program
-from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.errors import ArgumentError, MhavizError, counted
 from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
     from mhaviz.recording.program import Ending, Program
 
+_LARGEST = 999_999  # number of a head, a layer or an example
 _MOST_HEADS = 16  # rows of the table of --heads
 
 
@@ -89,7 +90,8 @@ def record(
     mhaviz record --image photo.png -o over.png classify.py photo.png
 
     The program runs as it is, as python runs it: it gets what follows its name, and ends with its own exit status. What
-    was recorded by then is saved, however it ends. Options of mhaviz come before it.
+    was recorded by then is saved, unless os._exit, SIGKILL or a crash such as SIGSEGV ends it. Options of mhaviz come
+    before it.
 
     Drawn is the first forward pass that reaches each attention, or those of --passes.
 
@@ -206,11 +208,7 @@ def _numbers(what: Literal["layer", "head", "examples"], text: str) -> list[int]
     """ "0,3-5" → [0, 3, 4, 5]; "all" → None. Raises ArgumentError if it cannot be read."""
     if text.strip().lower() == "all":
         return None
-    numbers: list[int] = []
-    for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", part, re.ASCII)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
-        if first > last:
-            raise ArgumentError(f"--{what}: expected numbers such as 0,3-5, or all, got {quoted(text)}")
-        numbers += range(first, last + 1)
-    return list(dict.fromkeys(numbers))
+    ranges = parse_ranges(what, text)
+    if (most := max(high for _, high in ranges)) > _LARGEST:
+        raise ArgumentError(f"--{what}: expected numbers up to {_LARGEST:,}, got {counted(most)}")
+    return list(dict.fromkeys(number for low, high in ranges for number in range(low, high + 1)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, quoted, shortened
+from mhaviz.errors import ArgumentError, counted, quoted
 from mhaviz.units import parse_whole
 
 
@@ -30,19 +30,29 @@ def parse_numbers(what: str, text: str, there: Sequence[int], owner: str) -> tup
     if text.strip().lower() == "all":
         return tuple(there)
     numbers: list[int] = []
+    for low, high in parse_ranges(what, text):
+        missing = next((number for number in (high, *range(low, min(high, max(there)))) if number not in there), None)
+        if missing is not None:
+            raise ArgumentError(
+                f"--{what}: there is no {what} {counted(missing)}; {owner} has {listed_numbers(what, there)}"
+            )
+        numbers += range(low, high + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def parse_ranges(what: str, text: str) -> list[tuple[int, int]]:
+    """ "0,3-5" → [(0, 0), (3, 5)]. Raises ArgumentError if it cannot be read."""
+    ranges = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+        first, dash, last = (number.strip() for number in part.partition("-"))
         if not (first.isdecimal() and (last.isdecimal() or not dash)):
-            raise ArgumentError(f"--{what}: expected {what}s such as 0, 3-5 or all, got {quoted(text)}")
+            several = f"{what.removesuffix('s')}s"
+            raise ArgumentError(f"--{what}: expected {several} such as 0, 3-5 or all, got {quoted(text)}")
         low, high = parse_whole(first), parse_whole(last or first)
         if low > high:
             raise ArgumentError(f"--{what}: expected a range that goes up, got {quoted(part.strip())}")
-        missing = next((number for number in (high, *range(low, min(high, max(there)))) if number not in there), None)
-        if missing is not None:
-            number = str(missing) if missing != high else shortened(last or first)
-            raise ArgumentError(f"--{what}: there is no {what} {number}; {owner} has {listed_numbers(what, there)}")
-        numbers += range(low, high + 1)
-    return tuple(dict.fromkeys(numbers))
+        ranges.append((low, high))
+    return ranges
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     quote = quoting(fonts.shown)
     title = image_title(over, quote) if style.title is None else style.title
     footnote, remark = (over.source.footnote, _remark(over, quote)) if style.footnote else ("", "")
-    scale = style.weight_scale([m.flat for m in over.maps])
+    scale = style.image_scale([m.flat for m in over.maps])
     has_gauge = bool(special_text(over, quote))
     names = _Names.of(over, fonts)
     layout = _decide(over, style, has_gauge, names.room)
@@ -327,7 +327,7 @@ def _draw_tile(
     y = snap(tile.y + height + _GAUGE_GAP, dpi)
     gauge = sheet.picture(tile.x, y, width, len(bar) / dpi, bar)
     gauge.set_label(f"special, layer {m.layer}, head {m.heads[tile.head]}")
-    text = f"{share:.2f} to {special}"
+    text = f"{share:.3g} to {special}"
     if (text_width(tile.title, SMALL, bold=True) + text_width(text, SMALL)) * DRAWN_WIDER + _GAP < width:
         sheet.write(tile.x + width, tile.y - 0.04, text, SMALL, align="right", vertical="bottom", colour=QUIET)
 

@@ -36,7 +36,7 @@ class ImageView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         over, abilities, width = self.over, Abilities.of(console, options), options.max_width
         plain, used, left_maps, left_heads = abilities.plain, 0, 0, 0
-        scale = self.style.weight_scale([m.flat for m in over.maps])
+        scale = self.style.image_scale([m.flat for m in over.maps])
         yield Text(cut(plain(image_title(over, abilities.quote)), 10 * width), BOLD)
         all_panels: list[Panel] = []
         for number, m in enumerate(over.maps):
@@ -88,6 +88,6 @@ def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...], abilities
     lines = []
     for place, title in enumerate(titles):
         parts = [strongest_text(m, place, _STRONGEST) or "nothing to any patch"]
-        parts += [f"{m.special[place]:.2g} to {special}"] if special else []
+        parts += [f"{m.special[place]:.3g} to {special}"] if special else []
         lines.append(f"{title}: {'; '.join(parts)}")
     return lines
