@@ -189,7 +189,7 @@ def test_learned_queries_and_merged_patches_are_no_patches():
     ids = torch.tensor([[*[IMAGE_TOKEN] * 18, 2, 7, 8]])
     found = _keys(transformers.Blip2ForConditionalGeneration(config), input_ids=ids, pixel_values=IMAGE)
     keys = {name.rpartition("layer")[0].rpartition(".")[0]: m.keys for name, m in found.items() if "cross" not in name}
-    assert keys["qformer.encoder"] == tuple(map(str, range(18)))
+    assert not {*keys["qformer.encoder"]} & {"[cls]", *PATCHES}
     (cross,) = (m for name, m in found.items() if "cross" in name)
     assert cross.keys == ("[cls]", *PATCHES)
 
