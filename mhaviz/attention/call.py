@@ -217,7 +217,7 @@ class AttentionWeights:
 
     Attributes:
         given: (batch_size, n_heads, q_length, k_length), of any precision.
-        has_sink: whether rows may sum to less than 1.
+        has_sink: whether rows may sum to less than 1, as the rest goes to a sink.
         value_norms: as in ``AttentionCall``.
     """
 
@@ -266,8 +266,9 @@ class AttentionWeights:
         """As in ``AttentionCall``: what the other keys and a sink's share of them had goes to the keys that remain."""
         A = self.weights()[:, :, list(queries)]
         kept = A[..., list(keys)]
-        others = A.sum(dim=-1, keepdim=True) - kept.sum(dim=-1, keepdim=True)
-        whole = 1 - others if self.has_sink else kept.sum(dim=-1, keepdim=True)
+        whole = kept.sum(dim=-1, keepdim=True)
+        if self.has_sink:
+            whole = whole + (1 - A.sum(dim=-1, keepdim=True)).clamp(min=0)
         norms = None if self.value_norms is None else self.value_norms[..., list(keys)]
         return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)), value_norms=norms)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import MhavizError
 from mhaviz.recording.zeroing import Arrange, Zero
 
 
@@ -59,7 +60,13 @@ def caught_weights(A: Tensor, n_heads: int | None, batch_size: int | None) -> Ca
     """Weights in the program's own axes, (…, q_length, k_length).
 
     ``n_heads``, ``batch_size``: as far as they are known; they tell what the axes before the queries are.
+
+    Raises MhavizError if some are negative.
     """
+    if bool((least := A.amin()) < 0):
+        raise MhavizError(
+            f"multiplies its values by negative weights, down to {float(least):.3g}, which no map of weights can show"
+        )
     batch, heads = _order(A.shape[:-2], n_heads, batch_size)
     A = _arranged(A, batch, heads)
     sums = A.sum(dim=-1, dtype=torch.float32)

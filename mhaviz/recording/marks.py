@@ -4,21 +4,29 @@ They stand in a table beside the tensors, so that nothing of ours is ever saved 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
 from torch import Tensor
 
 from mhaviz.recording.descent import Axes
+from mhaviz.recording.parts import Parts
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Marks a product, and what has become of it before a softmax; ``mapped``: by what, if by another function."""
+    """Marks a product, and what has become of it before a softmax.
+
+    Attributes:
+        axes: of it.
+        mapped: by what it has been mapped, if by another function.
+        sinks: so many numbers of its last axis no product has made.
+    """
 
     axes: Axes
     mapped: str = ""
+    sinks: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,59 +46,102 @@ class Logarithms:
     sums: bool = False
 
 
-@dataclass
-class Softmax:
-    """One softmax.
+@dataclass(eq=False)
+class Kept:
+    """Weights as they were before dropout or a cast.
 
     Attributes:
-        has_met: whether what it has made has met values.
-        has_met_again: whether it has met others since.
-        made: that, once something else has been made of it; None before, as marks must not keep their tensors alive,
-            and after it has met values.
-        is_kept: whether ``made`` is a copy.
-        is_mixed: whether what it has made is mixed with something else before it meets values: with that of other
-            heads, or of another softmax.
-        visible: bool, of which of its scores are no hidden keys'; None: not known, or after it has met values.
-        axes: of the scores.
-        axis: of these that it runs over.
+        tensor: with these; None after they have met values, as a mark must not keep it alive.
+        version: of it, which changes with its numbers.
+        n_views: so many views had been made of the weights by then.
     """
 
-    axes: Axes
-    axis: int
+    tensor: Tensor | None
+    version: int
+    n_views: int
 
+    def after(self, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor | None:
+        """Them in the axes that all these views have made; None: they are gone, or have been changed since."""
+        x = self.tensor
+        if x is None or version(x) != self.version:
+            return None
+        for view in views[self.n_views :]:
+            x = view(x)
+        return x
+
+
+@dataclass(eq=False)
+class Made:
+    """Weights as a softmax has made them, or as the program has changed them since.
+
+    Attributes:
+        scores, over: what the softmax was of, and the axis of that over which it ran.
+        shape: of them.
+        axes: of the keys, counted from the end; of several that may be it, values are summed over the right one.
+        sinks: so many columns of the softmax are no keys.
+        is_changed: whether the program has changed them.
+        visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
+            have met values.
+        has_met: whether they have met values.
+        has_met_again: whether they have met others since.
+        parts: of them that have met values, while others have not.
+    """
+
+    scores: Axes
+    over: int
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    sinks: int = 0
+    is_changed: bool = False
+    visible: Tensor | None = None
     has_met: bool = False
     has_met_again: bool = False
-    made: Tensor | None = None
-    is_kept: bool = False
-    is_mixed: bool = False
-    visible: Tensor | None = None
+    parts: Parts | None = None
+
+    def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
+        """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""
+        if not self.sinks or len(axes) != 1 or x.ndim != source.ndim:
+            return False
+        n_keys, n_before = x.shape[axes[0]], source.shape[axes[0]]
+        return n_keys == self.shape[self.axes[0]] - self.sinks and x.numel() * n_before == source.numel() * n_keys
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Marks what a softmax has made, and what is made of that.
+    """Marks weights.
 
     Attributes:
-        softmax: whose they are.
-        is_made: whether the marked tensor is what the softmax itself has made.
-        axis: the axis of the keys in the marked tensor, counted from the end: −1 is the last.
+        made: what they are.
+        axes: of the keys in the marked tensor; see ``Made``.
         query: the axis of the queries; None: not known.
-        views: how the marked tensor is viewed from what the softmax has made; dropout and casts are no views.
+        views: how the marked tensor is viewed from what was made; dropout and casts are no views.
+        is_part: whether it holds a part of that alone.
+        kept: what it would be without dropout and casts; None: what it is.
+        version: of the marked tensor; see ``Kept``.
+        drops: whether dropout has changed it, or what it was made of.
     """
 
-    softmax: Softmax
-    axis: int
+    made: Made
+    axes: tuple[int, ...]
     query: int | None = None
-    is_made: bool = True
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
+    is_part: bool = False
+    kept: Kept | None = None
+    version: int = 0
+    drops: bool = False
 
-    def of(self, source: Tensor, result: Tensor) -> "Weights":
-        """The mark of what was made of the marked tensor."""
-        if not self.is_made or result is source:
-            return self
-        if not self.softmax.has_met and not self.softmax.is_kept:
-            self.softmax.made = source
-        return replace(self, is_made=False)
+    def visible(self) -> Tensor | None:
+        """That of what was made, as the marked tensor is viewed."""
+        x = self.made.visible
+        if x is not None:
+            for view in self.views:
+                x = view(x)
+        return x
+
+
+def version(x: Tensor) -> int:
+    """Changes whenever the numbers of a tensor do; those of inference mode know no versions."""
+    return 0 if x.is_inference() else x._version
 
 
 Mark = Scores | Exponentials | Logarithms | Weights

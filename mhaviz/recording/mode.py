@@ -7,6 +7,7 @@ on: what the program computes is the same bit for bit.
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.by_hand import SOFTMAXES, ByHand, Meeting
+from mhaviz.recording.by_hand import SOFTMAXES, ByHand
 from mhaviz.recording.caught import Caught, Mixed, arrangement, caught_call, caught_weights
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides
@@ -33,6 +34,7 @@ from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
+from mhaviz.recording.weights import Meeting
 from mhaviz.recording.zeroing import zero_in_output, zero_in_weights
 
 OnCaught = Callable[[Place, Caught], None]
@@ -54,7 +56,6 @@ class Watch:
     Attributes:
         inputs: the numbers of tokens, and the patches of images, that were read.
         operations: how many functions were seen.
-        missed: what was not seen, a line each.
         looks: what runs each function that has been seen; None: nobody looks at it.
         is_active: whether anything is looked at.
         has_forked: whether the program has forked meanwhile.
@@ -71,7 +72,9 @@ class Watch:
         self._modules = RunningModules(model, self._scripted)
         self._nearest = Nearest(self._modules)
         self.fixed = FixedRows()
-        self._by_hand = ByHand(self._caught_weights, self._nearest.softmax, self._unseen, self._failed, self.fixed)
+        self._by_hand = ByHand(
+            self._caught_weights, self._in_parts, self._nearest.softmax, self._unseen, self._failed, self.fixed
+        )
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
         self._operators = Operators(self._caught_operator, self.miss, self._failed)
@@ -81,7 +84,8 @@ class Watch:
         self._scripts: WeakSet[nn.Module] = WeakSet()
         self.is_active = self.has_forked = False
         self.operations = 0
-        self.missed: dict[str, None] = {}
+        self._missed: dict[str, None] = {}
+        self._unfinished: Counter[str] = Counter()
         self.looks: dict[Any, Look | None] = {**self._by_hand.looks(), **self._fused.looks()}
         self.looks |= {func: _after(self.looks.get(func), look) for func, look in self.inputs.looks().items()}
         _watches.add(self)
@@ -134,13 +138,20 @@ class Watch:
 
     def miss(self, line: str) -> None:
         """Note what was not seen, once."""
-        if len(self.missed) < _MOST_LINES:
-            self.missed[line] = None
+        if len(self._missed) < _MOST_LINES:
+            self._missed[line] = None
+
+    @property
+    def missed(self) -> list[str]:
+        """What was not seen, or is not known, a line each."""
+        unfinished = [name for name, number in self._unfinished.items() if number]
+        why = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
+        return [*self._missed, *(f"{name}: {why}" for name in unfinished)]
 
     def look_for(self, func: Any) -> Look | None:
         """What runs a function that has not been seen before; None: nobody looks at it."""
         try:
-            look = self._flex if is_flex(func) else self._operators.look_for(func)
+            look = self._flex if is_flex(func) else self._operators.look_for(func) or self._by_hand.look_for(func)
         except Exception as error:  # whatever a program calls by PyTorch's protocol may come here
             self._failed(error)
             look = None
@@ -221,31 +232,43 @@ class Watch:
         sides = self.fixed.sides(*given)
         self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)), sides=sides)
 
-    def _caught_weights(self, A: Tensor, output: Tensor, is_mixed: bool, meeting: Meeting) -> None:
+    def _in_parts(self) -> Callable[[], None]:
+        """Count attentions that have met a part of their values, by where they are; see ``OnParts``."""
+        place = self._modules.place()
+        if place is None:
+            return lambda: None
+        self._unfinished[place.name] += 1
+        return lambda: self._unfinished.subtract([place.name])
+
+    def _caught_weights(self, met: Meeting) -> None:
+        A, how = met.weights, met.how
+
         def arranged(place: Place) -> Caught:
-            if is_mixed:
-                self.miss(
-                    f"{place.name}: the program mixes its weights with others before they meet values; drawn is what "
-                    f"the softmax made"
-                )
+            if met.why_unknown:
+                raise MhavizError(met.why_unknown)
+            caught = caught_weights(A, place.n_heads, place.batch_size)
+            if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
+                caught = replace(caught, call=replace(caught.call, has_sink=False))
             in_order = arrangement(A.shape[:-2], place.n_heads, place.batch_size)
+            if met.visible is not None:
+                caught = replace(caught, visible=in_order(met.visible))
+            if how is None:
+                return caught
 
             def mixed() -> Mixed | None:
                 with unseen():
-                    V = meeting.values()
+                    V = how.values()
                     if V is None:
                         return None
-                    return Mixed(in_order(V), output, lambda x: in_order(meeting.as_mixed(x)), meeting.have_met_again)
+                    return Mixed(in_order(V), met.output, lambda x: in_order(how.as_mixed(x)), how.have_met_again)
 
-            visible = None if meeting.visible is None else in_order(meeting.visible)
-            caught = replace(caught_weights(A, place.n_heads, place.batch_size), mixed=mixed, visible=visible)
-            if meeting.multiply_again is None:
+            caught = replace(caught, mixed=mixed)
+            if how.multiply_again is None:
                 return caught
-            as_weights = meeting.as_weights
-            zero = zero_in_weights(meeting.weights, lambda x: in_order(as_weights(x)), meeting.multiply_again)
+            zero = zero_in_weights(how.weights, lambda x: in_order(how.as_weights(x)), how.multiply_again)
             return replace(caught, zero=zero)
 
-        self._show((A,), arranged, A.shape[-2:], meeting.sides)
+        self._show((A,), arranged, A.shape[-2:], met.sides)
 
     def _show(
         self,

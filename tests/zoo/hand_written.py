@@ -250,7 +250,7 @@ def talking(m):
     mix = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.0, 0.3, 0.7]])
     A = (m.q @ m.k.mT / math.sqrt(SIZE)).softmax(-1)
     mixed = (A.permute(0, 2, 3, 1) @ mix).permute(0, 3, 1, 2)
-    return mixed @ m.v, A
+    return mixed @ m.v, mixed
 
 
 @style("cosine similarity and a temperature (Swin v2)")

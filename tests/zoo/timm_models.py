@@ -38,7 +38,8 @@ def import_timm() -> Any:
 
 
 def program(name: str, size: int, **options: Any) -> Program:
-    """The model as timm makes it; its own weights are what its softmaxes return where ``fused_attn`` is False."""
+    """The model as timm makes it; its own weights are what its softmaxes return where ``fused_attn`` is False, or what
+    ``get_attention`` makes of them where a module has it."""
     timm = import_timm()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,17 +54,30 @@ def program(name: str, size: int, **options: Any) -> Program:
 
     def own() -> list[Weights]:
         fused = [module for module in model.modules() if getattr(module, "fused_attn", False)]
+        mixing = [module for module in model.modules() if hasattr(module, "get_attention")]
         for module in fused:
             module.fused_attn = False
         try:
             with Softmaxes() as softmaxes:
+                for module in mixing:
+                    module.get_attention = partial(_mixed, softmaxes.kept, module.get_attention)
                 run()
         finally:
             for module in fused:
                 module.fused_attn = True
+            for module in mixing:
+                del module.get_attention
         return [(f"softmax {i}", x) for i, x in enumerate(softmaxes.kept)]
 
     return Program(model, run, own, "its softmaxes, fused_attn=False")
+
+
+def _mixed(kept: list[Tensor], get_attention: Any, x: Tensor) -> Tensor:
+    """Keep what is made of softmaxes in place of what these return."""
+    before = len(kept)
+    A: Tensor = get_attention(x)
+    kept[before:] = [A.clone()]
+    return A
 
 
 def entry(name: str, size: int = 32, missed: int = 0, why: str = "", **options: Any) -> Entry:
@@ -108,7 +122,17 @@ TIMM = [
     entry("maxvit_tiny_rw_224", 64, img_size=64, embed_dim=(32, 32, 32, 32), depths=(1, 1, 1, 1), stem_width=8),
     entry("coatnet_0_rw_224", 64, img_size=64, embed_dim=(32, 32, 32, 32), depths=(1, 1, 1, 1), stem_width=(8, 8)),
     entry("xcit_nano_12_p16_224", 32, img_size=32, depth=2, embed_dim=32, num_heads=4, cls_attn_layers=1),
-    entry("cait_xxs24_224", 32, img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4),
+    entry(
+        "cait_xxs24_224",
+        32,
+        img_size=32,
+        patch_size=8,
+        embed_dim=32,
+        depth=2,
+        num_heads=4,
+        missed=2,
+        why="talking heads",
+    ),
     entry("hiera_tiny_224", 64, img_size=(64, 64), embed_dim=16, num_heads=1, stages=(1, 1, 2, 1)),
     entry(
         "hieradet_small",
@@ -147,8 +171,6 @@ TIMM = [
         depth=3,
         local_up_to_layer=2,
         num_heads=4,
-        missed=2,
-        why="gated attention: shown are the weights of contents, not those of positions that they are mixed with",
     ),
     entry(
         "volo_d1_224",
@@ -165,7 +187,13 @@ TIMM = [
     entry("pit_ti_224", 64, img_size=64, depth=(1, 1, 1)),
     entry("edgenext_xx_small", 64),
     entry("efficientformer_l1", 224, depths=(1, 1, 1, 2)),
-    entry("efficientformerv2_s0", 224, depths=(1, 1, 1, 2)),
+    entry(
+        "efficientformerv2_s0",
+        224,
+        depths=(1, 1, 1, 2),
+        missed=3,
+        why="talking heads",
+    ),
     entry("efficientvit_m0", 192, img_size=192),
     entry("efficientvit_b0", 64, why="linear attention without a softmax: there are no weights"),
     entry("davit_tiny", 64, depths=(1, 1, 1, 1), embed_dims=(16, 32, 32, 32), num_heads=(2, 2, 2, 2)),

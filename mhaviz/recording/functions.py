@@ -1,0 +1,64 @@
+"""PyTorch's functions by their names, and where a view puts an axis."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+_HOMES = (torch, Tensor, F)
+
+
+def functions(names: str) -> list[Any]:
+    """Those of these names, wherever PyTorch has them: as functions, as methods, with an underscore for in place."""
+    every = [name for one in names.split() for name in (one, f"{one}_", f"__{one}__", f"__r{one}__", f"__i{one}__")]
+    return [getattr(home, name) for home in _HOMES for name in every if hasattr(home, name)]
+
+
+DROPOUTS = frozenset(functions("dropout alpha_dropout feature_dropout feature_alpha_dropout"))
+
+COPIES = frozenset(
+    [
+        *functions("to type float half bfloat16 double type_as contiguous clone detach cpu cuda requires_grad_ alias"),
+        Tensor.data.__get__,  # type: ignore[attr-defined]
+    ]
+)
+"""Those that keep all numbers, if in another precision."""
+
+RESHAPES = frozenset(functions("view reshape view_as reshape_as flatten unflatten expand expand_as ravel"))
+VIEWS = RESHAPES | frozenset(
+    [
+        *functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint unsqueeze squeeze"),
+        *functions("getitem iter select narrow unbind chunk split split_with_sizes tensor_split index_select"),
+        Tensor.mT.__get__,  # type: ignore[attr-defined]
+        Tensor.T.__get__,  # type: ignore[attr-defined]
+    ]
+)
+"""Those that keep numbers as they are, in other axes, or some of them."""
+
+
+def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, result: Tensor, axis: int) -> int | None:
+    """Where a view has put an axis, or what it has left of it; both are counted from the end.
+
+    None: it has been joined with others, or it is not known.
+    """
+    if func in RESHAPES:
+        tail = source.shape[axis:]
+        return axis if result.shape[axis:] == tail and result.ndim >= len(tail) else None
+    strides = [0] * source.ndim
+    strides[axis] = 1
+    probe = torch.empty_strided(source.shape, strides, device="meta")
+    try:
+        after = view(probe)
+    except Exception:  # such as an index by a tensor of another device
+        after = None
+    if after is not None and after._is_view():
+        found = [place - after.ndim for place, stride in enumerate(after.stride()) if stride and after.shape[place] > 1]
+        return found[0] if len(found) == 1 else None
+    return axis if result.ndim == source.ndim else None  # some rows were copied
+
+
+def is_in_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a dropout changes its first argument: (input, p, training, inplace)."""
+    return func.__name__.endswith("_") or bool(args[3] if len(args) > 3 else kwargs.get("inplace"))

@@ -1,0 +1,65 @@
+"""Joins weights that meet values part by part: a head, a block of keys, or some queries at a time."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+class Parts:
+    """The parts of weights that have met values so far.
+
+    Args:
+        shape: of all weights, in the program's own axes.
+        axes: of the keys, counted from the end; the parts tell which of several it is.
+        sinks: so many columns of the softmax are no keys, and meet no values.
+        device: where the weights are.
+        on_complete: is to be called once all have met values.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        axes: Sequence[int],
+        sinks: int,
+        device: torch.device,
+        on_complete: Callable[[], None],
+    ) -> None:
+        self._shape, self._axes, self._sinks = tuple(shape), [len(shape) + axis for axis in axes], sinks
+        self.on_complete = on_complete
+        self.places = torch.arange(torch.Size(shape).numel(), device=device).view(self._shape)
+        self._has_met = torch.zeros_like(self.places, dtype=torch.bool).flatten()
+        self._queries: set[int] = set()
+        self._weights: Tensor | None = None
+
+    def add(self, A: Tensor, places: Tensor) -> None:
+        """Add weights; ``places``: which of all they are. Both are (…, queries, keys)."""
+        if self._weights is None:
+            self._weights = A.new_zeros(len(self._has_met))
+        varying = [self._varying(places, axis) for axis in (-2, -1)]
+        if self._has_met[places].any() or not varying[1] <= set(self._axes):
+            return  # what meets values twice is never whole
+        self._axes = [axis for axis in self._axes if axis in varying[1]] or self._axes
+        self._queries |= varying[0]
+        self._has_met[places], self._weights[places] = True, A
+
+    def joined(self) -> Tensor | None:
+        """All weights, (…, q_length, k_length), once all have met values, and if it is known which are whose."""
+        n_keys = self._shape[self._axes[0]]
+        n_met = len(self._has_met) // n_keys * (n_keys - self._sinks)
+        if int(self._has_met.sum()) != n_met or len(self._queries) != 1 or self._weights is None:
+            return None
+        self.on_complete()
+        return self.arranged(self._weights.view(self._shape))
+
+    def arranged(self, x: Tensor) -> Tensor:
+        """What has the axes of all weights as (…, q_length, k_length), once they are known."""
+        ((query,), key) = self._queries, self._axes[0]
+        others = [axis for axis in range(len(self._shape)) if axis not in (query, key)]
+        x, has_met = (one.permute(*others, query, key) for one in (x, self._has_met.view(self._shape)))
+        return x[..., has_met.flatten(0, -2)[0]]
+
+    def _varying(self, places: Tensor, axis: int) -> set[int]:
+        """The axes of all weights that an axis of a part runs along."""
+        coordinates = torch.unravel_index(places, self._shape)
+        return {number for number, x in enumerate(coordinates) if bool((x != x.narrow(axis, 0, 1)).any())}

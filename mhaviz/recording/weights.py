@@ -1,0 +1,357 @@
+"""Follows weights from a softmax to the values that they meet.
+
+Drawn is what meets the values, whatever the program has made of the weights by then: masked, gated, made to sum to 1
+again, or mixed with those of other heads or of another softmax. Dropout and casts alone are not: drawn are the weights
+of inference, those before it.
+
+Where values meet a part of the weights, the parts are joined. Nothing is drawn of weights of which a part meets none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides, why_none
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, is_in_place
+from mhaviz.recording.looks import VisitorError, unseen
+from mhaviz.recording.marks import Kept, Made, Marks, Scores, Weights, version
+from mhaviz.recording.parts import Parts
+from mhaviz.recording.products import Product
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How weights have met values.
+
+    Attributes:
+        weights: what is drawn, (…, q_length, k_length).
+        output: what came of them.
+        how: None of weights that have met values part by part.
+        is_changed: whether the program has changed what the softmax made: rows sum to anything.
+        visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
+        why_unknown: it is not known what the weights of inference are; "" if it is.
+        sides: what of it is fixed.
+    """
+
+    weights: Tensor
+    output: Tensor
+    how: "Multiplied | None" = None
+    is_changed: bool = False
+    visible: Tensor | None = None
+    why_unknown: str = ""
+    sides: Sides = ALL_TOKENS
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """The product of weights and values.
+
+    Attributes:
+        product: of the two.
+        axis: of the keys in the weights.
+        which: factor the weights are.
+        multiply_again: computes what came of it once more, in its place; None: it would be added to what there is.
+        have_met_again: tells, later on, whether the same weights have met other values since.
+    """
+
+    product: Product
+    axis: int
+    which: int
+    multiply_again: Callable[[], None] | None
+    have_met_again: Callable[[], bool]
+
+    @property
+    def weights(self) -> Tensor:
+        """What was multiplied by the values, in the program's own axes: dropped out or cast."""
+        return self.product.factors[self.which]
+
+    def as_weights(self, x: Tensor) -> Tensor:
+        """What has these axes as (…, q_length, k_length)."""
+        return self.product.as_weights(x, self.axis, self.which)
+
+    def values(self) -> Tensor | None:
+        """(…, k_length, d_value), with the axes before that of ``as_weights``; see ``Product.as_values``."""
+        return self.product.as_values(self.axis, self.which)
+
+    def as_mixed(self, x: Tensor) -> Tensor:
+        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
+        return self.product.as_mixed(x, self.axis, self.which)
+
+
+OnWeights = Callable[[Meeting], None]
+
+OnParts = Callable[[], Callable[[], None]]
+"""Is called when the first part of weights meets values; what it returns is called when the last one has."""
+
+
+class WeightsByHand:
+    """Follows weights, function by function.
+
+    Args:
+        marks: of the program's tensors.
+        on_weights: is called with each attention.
+        on_parts: see ``OnParts``.
+        on_unseen: is told, in a line, what looks like attention and is not shown.
+        on_error: is told what goes wrong here.
+        fixed: knows which tensors are no activations.
+    """
+
+    def __init__(
+        self,
+        marks: Marks,
+        on_weights: OnWeights,
+        on_parts: OnParts,
+        on_unseen: Callable[[str], None],
+        on_error: Callable[[Exception], None],
+        fixed: FixedRows,
+    ) -> None:
+        self._on_unseen, self._fixed = on_unseen, fixed
+        self._marks, self._on_weights, self._on_parts, self._on_error = marks, on_weights, on_parts, on_error
+
+    def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
+        """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
+        sinks = scores.sinks if axis == -1 else 0
+        made = Made(scores.axes, axis, tuple(A.shape), (axis,), sinks, visible=visible)
+        self._set(A, Weights(made, (axis,), scores.axes.query(axis)))
+
+    def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
+        """Follow what a softmax has made of other weights."""
+        self._set(A, _changed(A, [before], (axis,)))
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a function of weights."""
+        kept = None
+        try:
+            found = list(self._marked(args, kwargs))
+            if func in DROPOUTS and _drops(args, kwargs) and is_in_place(func, args, kwargs):
+                with unseen():
+                    kept = found[0][0].clone()
+        except Exception as error:  # such as a lack of memory, which would not have been the program's
+            self._on_error(error)
+            return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        try:
+            with unseen():
+                self._follow(func, args, kwargs, result, found, kept)
+        except VisitorError:
+            raise
+        except Exception as error:
+            self._on_error(error)
+        return result
+
+    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, Weights]]:
+        for x in (*args, *kwargs.values()):
+            for one in x if isinstance(x, list | tuple) else (x,):
+                mark = self.of(one)
+                if mark is not None:
+                    yield one, mark
+
+    def of(self, x: object) -> Weights | None:
+        """The mark of weights; None of other tensors."""
+        mark = self._marks.get(x)
+        if not isinstance(mark, Weights):
+            return None
+        assert isinstance(x, Tensor)
+        if mark.kept is not None and mark.version != version(x):  # through a view that nobody has followed
+            return _changed(x, [mark], mark.axes)
+        return mark
+
+    def _follow(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        result: Any,
+        found: list[tuple[Tensor, Weights]],
+        kept: Tensor | None,
+    ) -> None:
+        """``kept``: a copy of what dropout has changed in place."""
+        source, mark = found[0]
+        if func in VIEWS:
+            for x, view in _views(func, args, kwargs, source, result):
+                self._set(x, self._viewed(mark, func, view, source, x))
+            return
+        made = source if func is Tensor.__setitem__ and args[0] is source else result
+        if not isinstance(made, Tensor) or not made.is_floating_point():
+            return
+        if func in COPIES or func in DROPOUTS:
+            drops = func in DROPOUTS and _drops(args, kwargs)
+            if mark.kept is None and not mark.drops and (drops or made.dtype != source.dtype):
+                before = source if kept is None else kept
+                mark = replace(mark, kept=Kept(before, version(before), len(mark.views)))
+            self._set(made, replace(mark, drops=mark.drops or drops))
+        elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
+            if not mark.made.has_met and not mark.made.scores.over_fixed(mark.made.over):
+                self._on_unseen("a softmax of a product is multiplied by values element by element")
+        elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
+            axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
+            if axes:
+                self._set(made, _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes))))
+
+    def _set(self, x: Tensor, mark: Weights | None) -> None:
+        if mark is not None:
+            self._marks.set(x, replace(mark, version=version(x)))
+
+    def _viewed(
+        self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
+    ) -> Weights | None:
+        axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
+        known = tuple(axis for axis in axes if axis is not None)
+        if not known:
+            return None
+        is_part = mark.is_part or (x.numel() < source.numel() and not mark.made.is_without_sinks(x, source, known))
+        query = None if mark.query is None else axis_after(func, view, source, x, mark.query)
+        return replace(mark, axes=known, query=query, views=(*mark.views, view), is_part=is_part)
+
+    def meet(self, product: Product, which: int, result: Tensor, multiply: partial[Tensor]) -> None:
+        """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
+        A = product.factors[which]
+        mark = self.of(A)
+        assert mark is not None
+        made = mark.made
+        axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
+        if axis is None:
+            if self._mixes_heads(mark, product, which):
+                self._set(result, _changed(result, [mark], mark.axes))
+            elif not made.has_met and not made.scores.are_fixed:
+                self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
+            return
+        if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
+            self._on_unseen("a softmax of a product is multiplied by values and a factor for each key in one")
+            return
+        if made.has_met:
+            made.has_met_again = True
+            return
+        if mark.query is not None and A.shape[mark.query] > 1:
+            letter = product.axes[which][mark.query]
+            if letter in product.others(which) and letter in product.result:
+                product = replace(product, query=letter)
+        sides = self._sides(made, product, axis, which)
+        adds = any(x is result for x in multiply.args)
+
+        def multiply_again() -> None:
+            result.copy_(multiply())
+
+        how = Multiplied(product, A.ndim + axis, which, None if adds else multiply_again, lambda: made.has_met_again)
+        with unseen():
+            kept = None if mark.kept is None else mark.kept.after(mark.views)
+            why = _DROPPED if mark.drops and kept is None else ""
+            met = how.as_weights(A if kept is None else kept)
+            if mark.is_part:
+                self._add_part(mark, how, met, why)
+                assert made.parts is not None
+                joined = made.parts.joined()
+                if joined is None:
+                    return
+                met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
+            else:
+                visible = mark.visible()
+                visible = None if visible is None else how.as_weights(visible)
+                if made.parts is not None:
+                    made.parts.on_complete()
+            made.has_met, made.parts, made.visible = True, None, None
+            if mark.kept is not None:
+                mark.kept.tensor = None
+            self._on_weights(Meeting(met, result, None if mark.is_part else how, made.is_changed, visible, why, sides))
+
+    def _mixes_heads(self, mark: Weights, product: Product, which: int) -> bool:
+        """Whether a matrix mixes the heads of weights: of three axes, or over the queries, it makes hidden states."""
+        A = product.factors[which]
+        return (
+            A.ndim > 3
+            and [x.ndim for x in product.factors if x is not A] == [2]
+            and all(product.keeps_axes(A.ndim + axis, which) for axis in mark.axes)
+            and not (mark.query is not None and product.summed_over(mark.query, which))
+        )
+
+    def _sides(self, made: Made, product: Product, key_axis: int, which: int) -> Sides:
+        """What is fixed of weights that meet values, and whether they are those of attention."""
+        axes, axis = made.scores, made.over
+        are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) is True
+        if all(are_fixed) and not axes.are_fixed:
+            return Sides(are_fixed)
+        key = product.axes[which][key_axis]
+        values = [number for number, letters in enumerate(product.axes) if key in letters and number != which]
+        fixed = all(self._is_fixed_along(product, number, key) for number in values)
+        why = why_none(axes.over_fixed(axis), fixed)
+        if not why and product.query:
+            why = "weighs values of each query's own, such as those of experts, not tokens"
+        return Sides(are_fixed, why)
+
+    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool:
+        """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
+        factor = product.factors[number]
+        if self._fixed.root(factor) is not None:
+            return True
+        mark, axis = self._marks.get(factor), product.axes[number].index(letter) - factor.ndim
+        return isinstance(mark, Scores) and mark.axes.over_fixed(axis) is True
+
+    def _add_part(self, mark: Weights, how: Multiplied, met: Tensor, why_unknown: str) -> None:
+        made = mark.made
+        if made.parts is None:
+            made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_parts())
+        places = made.parts.places
+        for view in mark.views:
+            places = view(places)
+        if not why_unknown:
+            made.parts.add(met, how.as_weights(places))
+
+
+_DROPPED = (
+    "its weights are changed after dropout, and those of inference are not known; call eval() on the model to see them"
+)
+
+
+def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Weights:
+    """The mark of other weights that the program has made of some."""
+    hides = [seen for mark in before if (seen := mark.visible()) is not None and seen.shape == x.shape]
+    visible = reduce(torch.logical_or, hides) if len(hides) == len(before) else None
+    first, sinks = before[0].made, max(mark.made.sinks for mark in before)
+    made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, visible)
+    return Weights(made, axes, before[0].query, drops=any(mark.drops for mark in before))
+
+
+def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
+    """Whether a function that made a tensor may have left each weight in its place, or repeated it for others."""
+    pairs = list(zip(reversed(made.shape), reversed(source.shape), strict=False))
+    return (
+        made.ndim >= source.ndim
+        and all(after >= before for after, before in pairs)
+        and all(made.shape[axis] == source.shape[axis] for axis in axes)
+    )
+
+
+def _views(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], source: Tensor, result: Any
+) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
+    if not args or args[0] is not source:
+        return
+    rest = args[1:]
+
+    def again(x: Tensor) -> Any:
+        return func(x, *rest, **kwargs)
+
+    if isinstance(result, Tensor):
+        yield result, again
+        return
+    for number, x in enumerate(copy(result)):  # a loop over a tensor has yet to take from it
+        yield x, partial(_one_of, again, number)
+
+
+def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
+    several: list[Tensor] = list(view(x))
+    return several[number]
+
+
+def _drops(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a dropout changes anything: (input, p, training)."""
+    p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+    training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", True))
+    return bool(p and training)

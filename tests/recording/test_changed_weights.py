@@ -1,0 +1,293 @@
+"""Weights that a program changes after their softmax: what is caught is what it multiplies by the values."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from watched import watch
+
+from mhaviz.recording.mode import Watch
+
+B, H, L, K, D = 2, 3, 5, 7, 4
+CHANGES = {}
+
+
+def change(function):
+    CHANGES[function.__name__] = function
+    return function
+
+
+def qkv():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(B, H, n, D, generator=generator) for n in (L, K, K)]
+
+
+def softmax(scale=0.5):
+    q, k, _ = qkv()
+    return (q @ k.mT * scale).softmax(-1)
+
+
+SEEN = torch.rand(L, K, generator=torch.Generator().manual_seed(1)) > 0.4
+
+
+@change
+def times_a_mask():
+    return softmax() * SEEN
+
+
+@change
+def renormalised():
+    A = softmax() * SEEN
+    return A / (A.sum(-1, keepdim=True) + 1e-9)
+
+
+@change
+def renormalised_in_place():
+    A = softmax()
+    A *= SEEN
+    A /= A.sum(-1, keepdim=True) + 1e-9
+    return A
+
+
+@change
+def filled():
+    return softmax().masked_fill(~SEEN, 0)
+
+
+@change
+def padded_queries_filled():
+    return softmax().masked_fill(torch.arange(L)[:, None] > 2, 0.0)
+
+
+@change
+def assigned():
+    A = softmax()
+    A[..., 0] = 0
+    return A
+
+
+@change
+def assigned_through_a_view():
+    A = softmax()
+    A[:, 0].zero_()
+    return A
+
+
+@change
+def through_a_view_in_place():
+    A = softmax()
+    A.view(B * H, L, K).mul_(0.5)
+    return A
+
+
+@change
+def where():
+    return torch.where(SEEN, softmax(), torch.zeros(()))
+
+
+@change
+def clamped():
+    return softmax().clamp(min=0.1)
+
+
+@change
+def lower_triangle():
+    return softmax().tril()
+
+
+@change
+def put_by_index():
+    return softmax().index_put((torch.tensor([0]),), torch.tensor(0.0))
+
+
+@change
+def sharpened():
+    return F.normalize(softmax() ** 2, p=1, dim=-1)
+
+
+@change
+def thresholded():
+    return F.threshold(softmax(), 0.1, 0.0)
+
+
+@change
+def gated_by_head():
+    return softmax() * torch.tensor([0.2, 1.0, 2.0])[:, None, None]
+
+
+@change
+def softmax_of_a_softmax():
+    return (softmax() * 5).softmax(-1)
+
+
+@change
+def dual_softmax():
+    """Sun et al. 2021, LoFTR, arXiv 2104.00680, section 3.3."""
+    return softmax(1.0).mT.softmax(-2).mT * softmax(1.0)
+
+
+@change
+def softmaxes_over_both_axes():
+    q, k, _ = qkv()
+    S = q @ k.mT
+    return S.softmax(-2) * S.softmax(-1)
+
+
+@change
+def sum_of_two():
+    return 0.3 * softmax() + 0.7 * softmax(2.0)
+
+
+@change
+def interpolated():
+    return torch.lerp(softmax(), softmax(2.0), 0.3)
+
+
+@change
+def talking_heads():
+    """Shazeer et al. 2020, arXiv 2003.02436."""
+    mix = torch.rand(H, H, generator=torch.Generator().manual_seed(2))
+    return (softmax().permute(0, 2, 3, 1) @ mix).permute(0, 3, 1, 2)
+
+
+@change
+def talking_heads_by_einsum_with_parameters():
+    mix = nn.Parameter(torch.rand(H, H, generator=torch.Generator().manual_seed(2)), requires_grad=False)
+    return torch.einsum("bhij,hg->bgij", softmax(), mix)
+
+
+@change
+def talking_heads_by_a_layer():
+    layer = nn.Linear(H, H, bias=False).requires_grad_(False)
+    layer.weight.abs_()
+    return layer(softmax().permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+@change
+def talking_heads_by_a_convolution():
+    layer = nn.Conv2d(H, H, 1, bias=False).requires_grad_(False)
+    layer.weight.abs_()
+    return layer(softmax())
+
+
+@change
+def masked_after_a_cast():
+    return softmax().half().float() * SEEN
+
+
+@change
+def masked_after_dropout_that_drops_nothing():
+    return F.dropout(softmax(), 0.5, training=False) * SEEN
+
+
+@change
+def detached():
+    return (softmax() * SEEN).detach().data
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_meets_the_values_is_what_is_caught(name):
+    value = qkv()[2]
+    torch.manual_seed(3)
+    expected = CHANGES[name]() @ value
+
+    def program():
+        A = CHANGES[name]()
+        return A @ value, A
+
+    torch.manual_seed(3)
+    seen, (output, A) = watch(program)
+    assert torch.equal(output, expected)
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), A)
+
+
+def test_dropout_after_a_change_is_left_out():
+    value = qkv()[2]
+
+    def program():
+        A = softmax() * SEEN
+        return F.dropout(A, 0.5) @ value, A
+
+    seen, (_, A) = watch(program)
+    assert torch.equal(seen.weights(), A)
+
+
+def _masked_after_dropout():
+    return F.dropout(softmax(), 0.5) * SEEN
+
+
+def _changed_through_a_view_after_dropout():
+    A = F.dropout(softmax(), 0.5)
+    A[:, 0].zero_()
+    return A
+
+
+@pytest.mark.parametrize("program", [_masked_after_dropout, _changed_through_a_view_after_dropout])
+def test_a_change_after_dropout_is_refused(program):
+    seen, _ = watch(lambda: program() @ qkv()[2])
+    assert list(seen) == []
+    (line,) = seen.missed
+    assert "changed after dropout" in line
+    assert "eval()" in line
+
+
+def test_negative_weights_are_refused():
+    """Ye et al. 2024, the differential transformer, arXiv 2410.05258."""
+    seen, _ = watch(lambda: (softmax() - 0.8 * softmax(2.0)) @ qkv()[2])
+    assert list(seen) == []
+    (line,) = seen.missed
+    assert "negative weights, down to -0." in line
+
+
+def test_what_a_change_takes_away_goes_to_no_sink():
+    _, _, value = qkv()
+    sinks = [
+        watch(lambda A=A: A() @ value)[0].only().call.has_sink for A in (times_a_mask, gated_by_head, _with_a_sink)
+    ]
+    assert sinks == [False, False, True]
+
+
+def _with_a_sink():
+    q, k, _ = qkv()
+    return torch.cat([q @ k.mT, torch.ones(B, H, L, 1)], -1).softmax(-1)[..., :-1]
+
+
+def test_weights_before_and_after_a_change_are_both_caught():
+    """Both meet values; neither is the other."""
+    value = qkv()[2]
+
+    def program():
+        A = softmax()
+        masked = A * SEEN
+        return A @ value + masked @ value.flip(-1), A, masked
+
+    seen, (_, A, masked) = watch(program)
+    assert torch.equal(seen.weights(0), A)
+    assert torch.equal(seen.weights(1), masked)
+
+
+def test_one_head_of_changed_weights_is_zeroed():
+    class Attending(nn.Module):
+        num_heads = H
+
+        def forward(self, q, k, v):
+            return renormalised() @ v
+
+    model, zeroed = Attending(), renormalised()
+    zeroed[:, 1] = 0
+    with torch.no_grad(), Watch(lambda place, caught: caught.zero([1]), model).watching():
+        output = model(*qkv())
+    torch.testing.assert_close(output, zeroed @ qkv()[2])
+
+
+def test_a_softmax_over_the_queries_leaves_hidden_states_alone():
+    """What it makes of values is no weights, whatever becomes of it: the attention that reads it is found."""
+
+    def program(x):
+        x = F.gelu((x @ x.mT).softmax(-2) @ x)
+        A = (x @ x.mT).softmax(-1)
+        return A @ x, A
+
+    seen, (_, A) = watch(program, torch.randn(2, 3, 5, 4))
+    assert torch.equal(seen.weights(), A)
