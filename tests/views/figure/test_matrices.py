@@ -150,7 +150,7 @@ def test_what_is_left_out_is_said():
     assert not any(title.startswith(("X", "O")) for title in drawn(sheet))
 
 
-@pytest.mark.parametrize("length", [1, 3, 13, 40, 200])
+@pytest.mark.parametrize("length", [1, 13, 200])
 @pytest.mark.parametrize("sizes", [(1, 1), (8, 4), (96, 12), (512, 1)])
 def test_any_size_stays_on_the_sheet(length, sizes):
     d_model, n_heads = sizes
