@@ -170,8 +170,10 @@ class AttentionMap(Brief):
     def hidden(self) -> NDArray[np.bool_] | None:
         """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
 
-        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. What comes through
-        several layers reaches farther than the window of one: there only later keys are hidden.
+        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. Of a part of a map or
+        of cells of many tokens, the ends are not known where there are more keys than queries: what has weight is not
+        hidden. What comes through several layers reaches farther than the window of one: there only later keys are
+        hidden.
         """
         reach = None if self.quantity.through_layers else self.reach
         if self.kind != "masked" and reach is None:
@@ -189,6 +191,8 @@ class AttentionMap(Brief):
             hidden |= first_keys > last_queries
         if reach is not None:
             hidden |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
+        if self.queries_and_keys is None and not self.is_whole and query_edges[-1] < key_edges[-1]:
+            hidden &= ~self.weights.any(axis=0)
         return hidden
 
     def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:

@@ -57,6 +57,17 @@ def test_a_cell_is_hidden_if_all_in_it_is(data, kind, reach, q_length, k_length)
             assert hidden[row, column] == all(is_hidden(i, j, kind, reach) for i, j in pairs)
 
 
+def test_no_cell_with_weight_is_hidden_where_a_cache_holds_earlier_keys():
+    """Four queries behind eight keys of a cache, two tokens a cell: nothing says which keys they are lined up with."""
+    seen = np.arange(12) <= np.arange(4)[:, None] + 8
+    A = seen / seen.sum(axis=1, keepdims=True)
+    weights = A.reshape(2, 2, 6, 2).sum(axis=(1, 3))[None].astype(np.float32)
+    cells = Edges(np.arange(0, 5, 2), np.arange(0, 13, 2))
+    hidden = made_map(names(4), names(12), weights, "masked", cells=cells).hidden
+    assert not hidden[weights[0] > 0].any()
+    assert hidden.sum() == (weights == 0).sum() == 1
+
+
 @pytest.mark.parametrize(("kind", "hidden"), [("self", None), ("masked", [[False, True], [False, False]])])
 def test_a_rollout_reaches_farther_than_the_window_of_a_layer(kind, hidden):
     m = made_map(names(2), names(2), np.eye(2, dtype=np.float32)[None], kind, reach=0, rollout=True)
