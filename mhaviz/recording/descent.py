@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 import torch
 from torch import Tensor, nn
@@ -40,14 +40,14 @@ class FixedRows:
 
     def __init__(self) -> None:
         self._roots: dict[int, tuple[ref[Tensor], int | None]] = {}
-        self._modules: dict[int, ref[nn.Module]] = {}
+        self._modules: WeakSet[nn.Module] = WeakSet()
 
     def __len__(self) -> int:
         return len(self._roots)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Learn what is fixed of each module when it runs."""
+        """Learn what is fixed of each module when it runs, or one that it is part of."""
         hook = register_module_forward_pre_hook(self._begins)
         try:
             yield
@@ -106,12 +106,14 @@ class FixedRows:
             for x in own.values():
                 if x is not None and type(x) is not nn.Parameter:
                     self._set(x, id(x))
-        known = self._modules.get(id(module))
-        if known is None or known() is not module:  # what it holds later on, a forward pass may have made
-            self._modules[id(module)] = ref(module)
-            for x in vars(module).values():
-                if type(x) is Tensor:
-                    self._set(x, id(x))
+        if module in self._modules:
+            return
+        for one in module.modules():  # all at once: what they are given later on, a forward pass may have made
+            if one not in self._modules:
+                self._modules.add(one)
+                for x in vars(one).values():
+                    if type(x) is Tensor:
+                        self._set(x, id(x))
 
     def _entry(self, x: Tensor) -> tuple[ref[Tensor], int | None] | None:
         entry = self._roots.get(id(x))

@@ -128,6 +128,19 @@ class NearestNeighbours(_Program):
         return self.A.squeeze(1) @ self.labels
 
 
+class NearestNeighboursWithin(_Program):
+    """The same, as a part of another module."""
+
+    def __init__(self):
+        super().__init__()
+        self.votes = NearestNeighbours()
+
+    def forward(self, x):
+        y = self.votes(self.q(x))
+        self.A = self.votes.A
+        return y
+
+
 class Codebook(_Program):
     """Soft vector quantisation: keys and values are the entries of an embedding, by distance."""
 
@@ -188,6 +201,7 @@ NO_ATTENTION = [
     HypernetworkGate,
     HypernetworkOfExperts,
     NearestNeighbours,
+    NearestNeighboursWithin,
     Codebook,
     Memory,
     MemoryOfPyTorch,
@@ -209,9 +223,8 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
         model(x)
     maps = recording.attention.maps
     assert recording.notices == [line.split(";")[0]]
-    expected = model.A.flatten(0, 0)
-    assert [m.weights.shape for m in maps] == [one.shape for one in expected]
-    for m, one in zip(maps, expected, strict=True):
+    assert [m.weights.shape for m in maps] == [one.shape for one in model.A]
+    for m, one in zip(maps, model.A, strict=True):
         torch.testing.assert_close(torch.as_tensor(m.weights), one.detach(), rtol=0, atol=1e-6)
         if "fixed rows" in line and "tokens whose" not in line:
             assert m.columns.tokens.texts[0] == "fixed 0"
@@ -349,6 +362,25 @@ class CacheInABuffer(_Program):
         return self.attend(self.q(x), self.keys, self.values)
 
 
+class _Decoder(_Program):
+    def forward(self, x):
+        return self.attend(self.q(x), self.k(self.memory), self.v(self.memory))
+
+
+class MemoryOfADecoder(_Program):
+    """An attribute of the decoder, which it is given before it first runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = _Decoder()
+
+    def forward(self, x):
+        self.decoder.memory = self.v(x)
+        y = self.decoder(x)
+        self.A = self.decoder.A
+        return y
+
+
 class Prompted(_Program):
     """A prefix for keys and values alone (Li and Liang 2021, arXiv 2101.00190), and registers in the sequence."""
 
@@ -376,6 +408,7 @@ ATTENTION = {
     InducingPoints: [True, False],
     MemoryTokens: [False],
     CacheInABuffer: [False],
+    MemoryOfADecoder: [False],
     Prompted: [False],
 }
 
