@@ -379,11 +379,6 @@ class Recording(ContextDecorator):
         name = _name_of(run.site)
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
-        if run.caught.shares_axis:
-            self._watch.miss(
-                "where a program has its heads and its batch in one axis, it is read as all heads of the first "
-                "example, then all of the next"
-            )
         if run.caught.reads_itself is None and place.batch_size and place.length:
             windows, rest = divmod(batch_size, place.batch_size)
             if windows > 1 and not rest and place.length >= q_length == k_length:

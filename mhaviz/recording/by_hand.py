@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
+from mhaviz.recording.axes import Layouts
 from mhaviz.recording.descent import Axes, FixedRows, places_after
 from mhaviz.recording.functions import COPIES, VIEWS, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
@@ -33,6 +34,7 @@ class ByHand:
         on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
+        layouts: of the program's tensors.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class ByHand:
         on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
         fixed: FixedRows,
+        layouts: Layouts,
     ) -> None:
-        self._marks = Marks()
+        self._marks = Marks[Mark]()
         self._on_unseen, self._fixed = on_unseen, fixed
-        self._weights = WeightsByHand(self._marks, on_weights, on_parts, on_unseen, on_error, fixed)
+        self._weights = WeightsByHand(self._marks, on_weights, on_parts, on_unseen, on_error, fixed, layouts)
         self._on_softmax, self._on_error = on_softmax, on_error
 
     def looks(self) -> dict[Any, Look]:

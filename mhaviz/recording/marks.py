@@ -5,13 +5,16 @@ They stand in a table beside the tensors, so that nothing of ours is ever saved 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from torch import Tensor
 
 from mhaviz.recording.descent import Axes
 from mhaviz.recording.parts import Parts
+
+if TYPE_CHECKING:
+    from mhaviz.recording.axes import Layout
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Made:
         has_met: whether they have met values.
         has_met_again: whether they have met others since.
         parts: of them that have met values, while others have not.
+        layout: of all of them; None: not known.
     """
 
     scores: Axes
@@ -97,6 +101,7 @@ class Made:
     has_met: bool = False
     has_met_again: bool = False
     parts: Parts | None = None
+    layout: "Layout | None" = None
 
     def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
         """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""
@@ -147,16 +152,19 @@ def version(x: Tensor) -> int:
 Mark = Scores | Exponentials | Logarithms | Weights
 
 
-class Marks:
+T = TypeVar("T")
+
+
+class Marks(Generic[T]):
     """The marks of tensors, for as long as these live."""
 
     def __init__(self) -> None:
-        self._marks: dict[int, tuple[ref[Tensor], Mark]] = {}
+        self._marks: dict[int, tuple[ref[Tensor], T]] = {}
 
     def __len__(self) -> int:
         return len(self._marks)
 
-    def get(self, x: object) -> Mark | None:
+    def get(self, x: object) -> T | None:
         """The mark of a tensor, if it has one."""
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
@@ -169,7 +177,7 @@ class Marks:
                 return True
         return False
 
-    def set(self, x: Tensor, mark: Mark) -> None:
+    def set(self, x: Tensor, mark: T) -> None:
         """Mark it."""
         key, marks = id(x), self._marks
 

@@ -20,8 +20,9 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
+from mhaviz.recording.axes import Layouts, Order, order_of
 from mhaviz.recording.by_hand import SOFTMAXES, ByHand
-from mhaviz.recording.caught import Caught, Mixed, arrangement, caught_call, caught_weights
+from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
@@ -70,10 +71,16 @@ class Watch:
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model, self._scripted)
-        self._nearest = Nearest(self._modules)
+        self._nearest, self._axes = Nearest(self._modules), Layouts()
         self.fixed = FixedRows()
         self._by_hand = ByHand(
-            self._caught_weights, self._in_parts, self._nearest.softmax, self._unseen, self._failed, self.fixed
+            self._caught_weights,
+            self._in_parts,
+            self._nearest.softmax,
+            self._unseen,
+            self._failed,
+            self.fixed,
+            self._axes,
         )
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
@@ -194,13 +201,11 @@ class Watch:
         self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None, given: Sequence[Tensor]
     ) -> None:
         def arranged(place: Place) -> Caught:
-            caught = caught_call(call, output, place.n_heads, place.batch_size)
+            order = self._order_of_call(call, place)
+            caught = caught_call(call, output, order)
             if reads_itself is not None or output is None:  # within a layer of PyTorch's, it has been projected by now
                 return replace(caught, reads_itself=reads_itself)
-            if output.ndim == 4:
-                return replace(caught, zero=zero_in_output(output))
-            arrange = arrangement(call.query.shape[:-2], place.n_heads, place.batch_size)
-            return replace(caught, zero=zero_in_output(output, arrange))
+            return replace(caught, zero=zero_in_output(output, None if order.is_plain else order.arrange))
 
         lengths = call.query.shape[-2], call.key.shape[-2]
         self._show((call.query, call.key), arranged, lengths, self.fixed.sides(*given))
@@ -212,9 +217,27 @@ class Watch:
     def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
         def arranged(place: Place) -> Caught:
             call, output = read(place.name)
-            return caught_call(call, output, place.n_heads, place.batch_size)
+            return caught_call(call, output, self._order_of_call(call, place))
 
         self._show(tensors, arranged, sides=self.fixed.sides(*tensors))
+
+    def _order_of_call(self, call: AttentionCall, place: Place) -> Order:
+        """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
+        query, key = call.query, call.key
+        if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
+            order = None
+        else:
+            order = order_of(self._axes.of_call(query, key), range(query.ndim))
+        if order is None and query.ndim > 3:
+            return Order(tuple(((n, axis == query.ndim - 3),) for axis, n in enumerate(query.shape[:-2])))
+        return order or order_by_sizes(query.shape[:-2], place.batch_size)
+
+    def follow_axes(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Follow the axes of what a function that has run was given."""
+        try:
+            self._axes.follow(func, args, kwargs, result)
+        except Exception as error:
+            self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         """Note what went wrong while the program was followed."""
@@ -246,12 +269,12 @@ class Watch:
         def arranged(place: Place) -> Caught:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
-            caught = caught_weights(A, place.n_heads, place.batch_size)
+            order = met.order or order_by_sizes(A.shape[:-2], place.batch_size)
+            caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
-            in_order = arrangement(A.shape[:-2], place.n_heads, place.batch_size)
             if met.visible is not None:
-                caught = replace(caught, visible=in_order(met.visible))
+                caught = replace(caught, visible=order.arrange(met.visible))
             if how is None:
                 return caught
 
@@ -260,12 +283,13 @@ class Watch:
                     V = how.values()
                     if V is None:
                         return None
-                    return Mixed(in_order(V), met.output, lambda x: in_order(how.as_mixed(x)), how.have_met_again)
+                    V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
+                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), how.have_met_again)
 
             caught = replace(caught, mixed=mixed)
             if how.multiply_again is None:
                 return caught
-            zero = zero_in_weights(how.weights, lambda x: in_order(how.as_weights(x)), how.multiply_again)
+            zero = zero_in_weights(how.weights, lambda x: order.arrange(how.as_weights(x)), how.multiply_again)
             return replace(caught, zero=zero)
 
         self._show((A,), arranged, A.shape[-2:], met.sides)
@@ -339,6 +363,9 @@ class Watch:
 
 
 _MOST_LINES = 1000
+_FOLLOWED = {Tensor, tuple, list}
+"""What functions return that may have axes to follow."""
+
 _ONE = (True, False), (False, True)
 
 _TRACED = {SDPA, MULTI_HEAD, *SOFTMAXES}
@@ -388,22 +415,21 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        watch = self._watch
-        if watch.is_active:
-            watch.operations += 1
-            try:
-                look = self._looks[func]
-            except KeyError:
-                look = watch.look_for(func)
+        watch, kwargs = self._watch, kwargs or {}
+        if not watch.is_active:
+            return func(*args, **kwargs)
+        watch.operations += 1
+        try:
+            look = self._looks[func]
+        except KeyError:
+            look = watch.look_for(func)
+        if torch._C._get_tracing_state() is not None:
             if look is not None:
-                if torch._C._get_tracing_state() is None:
-                    result = look(func, args, kwargs or {})
-                    if args and self._may_fix(args):
-                        watch.follow_fixed(func, args, kwargs or {}, result)
-                    return result
                 watch.miss_traced(func)
-            elif args and self._may_fix(args):
-                result = func(*args, **kwargs) if kwargs else func(*args)
-                watch.follow_fixed(func, args, kwargs or {}, result)
-                return result
-        return func(*args, **kwargs) if kwargs else func(*args)
+            return func(*args, **kwargs)
+        result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
+        if args and self._may_fix(args):
+            watch.follow_fixed(func, args, kwargs, result)
+        if type(result) in _FOLLOWED:
+            watch.follow_axes(func, args, kwargs, result)
+        return result

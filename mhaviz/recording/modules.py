@@ -15,10 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-_HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "nhead", "heads", "num_head", "n_local_heads", "h")
-"""What modules call the number of their heads."""
-
-_PARENTS = 3  # modules from the innermost outward that may know how many heads there are
 _NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
 """Where files begin that are not a program's own."""
 
@@ -31,7 +27,6 @@ class Place:
         name: the module's qualified name, "blocks.0.attn"; of no module, "train.py:12, attend".
         root: what the name begins at; two models may have modules of the same name.
         forward: counts the forward passes of outermost modules; 0: no module runs.
-        n_heads: what the module calls its number of heads, if it does.
         batch_size: of the first tensor that a module around it was called with; None: not known.
         length, width: of what the innermost module was called with: of the axes between the first and the last, and of
             the last one.
@@ -41,7 +36,6 @@ class Place:
     name: str
     root: int
     forward: int
-    n_heads: int | None = None
     batch_size: int | None = None
     length: int | None = None
     width: int | None = None
@@ -107,7 +101,6 @@ class RunningModules:
             name,
             root,
             self._local.forward,
-            next((n for one in stack[: -_PARENTS - 1 : -1] if (n := _heads_of(one.module))), None),
             next((one.shape[0] for one in stack if one.shape), None),
             _product(shape[1:-1]) if shape and len(shape) > 2 else None,
             shape[-1] if shape and len(shape) > 2 else None,
@@ -228,15 +221,6 @@ class _Names:
             id(module): (ref(module), ".".join(part for part in name.split(".") if part != "_orig_mod"))
             for name, module in root.named_modules()
         }
-
-
-def _heads_of(module: nn.Module) -> int | None:
-    for owner in (module, vars(module).get("config")):  # a property of the program's may raise
-        for name in _HEADS:
-            number = vars(owner).get(name) if hasattr(owner, "__dict__") else None
-            if isinstance(number, int) and not isinstance(number, bool) and number > 0:
-                return number
-    return None
 
 
 def _product(sizes: Sequence[int]) -> int:

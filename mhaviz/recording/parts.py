@@ -52,11 +52,15 @@ class Parts:
         self.on_complete()
         return self.arranged(self._weights.view(self._shape))
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Of the axes of all weights as (…, q_length, k_length), once they are known."""
+        ((query,), key) = self._queries, self._axes[0]
+        return (*(axis for axis in range(len(self._shape)) if axis not in (query, key)), query, key)
+
     def arranged(self, x: Tensor) -> Tensor:
         """What has the axes of all weights as (…, q_length, k_length), once they are known."""
-        ((query,), key) = self._queries, self._axes[0]
-        others = [axis for axis in range(len(self._shape)) if axis not in (query, key)]
-        x, has_met = (one.permute(*others, query, key) for one in (x, self._has_met.view(self._shape)))
+        x, has_met = (one.permute(*self.order) for one in (x, self._has_met.view(self._shape)))
         return x[..., has_met.flatten(0, -2)[0]]
 
     def _varying(self, places: Tensor, axis: int) -> set[int]:

@@ -60,6 +60,11 @@ class Product:
         rest, query, key = self._roles(key_axis, which)
         return _in_order(A, letters, rest, query, key)
 
+    def places(self, key_axis: int, which: int) -> tuple[int, ...]:
+        """Of the axes of ``as_weights`` in those of the factor; −1: it has no queries."""
+        rest, query, _ = self._roles(key_axis, which)
+        return (*map(self.axes[which].index, rest), self.axes[which].index(query) if query else -1, key_axis)
+
     def as_values(self, key_axis: int, which: int) -> Tensor | None:
         """The other factor as values, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.recording.axes import Layouts, Order, order_of
 from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
-from mhaviz.recording.marks import Kept, Made, Marks, Scores, Weights, version
+from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
 from mhaviz.recording.parts import Parts
 from mhaviz.recording.products import Product
 
@@ -37,6 +38,7 @@ class Meeting:
         visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
         why_unknown: it is not known what the weights of inference are; "" if it is.
         sides: what of it is fixed.
+        order: of its axes; None: not known.
     """
 
     weights: Tensor
@@ -46,6 +48,7 @@ class Meeting:
     visible: Tensor | None = None
     why_unknown: str = ""
     sides: Sides = ALL_TOKENS
+    order: Order | None = None
 
 
 @dataclass(frozen=True)
@@ -100,18 +103,20 @@ class WeightsByHand:
         on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
+        layouts: of the program's tensors.
     """
 
     def __init__(
         self,
-        marks: Marks,
+        marks: Marks[Mark],
         on_weights: OnWeights,
         on_parts: OnParts,
         on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
         fixed: FixedRows,
+        layouts: Layouts,
     ) -> None:
-        self._on_unseen, self._fixed = on_unseen, fixed
+        self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
         self._marks, self._on_weights, self._on_parts, self._on_error = marks, on_weights, on_parts, on_error
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
@@ -201,6 +206,8 @@ class WeightsByHand:
     def _viewed(
         self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
     ) -> Weights | None:
+        if not mark.views:
+            mark.made.layout = self._layouts.get(source)
         axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
         known = tuple(axis for axis in axes if axis is not None)
         if not known:
@@ -250,15 +257,17 @@ class WeightsByHand:
                 if joined is None:
                     return
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
+                order = order_of(made.layout, made.parts.order)
             else:
-                visible = mark.visible()
+                visible, order = mark.visible(), order_of(self._layouts.get(A), product.places(how.axis, which))
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
             made.has_met, made.parts, made.visible = True, None, None
             if mark.kept is not None:
                 mark.kept.tensor = None
-            self._on_weights(Meeting(met, result, None if mark.is_part else how, made.is_changed, visible, why, sides))
+            shown = None if mark.is_part else how
+            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order))
 
     def _mixes_heads(self, mark: Weights, product: Product, which: int) -> bool:
         """Whether a matrix mixes the heads of weights: of three axes, or over the queries, it makes hidden states."""

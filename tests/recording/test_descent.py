@@ -430,7 +430,7 @@ def test_learned_queries_and_memory_tokens_are_attention(make):
 
 
 def test_a_plain_script_knows_no_fixed_rows():
-    q, k = torch.randn(2, 5, 8), torch.randn(2, 7, 8)
+    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 7, 8)
     seen, _ = watch(lambda: (q @ k.mT).softmax(-1) @ k)
     assert seen.only().are_fixed == (False, False)
 

@@ -37,9 +37,12 @@ def import_timm() -> Any:
         return importlib.import_module("timm")
 
 
-def program(name: str, size: int, **options: Any) -> Program:
+def program(name: str, size: int, has_blocks: bool = False, **options: Any) -> Program:
     """The model as timm makes it; its own weights are what its softmaxes return where ``fused_attn`` is False, or what
-    ``get_attention`` makes of them where a module has it."""
+    ``get_attention`` makes of them where a module has it.
+
+    ``has_blocks``: they are (batch · heads, blocks, …).
+    """
     timm = import_timm()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -67,7 +70,8 @@ def program(name: str, size: int, **options: Any) -> Program:
                 module.fused_attn = True
             for module in mixing:
                 del module.get_attention
-        return [(f"softmax {i}", x) for i, x in enumerate(softmaxes.kept)]
+        kept = [x.unflatten(0, (2, -1)) if has_blocks else x for x in softmaxes.kept]
+        return [(f"softmax {i}", x) for i, x in enumerate(kept)]
 
     return Program(model, run, own, "its softmaxes, fused_attn=False")
 
@@ -205,7 +209,7 @@ TIMM = [
     entry("nextvit_small", 64),
     entry("visformer_tiny", 64, img_size=64),
     entry("botnet26t_256", 256),
-    entry("halonet26t", 256, why="blocks stand beside heads and batch: of several images, blocks are shown as heads"),
+    entry("halonet26t", 256, has_blocks=True),
     entry(
         "lambda_resnet26t",
         128,

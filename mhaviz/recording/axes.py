@@ -1,0 +1,539 @@
+"""Follows what the axes of a program's tensors were made of, to tell which are of heads and which of the batch.
+
+Heads are what a program splits off the features that a layer makes: (batch, length, features) → (batch, length, heads,
+d_key). So an axis is followed from there, as the product of its factors: a reshape splits and joins neighbours, other
+views move whole axes, a function of single numbers leaves all in their places. At a product of queries and keys, the
+factors of the features that are summed over are heads, wherever they stand, and all else before the queries is batch:
+examples, windows, points in time. It does not matter where the batch is in a model's input, nor what sizes are equal.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.recording.looks import unseen
+from mhaviz.recording.marks import Marks
+from mhaviz.recording.products import PRODUCTS, Product
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """An axis as it was when it first came up.
+
+    Attributes:
+        size: its length.
+        maker: of features, what tells the layer's matrix from others; None: no layer made it.
+        parents: axes of features of which a layer has read a part alone: a layer that is shared by heads.
+        given: of a tensor that was not seen to be computed, the place of this axis and the number of all.
+        is_lost: whether it came of a function that may have put anything there.
+    """
+
+    size: int
+    maker: int | None = None
+    parents: frozenset["Origin"] = frozenset()
+    given: tuple[int, int] | None = None
+    is_lost: bool = False
+
+
+Factor = tuple[Origin, int]
+"""A part of an axis: what it comes from, and its length."""
+
+Axis = tuple[Factor, ...]
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A product: the axes of its factors that were summed over, and whether neither is a matrix, nor of scores."""
+
+    summed: tuple[Axis, ...]
+    are_scores: bool
+
+
+class Layout(NamedTuple):
+    """The axes of a tensor; ``scores``: the last product that it comes of."""
+
+    shape: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    scores: Summed | None = None
+
+
+class Layouts:
+    """The layouts of a program's tensors."""
+
+    def __init__(self) -> None:
+        self._layouts = Marks[Layout]()
+
+    def get(self, x: Tensor) -> Layout | None:
+        """The layout of a tensor; None: nothing is known of it."""
+        layout = self._layouts.get(x)
+        return layout if layout is not None and layout.shape == x.shape else None
+
+    def of(self, x: Tensor) -> Layout:
+        """The layout of a tensor, which begins here if it was not seen to be computed."""
+        return self.get(x) or _given(x.shape)
+
+    def before(self, x: Tensor) -> Layout:
+        """The layout that a tensor had before its axes were moved in place."""
+        return self._layouts.get(x) or Layout(tuple(x.shape), tuple(map(_lost, x.shape)))
+
+    def of_call(self, query: Tensor, key: Tensor) -> Layout | None:
+        """The layout of the scores of queries and keys, (…, length, features) each."""
+        if key.ndim > query.ndim:
+            return None
+        letters = "ABCDEFGHIJKLMNOP"[: query.ndim - 2]
+        product = Product((query, key), (f"{letters}xy", f"{letters[query.ndim - key.ndim :]}zy"), f"{letters}xz")
+        return _product(self, product, (*query.shape[:-1], key.shape[-2]))
+
+    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Follow a function that has run."""
+        if type(result) is Tensor:
+            if result.is_nested:
+                return
+            layout = self._after(func, args, kwargs, result)
+            if layout is not None:
+                self._layouts.set(result, layout)
+        elif func in _CUTS and args and isinstance(args[0], Tensor) and type(result) in (tuple, list):
+            source = self.of(args[0])
+            dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
+            for one in result:
+                named = args[1] if func in _UNBINDS and len(args) > 1 else dim
+                self._layouts.set(one, _cut(source, one.shape, named))
+
+    def _after(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+        way = _WAYS.get(func)
+        if way is not None:
+            return way(self, func, args, kwargs, result)
+        shape, same, other = result.shape, None, None
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if type(x) is list or type(x) is tuple:
+                x = next((one for one in x if self._layouts.get(one) is not None), None)
+            layout = self._layouts.get(x)
+            if layout is None:
+                continue
+            if layout.shape != shape:
+                other = other or layout
+            elif layout.scores is not None:  # rather than of a mask
+                return layout
+            else:
+                same = same or layout
+        if same is not None or other is None:
+            return same
+        return _cut(other, shape, kwargs.get("dim", args[1] if len(args) > 1 else None))
+
+
+def _given(shape: Sequence[int]) -> Layout:
+    sizes = tuple(shape)
+    return Layout(sizes, tuple(((Origin(n, given=(place, len(sizes))), n),) for place, n in enumerate(sizes)))
+
+
+def _lost(size: int) -> Axis:
+    return ((Origin(size, is_lost=True), size),)
+
+
+def _made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
+    """Features that a layer makes of those that it reads."""
+    factors = [factor for axis in read for factor in axis if factor[1] > 1]
+    parents: frozenset[Origin] = frozenset()
+    if len(factors) == 1:
+        ((origin, n),) = factors
+        parents = origin.parents | ({origin} if n < origin.size else frozenset())
+    return ((Origin(size, maker=id(maker), parents=parents), size),)
+
+
+def _fitted(axis: Axis, size: int) -> Axis:
+    """The same axis when it has another length: cut, or with more behind it."""
+    if math.prod(n for _, n in axis) == size:
+        return axis
+    origins = _origins(axis)
+    return ((origins.pop(), size),) if len(origins) == 1 else _lost(size)
+
+
+def _cut(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:
+    """What a function that is not known leaves of a layout: where one axis is another length, or ``dim`` is gone."""
+    sizes, ndim = tuple(shape), len(source.shape)
+    axes = source.axes
+    if len(sizes) == ndim - 1 and isinstance(dim, int):
+        place = dim % ndim
+        if sizes == source.shape[:place] + source.shape[place + 1 :]:
+            return Layout(sizes, axes[:place] + axes[place + 1 :], source.scores)
+    changed = sum(one != other for one, other in zip(sizes, source.shape, strict=False))
+    if len(sizes) != ndim:
+        axes = tuple(map(_lost, sizes))
+    elif changed == 1:
+        axes = tuple(map(_fitted, axes, sizes))
+    else:
+        pairs = zip(axes, sizes, source.shape, strict=True)
+        axes = tuple(axis if size == before else _lost(size) for axis, size, before in pairs)
+    return Layout(sizes, axes, source.scores)
+
+
+def _regrouped(source: Layout, shape: Sequence[int]) -> Layout:
+    """What a reshape makes of a layout: neighbours are split and joined."""
+    sizes = tuple(shape)
+    if math.prod(sizes) != math.prod(source.shape) or not math.prod(sizes):
+        return Layout(sizes, tuple(map(_lost, sizes)), source.scores)
+    left = [factor for axis in source.axes for factor in axis][::-1]  # the next one last
+    axes: list[Axis] = []
+    for place, size in enumerate(sizes):
+        parts: list[Factor] = []
+        missing = size
+        while missing > 1:
+            origin, n = left.pop() if left else (None, 0)
+            if origin is None or (missing % n and n % missing):  # no factor ends here: what follows is not known either
+                return Layout(sizes, (*axes, *map(_lost, sizes[place:])), source.scores)
+            parts.append((origin, min(n, missing)))
+            if n > missing:
+                left.append((origin, n // missing))
+            missing //= min(n, missing)
+        # Layouts of length 1 go where they were: one query may have joined an axis of heads.
+        is_before_one = sizes[place + 1 : place + 2] == (1,)
+        while left and left[-1][1] == 1 and not (is_before_one and (size > 1 or parts)):
+            parts.append(left.pop())
+        axes.append(tuple(parts))
+    return Layout(sizes, tuple(axes), source.scores)
+
+
+Way = Callable[[Layouts, Any, Sequence[Any], dict[str, Any], Tensor], Layout | None]
+"""Gives the layout of what a function has made."""
+
+
+def _source(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    x: Tensor = args[0] if args else kwargs["input"]
+    return x
+
+
+def _reshape(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    return _regrouped(axes.of(_source(args, kwargs)), result.shape)
+
+
+def _permute(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    x = _source(args, kwargs)
+    source = axes.before(x) if x is result else axes.of(x)
+    named = tuple((name, _hashable(one)) for name, one in kwargs.items() if name != "input")
+    order = _order_after(func, len(source.shape), tuple(map(_hashable, args[1:])), named)
+    return Layout(tuple(result.shape), tuple(source.axes[place] for place in order), source.scores)
+
+
+@lru_cache(1024)
+def _order_after(func: Any, ndim: int, rest: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
+    """Where a function that moves axes takes each from: told by their lengths, where all differ."""
+    with unseen():
+        moved = func(torch.empty(tuple(range(ndim)), device="meta"), *rest, **dict(named))
+    return tuple(moved.shape)
+
+
+def _hashable(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list | torch.Size) else x
+
+
+def _resize(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    source = axes.of(_source(args, kwargs))
+    return Layout(tuple(result.shape), tuple(map(_fitted, source.axes, result.shape)), source.scores)
+
+
+def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    return _cut(axes.of(_source(args, kwargs)), result.shape)
+
+
+def _expand(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    """New axes come first; one of length 1 that is repeated may be anything."""
+    source, sizes = axes.of(_source(args, kwargs)), tuple(result.shape)
+    new = len(sizes) - len(source.shape)
+    kept = (
+        axis if size == before else _fitted(axis, size) if before > 1 else _lost(size)
+        for axis, size, before in zip(source.axes, sizes[new:], source.shape, strict=True)
+    )
+    return Layout(sizes, (*map(_lost, sizes[:new]), *kept), source.scores)
+
+
+def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    source, sizes = axes.of(args[0]), tuple(result.shape)
+    items = args[1] if isinstance(args[1], tuple) else (args[1],)
+    left, kept = list(source.axes), list[Axis]()
+    n_named = sum(item is not None and item is not Ellipsis for item in items)
+    for item in items:
+        if item is None:
+            kept.append(())
+        elif item is Ellipsis:
+            n = len(left) - n_named
+            kept, left = kept + left[:n], left[n:]
+        elif isinstance(item, bool) or not isinstance(item, int | slice):
+            return _cut(source, sizes)
+        else:
+            n_named -= 1
+            kept += left[:1] if isinstance(item, slice) else []
+            del left[:1]
+    kept += left
+    if len(kept) != len(sizes):
+        return _cut(source, sizes)
+    return Layout(sizes, tuple(map(_fitted, kept, sizes)), source.scores)
+
+
+def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+    """A new axis is of heads where each part was made by a layer of its own."""
+    parts = args[0] if args else kwargs["tensors"]
+    layouts = [axes.get(x) for x in parts]
+    source = next((layout for layout in layouts if layout is not None), None)
+    if source is None:
+        return None
+    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
+    new, old = _lost(len(parts)), list(source.axes)
+    ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
+    makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
+    if len(makers) == len(parts) > 1 and dim < len(old):
+        whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
+        new, old[-1] = ((whole, len(parts)),), ((whole, source.shape[-1]),)
+    return Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+
+
+def _linear(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    x, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+    source = axes.of(x)
+    if _mixes(source, result):
+        return source
+    made = _made(result.shape[-1], weight, source.axes[-1:])
+    return Layout(tuple(result.shape), (*source.axes[:-1], made))
+
+
+def _convolve(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    x, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+    source, place = axes.of(x), x.ndim - weight.ndim + 1
+    if _mixes(source, result):
+        return source
+    made = _made(result.shape[place], weight, source.axes[place : place + 1])
+    kept = tuple(map(_fitted, source.axes, result.shape))
+    return Layout(tuple(result.shape), (*kept[:place], made, *kept[place + 1 :]))
+
+
+def _mixes(source: Layout, result: Tensor) -> bool:
+    """Whether a layer mixes scores or weights, each of which stays in its place."""
+    are_scores = source.scores is not None and source.scores.are_scores
+    return are_scores and result.ndim > 3 and result.shape == source.shape
+
+
+def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+    return Layout(tuple(result.shape), (*axes.of(ids).axes, _made(result.shape[-1], weight, ())))
+
+
+def _as_complex(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    source = axes.of(_source(args, kwargs))
+    kept = (*source.axes, _lost(2)) if result.ndim > len(source.shape) else source.axes[:-1]
+    return Layout(tuple(result.shape), kept, source.scores)
+
+
+def _sdpa(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    query, _, value = (*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))[:3]
+    made = (*axes.of(query).axes[:-1], axes.of(value).axes[-1])
+    return Layout(tuple(result.shape), tuple(map(_fitted, made, result.shape)))
+
+
+def _multiply(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    product = PRODUCTS[func](args, kwargs)
+    shape = tuple(result.shape)
+    if product is None:
+        return Layout(shape, tuple(map(_lost, shape)))
+    if len(product.factors) == 2:
+        return _product(axes, product, shape)
+    named: dict[str, Axis] = {}
+    for names, x in zip(product.axes[::-1], product.factors[::-1], strict=True):  # the first that has a letter counts
+        named |= {
+            letter: axis for letter, axis in zip(names, axes.of(x).axes, strict=True) if letter not in _short(x, names)
+        }
+    summed = tuple(axis for letter, axis in named.items() if letter not in product.result)
+    found = (_fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
+    return Layout(shape, tuple(found), Summed(summed, True))
+
+
+def _short(x: Tensor, names: str) -> set[str]:
+    return {letter for letter, size in zip(names, x.shape, strict=True) if size == 1}
+
+
+def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
+    """The layout of a product that has this shape."""
+    sides = [axes.of(x) for x in product.factors]
+    summed = [
+        tuple(axis for place, axis in enumerate(side.axes) if product.summed_over(place, which))
+        for which, side in enumerate(sides)
+    ]
+    own, alone = _origins(*summed[0], *summed[1]), [_alone(product, which) for which in (0, 1)]
+    matrix = next((which for which in (1, 0) if _is_matrix(product, which)), None)
+    before = next((side.scores for side in sides if side.scores is not None and side.scores.are_scores), None)
+    made: Axis = ()
+    if matrix is not None:
+        columns = math.prod(n for letter, n in zip(product.result, shape, strict=True) if letter in alone[matrix])
+        read = summed[1 - matrix]
+        is_mixture = before is not None and len(read) == 1 and read[0] == _fitted(read[0], columns)
+        made = read[0] if is_mixture else _made(columns, product.factors[matrix], read)
+    found: list[Axis] = []
+    for letter, size in zip(product.result, shape, strict=True):
+        if matrix is not None and letter in alone[matrix]:
+            found.append(_fitted(made, size))
+            continue
+        there = (
+            side.axes[names.index(letter)] for side, names in zip(sides, product.axes, strict=True) if letter in names
+        )
+        fits = [axis for axis in there if math.prod(n for _, n in axis) == size]
+        is_new = letter in alone[1] and (len(alone[1]) > 1 or letter in product.axes[0])
+        if not fits or (is_new and all(origin.given for origin, _ in fits[0])):
+            found.append(_lost(size))  # heads of a layer's matrices, or examples
+            continue
+        is_known = [bool(_origins(axis) & own) for axis in fits]
+        is_lost = [any(origin.is_lost for origin, _ in axis) for axis in fits]
+        best = is_known.index(True) if True in is_known else is_lost.index(False) if False in is_lost else 0
+        found.append(fits[best])
+    if matrix is None or before is None:
+        before = Summed((*summed[0], *summed[1]), before is None and matrix is None)
+    return Layout(shape, tuple(found), before)
+
+
+def _alone(product: Product, which: int) -> set[str]:
+    """The letters of the result that one factor alone brings into it: the other has none, or is 1 long there."""
+    return _longer(product, which) - _longer(product, 1 - which)
+
+
+def _longer(product: Product, which: int) -> set[str]:
+    pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
+    return {letter for letter, size in pairs if size > 1 and letter in product.result}
+
+
+def _is_matrix(product: Product, which: int) -> bool:
+    """Whether a factor is a layer's matrix, rather than activations."""
+    x, other = product.factors[which], product.factors[1 - which]
+    if _longer(product, 0) & _longer(product, 1):
+        return False
+    is_parameter = isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
+    return is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1))
+
+
+def _functions(names: str) -> list[Any]:
+    every = [name for one in names.split() for name in (one, f"{one}_")]
+    return [getattr(home, name) for home in (torch, Tensor, F) for name in every if hasattr(home, name)]
+
+
+_UNBINDS = _functions("unbind")
+_CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
+_WAYS: dict[Any, Way] = {
+    func: way
+    for functions, way in (
+        (_functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
+        (_functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
+        ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
+        (_functions("expand expand_as broadcast_to repeat tile"), _expand),
+        (_functions("pad interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
+        (_functions("gather index_select take_along_dim"), _take),
+        ([Tensor.__getitem__], _index),
+        ([torch.stack], _stack),
+        ([F.linear], _linear),
+        (_functions("conv1d conv2d conv3d"), _convolve),
+        ([F.embedding, torch.embedding], _embed),
+        (_functions("view_as_complex view_as_real"), _as_complex),
+        ([F.scaled_dot_product_attention], _sdpa),
+        (PRODUCTS, _multiply),
+    )
+    for func in functions
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which axes before the queries, and which part of that of the queries, are of heads; all else is batch.
+
+    Attributes:
+        before: of each axis before the queries, the lengths of its factors, and whether they are of heads.
+        query: those of the axis of the queries; none: it holds no heads.
+    """
+
+    before: tuple[tuple[tuple[int, bool], ...], ...]
+    query: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the axes are batch_size, n_heads, q_length already."""
+        batch, *heads = self.before or ((),)
+        in_place = len(heads) == 1 and all(is_head or size == 1 for size, is_head in heads[0])
+        return in_place and not self.query and not any(is_head and size > 1 for size, is_head in batch)
+
+    @property
+    def n_sharing(self) -> int:
+        """How many heads share each head of the keys, as they are in the axis of the queries."""
+        return math.prod(size for size, is_head in self.query if is_head)
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """x (…, q_length, columns) → (batch_size, n_heads, q_length, columns)."""
+        return self._arranged(x, self.query or ((x.shape[-2], False),))
+
+    def arrange_keys(self, x: Tensor) -> Tensor:
+        """x (…, k_length, columns) → (batch_size, n_heads, k_length, columns), of the heads that have keys."""
+        return self._arranged(x, ((x.shape[-2], False),))
+
+    def _arranged(self, x: Tensor, rows: tuple[tuple[int, bool], ...]) -> Tensor:
+        factors = [factor for axis in self.before for factor in axis]
+        n_before, columns = len(factors), x.shape[-1]
+        batch = [place for place, (_, is_head) in enumerate(factors) if not is_head]
+        heads = [place for place, (_, is_head) in enumerate((*factors, *rows)) if is_head]
+        left = [n_before + place for place, (_, is_head) in enumerate(rows) if not is_head]
+        sizes = [size for size, _ in (*factors, *rows)]
+        batch_size, n_heads, length = (math.prod(sizes[place] for place in part) for part in (batch, heads, left))
+        x = x.reshape(*sizes, columns).permute(*batch, *heads, *left, -1)
+        return x.reshape(batch_size, n_heads, length, columns)
+
+
+def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
+    """The order of a product of queries and keys; None: it is not known.
+
+    ``places``: of its axes before the queries, of the queries, −1 if there are none, and of the keys.
+    """
+    if layout is None or layout.scores is None:
+        return None
+    *before, query, key = (() if place < 0 else layout.axes[place] for place in places)
+    heads = _heads(before, query, key, layout.scores.summed)
+    if heads is None:
+        return None
+    of_query = heads & _origins(query) & _origins(*layout.scores.summed)
+    if of_query == _origins(query) and _origins(key) & _origins(*layout.scores.summed):  # heads that read each other
+        heads, of_query = heads - of_query, set()
+    sizes = [layout.shape[place] for place in places[:-2]]
+    return Order(
+        tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
+        _named(query, 1, heads) if of_query else (),
+    )
+
+
+def _named(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool], ...]:
+    return tuple((n, origin in heads) for origin, n in axis) or ((size, False),)
+
+
+def _origins(*axes: Axis, all_of: bool = False) -> set[Origin]:
+    return {origin for axis in axes for origin, n in axis if n > 1 or all_of}
+
+
+def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis]) -> set[Origin] | None:
+    """Where heads come from; None: that is not known."""
+    own, others, of_query = _origins(*summed) or _origins(*summed, all_of=True), _origins(*before), _origins(query)
+    heads = {origin for origin in others | of_query if origin in own}
+    if not heads:  # a layer may have been shared by heads that were split before
+        parents = {parent for origin in own for parent in origin.parents}
+        heads = (parents & others) - of_query
+    if heads:
+        has_no_query = bool(of_query) and _origins(query, all_of=True) <= heads
+        return None if has_no_query and any(origin.is_lost for origin in _origins(key)) else heads
+    is_lost = any(origin.is_lost for origin in others)
+    if any(origin.maker is not None for origin in own):
+        return None if is_lost else set()  # one head
+    if of_features := {origin for origin in of_query if origin.maker is not None or _is_last(origin)}:
+        return None if is_lost else others & of_features  # channels that read channels
+    # A tensor of four axes that a program is given has the batch first, as PyTorch has it, and heads.
+    is_given = others and all(origin.given in ((0, 4), (1, 4), (2, 4)) for origin in others - of_query)
+    heads = {origin for origin in others - of_query if origin.given != (0, 4)}
+    return heads if is_given and len(heads) < 2 else None
+
+
+def _is_last(origin: Origin) -> bool:
+    return origin.given is not None and origin.given[0] == origin.given[1] - 1

@@ -1,0 +1,359 @@
+"""Which axes are of heads, however a program lays out its tensors: against weights that are computed head by head."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from transformers import MistralConfig, MistralForCausalLM
+from watched import watch
+from zoo.program import spread
+
+from mhaviz.attention.call import AttentionCall
+
+LENGTH, SIZE = 5, 4
+SDPA = F.scaled_dot_product_attention
+
+
+class Layer(nn.Module):
+    """Projections of x, and a style of attention of heads (batch, length, heads, features)."""
+
+    def __init__(self, style, n_heads):
+        super().__init__()
+        self.style, self.parts = style, n_heads
+        self.qkv = nn.Linear(n_heads * SIZE, 3 * n_heads * SIZE)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (self.parts, SIZE)) for y in self.qkv(x).chunk(3, dim=-1))
+        return self.style(q, k, v)
+
+    def expected(self, x):
+        """Of each example and head by itself, in float64."""
+        q, k, _ = self.double().qkv(x.double()).chunk(3, dim=-1)
+        A = [
+            [
+                torch.softmax(q[b][:, at] @ k[b][:, at].T / 2, dim=-1)
+                for at in torch.arange(self.parts * SIZE).split(SIZE)
+            ]
+            for b in range(len(x))
+        ]
+        return torch.stack([torch.stack(heads) for heads in A])
+
+
+def attend(q, k, v):
+    return (q @ k.mT / 2).softmax(-1) @ v
+
+
+STYLES = {}
+
+
+def style(function):
+    STYLES[function.__name__] = function
+    return function
+
+
+@style
+def batch_first(q, k, v):
+    return attend(*(x.transpose(1, 2) for x in (q, k, v)))
+
+
+@style
+def heads_first(q, k, v):
+    return attend(*(x.permute(2, 0, 1, 3) for x in (q, k, v)))
+
+
+@style
+def heads_first_fused(q, k, v):
+    return SDPA(*(x.permute(2, 0, 1, 3) for x in (q, k, v)))
+
+
+@style
+def heads_first_contiguous(q, k, v):
+    return attend(*(x.permute(2, 0, 1, 3).contiguous() * 1.0 for x in (q, k, v)))
+
+
+@style
+def heads_first_by_einsum(q, k, v):
+    A = torch.einsum("bqhd,bkhd->hbqk", q, k).div(2).softmax(-1)
+    return torch.einsum("hbqk,bkhd->bqhd", A, v)
+
+
+@style
+def keys_before_queries(q, k, v):
+    A = torch.einsum("bqhd,bkhd->khqb", q, k).div(2).softmax(0)
+    return torch.einsum("khqb,bkhd->bqhd", A, v)
+
+
+@style
+def batch_and_heads_joined(q, k, v):
+    return attend(*(x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)))
+
+
+@style
+def heads_and_batch_joined(q, k, v):
+    return attend(*(x.permute(2, 0, 1, 3).flatten(0, 1) for x in (q, k, v)))
+
+
+@style
+def heads_and_batch_joined_fused(q, k, v):
+    return SDPA(*(x.permute(2, 0, 1, 3).flatten(0, 1) for x in (q, k, v)))
+
+
+@style
+def flat_scores(q, k, v):
+    q, k, v = (x.permute(2, 0, 1, 3).flatten(0, 1) for x in (q, k, v))
+    A = (q @ k.mT / 2).view(-1, LENGTH).softmax(-1).view(len(q), LENGTH, LENGTH)
+    return A @ v
+
+
+@style
+def groups(q, k, v):
+    """Each head has keys of its own here; they stand in groups of two."""
+    return attend(*(x.unflatten(2, (-1, 2)).movedim(1, -2) for x in (q, k, v)))
+
+
+@style
+def groups_first_fused(q, k, v):
+    return SDPA(*(x.unflatten(2, (-1, 2)).permute(2, 3, 0, 1, 4) for x in (q, k, v)))
+
+
+@style
+def turned(q, k, v):
+    """With positions by rotation, as in GPT-NeoX."""
+
+    def turn(x):
+        a, b = x.chunk(2, dim=-1)
+        angle = torch.zeros(1, 1, LENGTH, SIZE)
+        return x * angle.cos() + torch.cat((-b, a), dim=-1) * angle.sin()
+
+    q, k, v = (x.permute(2, 0, 1, 3) for x in (q, k, v))
+    return attend(turn(q), turn(k), v)
+
+
+@style
+def complex_numbers(q, k, v):
+    """The same, as in Llama's own code."""
+
+    def turn(x):
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * torch.ones(LENGTH, 1, SIZE // 2)).flatten(3)
+
+    return attend(*(x.permute(2, 0, 1, 3) for x in (turn(q), turn(k), v)))
+
+
+@style
+def mixed_heads(q, k, v):
+    q, k, v = (x.permute(2, 0, 1, 3) for x in (q, k, v))
+    S = F.linear((q @ k.mT / 2).permute(1, 2, 3, 0), torch.eye(len(q))).permute(3, 0, 1, 2)
+    return S.softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("batch_size", "n_heads"), [(2, 4), (4, 4), (4, 2), (1, 4), (LENGTH, 2)])
+@pytest.mark.parametrize("name", STYLES)
+def test_heads_are_heads_however_they_lie(name, batch_size, n_heads):
+    torch.manual_seed(0)
+    layer, x = Layer(STYLES[name], n_heads), torch.randn(batch_size, LENGTH, n_heads * SIZE)
+    with torch.no_grad():
+        seen, _ = watch(layer, x)
+        assert seen.missed == []
+        torch.testing.assert_close(seen.weights().double(), layer.expected(x), rtol=0, atol=1e-5)
+
+
+class Axial(nn.Module):
+    """Over space in (batch, time, space, features): time stands beside the batch, or is joined to it."""
+
+    def __init__(self, is_joined, fused, n_heads=3):
+        super().__init__()
+        self.is_joined, self.fused, self.parts = is_joined, fused, n_heads
+        self.qkv = nn.Linear(n_heads * SIZE, 3 * n_heads * SIZE)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (self.parts, SIZE)).transpose(2, 3) for y in self.qkv(x).chunk(3, dim=-1))
+        if self.is_joined:
+            q, k, v = (y.flatten(0, 1) for y in (q, k, v))
+        self.weights = torch.softmax(q @ k.mT / 2, dim=-1).detach().reshape(-1, self.parts, LENGTH, LENGTH)
+        return SDPA(q, k, v) if self.fused else attend(q, k, v)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize(("batch_size", "time"), [(2, 3), (3, 3), (3, 2)])
+def test_time_is_no_head(batch_size, time, is_joined, fused):
+    layer = Axial(is_joined, fused)
+    seen, _ = watch(layer, torch.randn(batch_size, time, LENGTH, 3 * SIZE))
+    torch.testing.assert_close(seen.weights(), layer.weights)
+
+
+def test_one_head_over_one_of_two_axes():
+    """Nothing is split: all that stands before the queries is batch, though PyTorch calls the last of it heads."""
+    project = nn.Linear(SIZE, SIZE)
+    for attention in (SDPA, attend):
+        x = torch.randn(2, 3, LENGTH, SIZE)
+        seen, _ = watch(lambda x, attention=attention: attention(project(x), x, x), x)
+        assert seen.only().call.shape == (6, 1, LENGTH, LENGTH)
+
+
+class SequenceFirst(nn.Module):
+    """As in fairseq: (length, batch, features), then batch and heads in one axis."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(3 * SIZE, 3 * SIZE) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (f(x).contiguous().view(LENGTH, -1, SIZE).transpose(0, 1) for f in (self.q, self.k, self.v))
+        A = torch.bmm(q, k.transpose(1, 2)).div(2).softmax(dim=-1)
+        self.weights = A.detach().view(-1, 3, LENGTH, LENGTH)
+        return torch.bmm(A, v).transpose(0, 1).reshape(x.shape)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, LENGTH])
+def test_sequence_first(batch_size):
+    x = torch.randn(LENGTH, batch_size, 3 * SIZE)
+    layer = SequenceFirst()
+    seen, _ = watch(nn.Sequential(nn.Linear(3 * SIZE, 3 * SIZE), nn.LayerNorm(3 * SIZE), layer), x)
+    assert torch.equal(seen.weights(), layer.weights)
+    layer = nn.MultiheadAttention(3 * SIZE, 3)
+    seen, (_, weights) = watch(layer, x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(seen.weights(), weights)
+    seen, _ = watch(nn.TransformerDecoderLayer(3 * SIZE, 3, 8).eval(), x, x)
+    assert [tuple(caught.call.shape) for _, caught in seen] == 2 * [(batch_size, 3, LENGTH, LENGTH)]
+
+
+class OfEachHead(nn.Module):
+    """Layers of each head, in every form: (batch, length, 3 · 4) or (batch, length, 12) → (batch, 3, length, 4)."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+        self.shared = nn.ModuleList(nn.Linear(SIZE, SIZE) for _ in range(2))
+        self.own = nn.ModuleList(nn.Linear(3 * SIZE, SIZE) for _ in range(6))
+        self.table = nn.Parameter(torch.randn(2, 3, 3 * SIZE, SIZE))
+
+    def project(self, x, which):
+        if self.form == "shared":  # as Aladdin Persson has it
+            return self.shared[which](x.reshape(*x.shape[:2], 3, SIZE)).transpose(1, 2)
+        if self.form == "own":
+            return torch.stack([f(x) for f in self.own[3 * which :][:3]], dim=1)
+        if self.form == "einsum":
+            return torch.einsum("bld,hdk->bhlk", x, self.table[which])
+        return x[:, None] @ self.table[which]
+
+    def forward(self, x):
+        q, k = (self.project(x, which) for which in range(2))
+        self.weights = torch.softmax(q @ k.mT / 2, dim=-1).detach()
+        q, k = (y.transpose(0, 1) for y in (q, k))
+        return attend(q, k, k)
+
+
+@pytest.mark.parametrize("form", ["shared", "own", "einsum", "matmul"])
+@pytest.mark.parametrize("batch_size", [2, 3])
+def test_layers_of_each_head(form, batch_size):
+    layer = OfEachHead(form)
+    seen, _ = watch(layer, torch.randn(batch_size, LENGTH, 3 * SIZE))
+    torch.testing.assert_close(seen.weights(), layer.weights)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_no_module_at_all(dims):
+    """Matrices that are no parameters: of each example, and of a batch."""
+    Wq, Wk, Wv = torch.randn(3, 8, 8).unbind()
+
+    def program(x):
+        q, k, v = ((x @ W).unflatten(-1, (2, SIZE)).movedim(-2, 0) for W in (Wq, Wk, Wv))
+        return attend(q, k, v), (q @ k.mT / 2).softmax(-1)
+
+    seen, (_, A) = watch(program, torch.randn(2, LENGTH, 8) if dims == 3 else torch.randn(LENGTH, 8))
+    assert torch.equal(seen.weights(), A.transpose(0, 1) if dims == 3 else A[None])
+
+
+def test_queries_that_are_learned():
+    learned = nn.Parameter(torch.randn(2, SIZE, SIZE))
+    project = nn.Linear(8, 8)
+    for attention in (SDPA, attend):
+
+        def program(x, attention=attention):
+            k = project(x).unflatten(-1, (2, SIZE)).transpose(1, 2)
+            return attention(learned.expand(len(x), -1, -1, -1), k, k), (learned @ k.mT / 2).softmax(-1)
+
+        seen, (_, A) = watch(program, torch.randn(3, LENGTH, 8))
+        torch.testing.assert_close(seen.weights(), A.detach())
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_heads_of_a_group_in_the_axis_of_the_queries(fused):
+    """Heads that share keys are multiplied by them at once: (batch, groups, heads of a group · queries, features)."""
+    query, key = nn.Linear(16, 16), nn.Linear(16, 8)
+
+    def program(x):
+        q = query(x).unflatten(-1, (2, 2, SIZE)).permute(0, 2, 3, 1, 4)
+        k = key(x).unflatten(-1, (2, SIZE)).transpose(1, 2)
+        A = torch.softmax(q @ k[:, :, None].mT / 2, dim=-1)
+        return (SDPA if fused else attend)(q.reshape(len(x), 2, -1, SIZE), k, k), A.flatten(1, 2)
+
+    for batch_size in (2, 1):
+        seen, (_, A) = watch(program, torch.randn(batch_size, LENGTH, 16))
+        assert seen.missed == []
+        torch.testing.assert_close(seen.weights(), A.detach())
+        call = seen.only().call
+        assert not isinstance(call, AttentionCall) or call.key.shape[1] == 2
+
+
+def test_one_query_that_has_no_axis_but_that_of_heads():
+    query, key = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def program(x):
+        q, k = query(x[:, 0]).unflatten(-1, (4, SIZE)), key(x).unflatten(-1, (4, SIZE))
+        A = torch.einsum("bhd,bkhd->bhk", q, k).div(2).softmax(-1)
+        return torch.einsum("bhk,bkhd->bhd", A, k), A
+
+    seen, (_, A) = watch(program, torch.randn(2, LENGTH, 16))
+    assert torch.equal(seen.weights(), A[:, :, None])
+
+
+def test_heads_that_read_each_other():
+    """Of each token: its heads are the queries and keys."""
+    query, key = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def program(x):
+        q, k = (f(x).unflatten(-1, (4, SIZE)) for f in (query, key))
+        return attend(q, k, k), (q @ k.mT / 2).softmax(-1)
+
+    seen, (_, A) = watch(program, torch.randn(2, LENGTH, 16))
+    assert torch.equal(seen.weights(), A.reshape(-1, 1, 4, 4))
+
+
+def test_what_fits_two_readings_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            q = x.repeat(1, 1, 1, 2).unfold(3, SIZE, SIZE)[..., 0, :]  # of which nobody knows what it has made
+            return attend(q, q, q)
+
+    for program, x in (
+        (Model(), torch.randn(3, 3, LENGTH, SIZE)),
+        (lambda x: attend(x, x, x), torch.randn(3, LENGTH, SIZE)),
+    ):
+        seen, _ = watch(program, x)
+        assert seen == []
+        (line,) = seen.missed
+        assert "whether heads or the batch are on its axes of 3" in line
+
+
+@pytest.mark.parametrize("case", ["static", "padded", "sliding"])
+def test_grouped_heads_that_write_under_a_mask(case):
+    """transformers' SDPA packs the heads of a group into the axis of the queries where one query has a mask."""
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 50, "pad_token_id": 0}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 1, "eos_token_id": None}
+    config = MistralConfig(**sizes, **heads, sliding_window=16 if case == "sliding" else None)
+    ids = torch.tensor([[0, 0, 5, 6, 7], [3, 4, 5, 6, 8]][1 - (case == "padded") :])
+    asked = {"attention_mask": (ids > 0).long(), "max_new_tokens": 4, "do_sample": False}
+    asked |= {"cache_implementation": "static"} if case == "static" else {}
+    torch.manual_seed(0)
+    model = spread(MistralForCausalLM(config), 4.0)
+    seen, _ = watch(model.generate, ids, **asked, model=model)
+    model.set_attn_implementation("eager")
+    eager = model.generate(ids, **asked, output_attentions=True, return_dict_in_generate=True).attentions
+    assert seen.missed == []
+    steps = [(caught, A) for (_, caught), (A,) in zip(seen, eager, strict=True) if A.shape[2] == 1]
+    assert len(steps) == 3
+    for caught, A in steps:
+        torch.testing.assert_close(caught.call.weights(), A, rtol=0, atol=1e-5)
