@@ -45,7 +45,7 @@ def padding_of(
     """The padding of a batch; None: there is none, or no mask tells it.
 
     A key that no query of any head sees is padding. Where queries and keys are of the same positions, so is its query;
-    of a mask that hides from all queries their own keys nothing is known, as its last key is seen by none.
+    of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none.
 
     Args:
         call: what ran.
@@ -60,8 +60,8 @@ def padding_of(
     sees, keys = seen.any(dim=2), seen.any(dim=1)
     queries = torch.ones_like(sees)
     if reads_itself:
-        sees_its_own = seen.diagonal(dim1=1, dim2=2).any(dim=1, keepdim=True)
-        keys = keys | (sees.any(dim=1, keepdim=True) & ~sees_its_own)
+        hides_its_own = (keys & ~seen.diagonal(dim1=1, dim2=2)).any(dim=1, keepdim=True)
+        keys = keys | hides_its_own
         queries = keys
     return None if bool(keys.all() and sees.all()) else Padding(queries, keys, sees)
 

@@ -106,11 +106,12 @@ def test_a_sliding_window_and_padding():
     ("visible", "queries"),
     [
         (torch.ones(7, 7, dtype=torch.bool).tril(-1), 6),  # the first sees nothing, and nobody the last, which counts
+        (torch.ones(7, 7, dtype=torch.bool).tril(-1) | (torch.arange(49) == 0).view(7, 7), 7),  # the first sees itself
         (torch.ones(7, 7, dtype=torch.bool).tril(), 7),
         (torch.arange(7) // 4 == torch.arange(2)[:, None, None].expand(2, 7, 1), 7),  # halves, one a head
         (torch.ones(7, 7, dtype=torch.bool).tril().triu(-1), 7),
     ],
-    ids=["strictly causal", "causal", "halves", "window"],
+    ids=["strictly causal", "strictly causal but for the first", "causal", "halves", "window"],
 )
 def test_keys_that_other_masks_hide_are_no_padding(visible, queries):
     q, k, v = torch.randn(3, 1, 2, 7, 4, generator=torch.Generator().manual_seed(2)).unbind()
