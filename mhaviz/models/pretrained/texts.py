@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
@@ -344,14 +345,14 @@ class Texts:
             )
 
 
-def has_table(model: nn.Module, length: int) -> bool:
+def has_table(model: PreTrainedModel, length: int) -> bool:
     """Whether a model looks something up for so many positions, or a few more, and so can read no later one.
 
     Rotary positions, ALiBi and buckets of distances are computed for any.
     """
-    lengths = range(length, length + _MOST_MORE + 1)
+    lengths, vocabulary = range(length, length + _MOST_MORE + 1), model.get_input_embeddings()
     for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.num_embeddings in lengths:
+        if isinstance(module, nn.Embedding) and module is not vocabulary and module.num_embeddings in lengths:
             return True
         kept = [x for x in vars(module).values() if isinstance(x, Tensor)]  # no parameters
         for table in (*kept, *module.buffers(recurse=False)):

@@ -203,18 +203,20 @@ SIZES = {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 1, "num_attent
             )
         ),
         (hf.FalconForCausalLM, hf.FalconConfig, {"alibi": True}),
+        (hf.LlamaForCausalLM, hf.LlamaConfig, {"intermediate_size": 8, "max_position_embeddings": V}),
     ],
-    ids=["default", "dynamic", "linear", "yarn", "alibi"],
+    ids=["default", "dynamic", "linear", "yarn", "alibi", "as many as tokens in the vocabulary"],
 )
 def test_positions_that_are_computed_never_end(model_class, config_class, options):
     """Beside transformers' eager weights, at a length above ``max_position_embeddings``."""
     torch.manual_seed(0)
-    config = config_class(max_position_embeddings=12, attn_implementation="eager", **SIZES, **options)
-    model, ids = model_class(config).eval(), torch.randint(5, 60, (1, 30))
+    options = {"max_position_embeddings": 12} | options
+    config = config_class(attn_implementation="eager", **SIZES, **options)
+    model, ids = model_class(config).eval(), torch.randint(5, 60, (1, options["max_position_embeddings"] + 18))
     with torch.no_grad():
         (expected,) = model(ids, output_attentions=True).attentions
     (m,) = mhaviz.load(model, bytes_and_words()).attend(ids=ids[0].tolist())
-    np.testing.assert_allclose(m.weights, expected[0], atol=1e-5)
+    np.testing.assert_allclose(m.weights, expected[0], atol=CLOSE)
 
 
 @pytest.fixture(scope="module")
