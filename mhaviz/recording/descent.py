@@ -108,7 +108,7 @@ class FixedRows:
                     self._set(x, id(x))
         if module in self._modules:
             return
-        for one in module.modules():  # all at once: what they are given later on, a forward pass may have made
+        for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
             if one not in self._modules:
                 self._modules.add(one)
                 for x in vars(one).values():
@@ -131,6 +131,14 @@ class FixedRows:
                 del roots[key]
 
         roots[key] = ref(x, forget), root
+
+
+def _parts_of(module: nn.Module) -> list[nn.Module]:
+    """The module, and those within it; what a program raises where it is asked for them must not end it."""
+    try:
+        return list(module.modules())
+    except Exception:
+        return [module]
 
 
 def _is_tensor(x: object) -> bool:
