@@ -276,20 +276,53 @@ def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-    """A new axis is of heads where each part was made by a layer of its own."""
-    parts = args[0] if args else kwargs["tensors"]
-    layouts = [axes.get(x) for x in parts]
-    source = next((layout for layout in layouts if layout is not None), None)
+    """A new axis is of heads where each part was made by a layer of its own, or all are cut from one's features."""
+    parts, layouts, source = _parts(axes, args, kwargs)
     if source is None:
         return None
     dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
     new, old = _lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
     makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
-    if len(makers) == len(parts) > 1 and dim < len(old):
+    whole = _cut_from(parts, layouts)
+    if len(makers) == len(parts) > 1:
         whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
+    if whole is not None and dim < len(old):
         new, old[-1] = ((whole, len(parts)),), ((whole, source.shape[-1]),)
     return Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+
+
+def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+    """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key)."""
+    parts, layouts, source = _parts(axes, args, kwargs)
+    if source is None:
+        return None
+    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
+    whole = _cut_from(parts, layouts)
+    if whole is None or dim == result.ndim - 1:
+        return _cut(source, result.shape)
+    joined = ((whole, len(parts)), *source.axes[dim])
+    return Layout(tuple(result.shape), (*source.axes[:dim], joined, *source.axes[dim + 1 :]), source.scores)
+
+
+def _parts(
+    axes: Layouts, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
+    """What is stacked or joined, the layout of each, and the first that is known."""
+    parts = args[0] if args else kwargs["tensors"]
+    layouts = [axes.get(x) for x in parts]
+    return parts, layouts, next((layout for layout in layouts if layout is not None), None)
+
+
+def _cut_from(parts: Sequence[Tensor], layouts: Sequence[Layout | None]) -> Origin | None:
+    """The features that all parts are cut from, of one length; None: they are not."""
+    ends = {layout.axes[-1] if layout is not None and layout.axes else () for layout in layouts}
+    (end,) = ends if len(ends) == 1 else ((),)
+    if len(end) != 1 or len({id(x) for x in parts}) < len(parts) or len({x.shape for x in parts}) > 1:
+        return None
+    ((origin, n),) = end
+    is_cut = len(parts) > 1 and origin.maker is not None and origin.size % (len(parts) * n) == 0
+    return origin if is_cut else None
 
 
 def _linear(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -430,6 +463,7 @@ _WAYS: dict[Any, Way] = {
         (_functions("gather index_select take_along_dim"), _take),
         ([Tensor.__getitem__], _index),
         ([torch.stack], _stack),
+        (_functions("cat concat concatenate"), _cat),
         ([F.linear], _linear),
         (_functions("conv1d conv2d conv3d"), _convolve),
         ([F.embedding, torch.embedding], _embed),

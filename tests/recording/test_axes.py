@@ -99,6 +99,16 @@ def heads_and_batch_joined_fused(q, k, v):
 
 
 @style
+def heads_cut_and_joined_to_the_batch(q, k, v):
+    return attend(*(torch.cat(x.flatten(2).split(x.shape[-1], dim=2), dim=0) for x in (q, k, v)))
+
+
+@style
+def heads_cut_and_stacked(q, k, v):
+    return attend(*(torch.stack(x.flatten(2).chunk(x.shape[2], dim=-1), dim=1) for x in (q, k, v)))
+
+
+@style
 def flat_scores(q, k, v):
     q, k, v = (x.permute(2, 0, 1, 3).flatten(0, 1) for x in (q, k, v))
     A = (q @ k.mT / 2).view(-1, LENGTH).softmax(-1).view(len(q), LENGTH, LENGTH)
