@@ -28,11 +28,15 @@ class Nearest:
             self._found = _Softmax(tuple(x.shape), axis, self._modules.line(), is_product)
 
     def text(self) -> str:
-        """ "a softmax over the last axis of (2, 8, 10, 10), at train.py:12, attend, was multiplied by no values"."""
+        """ "a softmax over the last axis of (2, 8, 10, 10), at train.py:12, attend, met no values that were seen"."""
         found = self._found
         if found is None:
             return "there was no softmax"
         axis = "last axis" if found.axis == -1 else f"axis {found.axis}"
-        what = "was multiplied by no values" if found.is_product else "was not of a product of queries and keys"
+        what = (
+            "met no values that were seen"
+            if found.is_product
+            else "was of no product of queries with keys that are tokens"
+        )
         shape = found.shape if len(found.shape) != 1 else f"({found.shape[0]},)"
         return f"a softmax over the {axis} of {shape}, at {found.line}, {what}"

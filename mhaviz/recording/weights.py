@@ -183,6 +183,7 @@ class WeightsByHand:
                 self._set(x, self._viewed(mark, func, view, source, x))
             return
         made = source if func is Tensor.__setitem__ and args[0] is source else result
+        made = made[0] if isinstance(made, tuple) and made else made  # of topk, sort, max
         if not isinstance(made, Tensor) or not made.is_floating_point():
             return
         if func in COPIES or func in DROPOUTS:
@@ -198,6 +199,9 @@ class WeightsByHand:
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
                 self._set(made, _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes))))
+            elif not mark.made.has_met and made.ndim > 1 and made.shape[-2:-1] == source.shape[-2:-1]:
+                left = mark.made.scores.moved({axis: axis for axis in range(-made.ndim, 0)})
+                self._marks.set(made, Scores(left, f"{func.__name__.strip('_')} of a softmax"))
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
@@ -226,7 +230,11 @@ class WeightsByHand:
         if axis is None:
             if self._mixes_heads(mark, product, which):
                 self._set(result, _changed(result, [mark], mark.axes))
-            elif not made.has_met and not made.scores.are_fixed:
+            elif not made.has_met and any(
+                made.scores.are_fixed_along(axis) is False
+                for axis in range(-A.ndim, 0)
+                if product.summed_over(A.ndim + axis, which)
+            ):
                 self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:

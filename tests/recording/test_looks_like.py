@@ -57,7 +57,19 @@ def gated_within_the_product(q, k, v):
     return torch.einsum("bhqk,bhkd,bhk->bhqd", A, v, torch.sigmoid(k.sum(-1)))
 
 
+def sparse(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    largest = A.topk(3, dim=-1)
+    return torch.zeros_like(A).scatter(-1, largest.indices, largest.values) @ v
+
+
+def mean_of_heads(q, k, v):
+    return ((q @ k.mT).softmax(-1).mean(1) @ v[:, 0]).unsqueeze(1).expand_as(v)
+
+
 OTHERS = [
+    sparse,
+    mean_of_heads,
     sigmoid,
     exp2,
     divided_afterwards,
@@ -114,6 +126,22 @@ NOTHING = {
         (q @ k.mT).softmax(-1)
     ),
 }
+
+
+def test_learned_slots_that_compete_for_tokens_are_said():
+    """The softmax runs over fixed rows, and yet tokens are weighed."""
+
+    class Slots(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slots = nn.Parameter(torch.randn(1, 3, D))
+
+        def forward(self, x):
+            return over_the_queries(self.slots.expand(len(x), -1, -1), x, x)
+
+    seen, _ = watch(Slots(), torch.randn(B, T, D))
+    (line,) = seen.missed
+    assert line.endswith("looks like attention and is not drawn")
 
 
 @pytest.mark.parametrize("name", NOTHING)
