@@ -35,7 +35,8 @@ class FixedRows:
     """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
 
     What is computed from a fixed tensor and an activation is an activation, and so is a buffer once activations were
-    written into it, such as a cache, until its module runs again.
+    copied into it, such as a cache, until its module runs again. One to which they are added, such as a codebook of
+    running means, stays fixed.
     """
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class FixedRows:
                     self._set(x, roots[0])
         elif roots and roots[0] is not None and (name.endswith("_") and (name[:2] != "__" or name in _WRITING)):
             written = tensors[0]
-            for x in (written, written._base):
+            for x in (written, written._base) if name in _COPYING or roots[0] != id(written) else ():
                 if x is not None and type(x) is not nn.Parameter:
                     self._set(x, None)
 
@@ -149,6 +150,8 @@ _OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_l
 """Functions whose result holds nothing of their other arguments."""
 
 _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
+_COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_"}
+"""Functions that put numbers into a tensor as they are, as programs do with caches."""
 
 
 def why_none(keys: bool | None, values: bool) -> str:

@@ -155,6 +155,19 @@ class Codebook(_Program):
         return self.A.squeeze(1) @ codes
 
 
+class CodebookOfMeans(_Program):
+    """Entries that follow the tokens, as those of van den Oord et al. 2017 (arXiv 1711.00937), appendix A.1."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.randn(5, D))
+
+    def forward(self, x):
+        self.codes.mul_(0.9).add_(0.1 * x.mean((0, 1)))
+        self.A = (x @ self.codes.T).softmax(-1).unsqueeze(1)
+        return self.A.squeeze(1) @ self.codes
+
+
 class Memory(_Program):
     """A memory that is projected as keys and values: a Hopfield lookup."""
 
@@ -203,6 +216,7 @@ NO_ATTENTION = [
     NearestNeighbours,
     NearestNeighboursWithin,
     Codebook,
+    CodebookOfMeans,
     Memory,
     MemoryOfPyTorch,
     Prototypes,
