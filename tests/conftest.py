@@ -52,10 +52,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         test = getattr(item.function, "hypothesis", None)
         function = test.inner_test if test else item.function
-        called = (getattr(item.module, name, None) for name in function.__code__.co_names)
+        called = (getattr(item.module, name, None) for name in names(function.__code__))
         codes = (getattr(one, "__code__", None) for one in (function, *called))
-        if any("CLOSE" in code.co_names for code in codes if code is not None):
+        if any("CLOSE" in names(code) for code in codes if code is not None):
             item.add_marker("numeric")
+
+
+def names(code):
+    """What a function asks for by name, and what those within it do."""
+    within = (names(one) for one in code.co_consts if hasattr(one, "co_names"))
+    return set(code.co_names).union(*within)
 
 
 def pytest_collection_finish():

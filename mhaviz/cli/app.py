@@ -204,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
     except OSError as error:
-        return _fail(f"{quoted(os.fsdecode(error.filename or ''))}: {error.strerror or error}", COULD_NOT)
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""  # else a descriptor
+        return _fail(f"{quoted(name)}: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from zlib import crc32
 
 from mhaviz.errors import MhavizError
@@ -63,6 +63,7 @@ class _Parts:
     def __init__(self) -> None:
         self._written: list[tuple[Path, Path]] = []
         self._is_renaming, self._waiting = False, 0
+        self._before: dict[int, Any] = {}
 
     def create(self, target: Path) -> BinaryIO:
         """A part to be written; it gets the rights of the file in its place, or those of any new file."""
@@ -95,21 +96,22 @@ class _Parts:
     def removed_on_signals(self) -> Iterator[None]:
         """Remove them before a signal ends the process, if ``clean_up_on`` has been told of it."""
         is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
-        ours = [number for number in _caught if is_main and signal.getsignal(number) is signal.SIG_DFL]
-        for number in ours:
+        handlers = {number: signal.getsignal(number) for number in _caught} if is_main else {}
+        self._before = {number: before for number, before in handlers.items() if before not in (None, signal.SIG_IGN)}
+        for number in self._before:
             signal.signal(number, self._die)
         try:
             yield
         finally:
-            for number in ours:
-                signal.signal(number, signal.SIG_DFL)
+            for number, before in self._before.items():
+                signal.signal(number, before)
 
     def _die(self, number: int, frame: FrameType | None) -> None:
         if self._is_renaming:
             self._waiting = number
             return
         self.remove()
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, self._before[number])
         os.kill(os.getpid(), number)
 
 

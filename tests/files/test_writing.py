@@ -9,10 +9,12 @@ from mhaviz.errors import MhavizError
 from mhaviz.files.writing import write_whole
 
 WRITER = """
-import signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from mhaviz.files.writing import clean_up_on, write_whole
-if sys.argv[2] == "program":
+if sys.argv[2] == "handled":
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(7))
+if sys.argv[2] != "library":
     clean_up_on([signal.SIGTERM, signal.SIGHUP])
 def slow(stream):
     stream.write(b"half")
@@ -73,6 +75,11 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, half_written, number):
     assert end(half_written("a.png"), number) == -number
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     assert (tmp_path / "a.png").read_bytes() == b"before"
+
+
+def test_a_signal_that_is_handled_leaves_nothing_half_written(tmp_path, half_written):
+    assert end(half_written("a.png", "handled"), signal.SIGTERM) == 7
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_signal_that_waits_ends_the_process_even_if_a_file_cannot_be_put_in_its_place(tmp_path):
