@@ -39,15 +39,32 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def tab(chromium):
+    """One for all pages: to open another takes longer than most pages do."""
+    return chromium.new_context().new_page()
+
+
 class Opened:
     """A page in a tab, with everything that it said and asked for."""
 
     def __init__(self, tab, path: Path, hash: str = ""):
         self.tab, self.errors, self.requests = tab, [], []
-        tab.on("console", self._hear)
-        tab.on("pageerror", lambda error: self.errors.append(str(error)))
-        tab.on("request", lambda request: self.requests.append(request.url))
+        self.heard = {
+            "console": self._hear,
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "request": lambda request: self.requests.append(request.url),
+        }
+        for event, listener in self.heard.items():
+            tab.on(event, listener)
         tab.goto(f"file://{path}{hash}")
+
+    def leave(self):
+        """The tab forgets this page, and the mouse the place where it was."""
+        self.tab.goto("about:blank")
+        self.tab.mouse.move(0, 0)
+        for event, listener in self.heard.items():
+            self.tab.remove_listener(event, listener)
 
     def _hear(self, message):
         own = message.text.startswith("Canvas2D: Multiple readback")  # the test reads pixels
@@ -91,21 +108,20 @@ class Opened:
 
 
 @pytest.fixture
-def opened(chromium):
-    """Opens pages; each test fails that left an error in the console, or asked for something elsewhere."""
-    contexts, pages = [], []
+def opened(tab):
+    """Opens pages, each instead of the one before; a test fails if one left an error, or asked for something elsewhere."""
+    opened = []
 
     def open_page(path, hash="", width=1280, height=900, scheme="light", expect_errors=False):
-        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        contexts.append(context)
-        page = Opened(context.new_page(), path, hash)
-        if not expect_errors:
-            pages.append(page)
-        return page
+        for page, _ in opened[-1:]:
+            page.leave()
+        tab.set_viewport_size({"width": width, "height": height})
+        tab.emulate_media(color_scheme=scheme)
+        opened.append((Opened(tab, path, hash), expect_errors))
+        return opened[-1][0]
 
     yield open_page
-    for page in pages:
-        assert page.errors == []
-        assert page.requests_elsewhere == []
-    for context in contexts:
-        context.close()
+    for page, _ in opened[-1:]:
+        page.leave()
+    for page, expect_errors in opened:
+        assert expect_errors or (page.errors, page.requests_elsewhere) == ([], [])
