@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import gc
 import io
@@ -33,6 +34,7 @@ settings.register_profile(
     "mhaviz", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("mhaviz")
+sys.dont_write_bytecode = False  # to rewrite the assertions of all tests takes each worker longer than to import torch
 
 
 def pytest_addoption(parser):
@@ -230,8 +232,18 @@ def model_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def induction_model():
-    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``."""
-    from induction import train, word_tokenizer
+def induction_model(tmp_path_factory, worker_id):
+    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``.
 
-    return train(), word_tokenizer()
+    One worker trains it, unless another comes for it meanwhile.
+    """
+    from induction import save_copier, word_tokenizer
+    from transformers import GPTNeoXForCausalLM
+
+    root = tmp_path_factory.getbasetemp()
+    trained = (root if worker_id == "master" else root.parent) / "copier"
+    if not trained.exists():
+        save_copier(root / "learning")
+        with contextlib.suppress(OSError):  # the other was faster
+            (root / "learning").rename(trained)
+    return GPTNeoXForCausalLM.from_pretrained(trained), word_tokenizer()

@@ -1,13 +1,9 @@
 """Statistics of heads over a corpus in parts: those of the whole, whatever is killed, and of nothing else."""
 
 import json
-import os
 import random
 import re
 import shutil
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import pytest
 from families import WORDS
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from two_processes import run_two
 
 import mhaviz
 from mhaviz.api import corpora, corpus_difference, head_statistics
@@ -457,31 +454,10 @@ write = corpora.write_part
 def write_and_die(part, path):
     write(part, path)
     os._exit(9)
-if os.environ["DIES"] == "yes":
+if DIES:
     corpora.write_part = write_and_die
 sys.exit(run())
 """
-
-
-def run_two(words, folder, dies):
-    """As torchrun starts them, each saving after each block; (status, output, errors) of both."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", SAVING_OFTEN, *map(str, words)],
-            cwd=folder,
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank), "DIES": "yes" if dies else "no"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    spoken = [process.communicate(timeout=120) for process in started]
-    return [(process.returncode, *texts) for process, texts in zip(started, spoken, strict=True)]
 
 
 def test_two_processes_share_a_corpus(model_folder, tmp_path):
@@ -489,11 +465,11 @@ def test_two_processes_share_a_corpus(model_folder, tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
     words = ["heads", "--model", model_folder("bert"), "--dtype", "float64", "--file", "corpus.txt", "--json"]
     words += ["--replicates", "20", "--resume", "-o", "two.safetensors"]
-    killed = run_two(words, tmp_path, dies=True)
+    killed = run_two(f"DIES = True{SAVING_OFTEN}", *words, folder=tmp_path)
     assert [status for status, *_ in killed] == [9, 9], killed
     kept = [tmp_path / f"two-{number}-of-2.safetensors" for number in (1, 2)]
     assert [read_part(path).behind.read for path in kept] == [25, 50]
-    (status, *first), second = run_two(words, tmp_path, dies=False)
+    (status, *first), second = run_two(f"DIES = False{SAVING_OFTEN}", *words, folder=tmp_path)
     assert (status, *second) == (0, 0, "", ""), (first, second)
     assert first[1].splitlines() == [
         "mhaviz: going on after sentence 25, where two-1-of-2.safetensors has come to",

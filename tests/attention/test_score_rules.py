@@ -67,7 +67,7 @@ def rules(draw, q_length, k_length):
 
 
 @given(st.data(), st.integers(1, 25), st.integers(1, 25))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_every_rule(monkeypatch, data, q_length, k_length):
     monkeypatch.setattr(tiles, "_TILE", (data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))))
     monkeypatch.setattr(tiles, "_QUERIES", (1, data.draw(st.integers(1, 30))))

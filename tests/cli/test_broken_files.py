@@ -269,7 +269,7 @@ def test_a_number_far_below_0(mhaviz, command, option, expected):
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (["heatmap", "a b", "--head", "0-{}"], "there is no head 999"),
+        (["heatmap", "a b", "--head", "0-{}"], "the layer has heads 0 to 7"),
         (["heatmap", "a b", "--head", "{}"], "the layer has heads 0 to 7"),
         (["explain", "a b", "--token", "#{}"], "--token: expected a position from 0 to 1, got"),
         (["trace-shapes", "--follow", "0,0,{}"], "axis d_model: expected a coordinate from 0 to 7, got"),

@@ -49,16 +49,18 @@ if __name__ == "__main__":
     worker.start(); worker.terminate(); worker.join(); print(worker.exitcode, flush=True)
 """
 
-ENDS = """import atexit, os, sys, threading, time, warnings
+ENDS = """import atexit, os, sys, threading, warnings
 from concurrent.futures import ThreadPoolExecutor
 atexit.register(print, "at exit", sys.argv)
 warnings.warn("old", DeprecationWarning)
-threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+main_is_done = threading.Event()
+threading.Thread(target=lambda: (main_is_done.wait(), print("thread"))).start()
 ThreadPoolExecutor().submit(print, "executor", flush=True).result()
 if (child := os.fork()) == 0:
     sys.exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 os.chdir("/")
+main_is_done.set()
 """
 
 ERRORS = {
@@ -182,9 +184,9 @@ def test_what_ended_a_program(tmp_path, capfd):
         ("", 0, None),
         ("raise KeyError", 1, "KeyError"),
         ("raise KeyboardInterrupt", 130, "Ctrl-C"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(9)", 143, "SIGTERM"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGHUP); import time; time.sleep(9)", 129, "SIGHUP"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(9)", 130, "Ctrl-C"),
+        ("import signal, time; signal.raise_signal(signal.SIGTERM); time.sleep(9)", 143, "SIGTERM"),
+        ("import signal, time; signal.raise_signal(signal.SIGHUP); time.sleep(9)", 129, "SIGHUP"),
+        ("import signal, time; signal.raise_signal(signal.SIGINT); time.sleep(9)", 130, "Ctrl-C"),
     ):
         got = ending(tmp_path, code)
         assert (got.status, got.how, got.is_fork) == (status, how, False)
@@ -193,7 +195,7 @@ def test_what_ended_a_program(tmp_path, capfd):
 
 
 def test_a_program_may_handle_signals_itself(tmp_path, monkeypatch, capfd):
-    code = "import os, signal; signal.signal(signal.SIGTERM, lambda *_: print('mine')); os.kill(os.getpid(), 15)"
+    code = "import signal; signal.signal(15, lambda *_: print('mine')); signal.raise_signal(15)"
     assert ending(tmp_path, code).how is None
     assert capfd.readouterr().out == "mine\n"
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,16 +1,13 @@
 """Models that two processes share: every map is that of one process, and the first process alone speaks."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
 from families import GROUPED, V, bytes_and_words
+from two_processes import run_two
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -62,24 +59,9 @@ def shared(model_folder, tmp_path_factory):
     """What two processes have found, by model and by rank; what they have printed; and the models."""
     root = tmp_path_factory.mktemp("shared")
     folders = [model_folder("gemma2"), gathered_before(root)]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment |= {"OMP_NUM_THREADS": "1"}
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", RUN, TEXT, str(root), *map(str, folders)],
-            env=environment | {"RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    said = [process.communicate(timeout=240) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    return root, folders, said
+    both = run_two(RUN, TEXT, root, *folders)
+    assert [status for status, *_ in both] == [0, 0], both
+    return root, folders, [said for _, *said in both]
 
 
 def numbers_of(folder):
