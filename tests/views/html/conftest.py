@@ -109,7 +109,7 @@ class Opened:
 
 @pytest.fixture
 def opened(tab):
-    """Opens pages, each instead of the one before; a test fails if one left an error, or asked for what is elsewhere."""
+    """Opens pages, each instead of the one before; a test fails if one left an error, or asked for anything else."""
     opened = []
 
     def open_page(path, hash="", width=1280, height=900, scheme="light", expect_errors=False):
