@@ -397,7 +397,8 @@ def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
     ]
     own, alone = _origins(*summed[0], *summed[1]), [_alone(product, which) for which in (0, 1)]
     matrix = next((which for which in (1, 0) if _is_matrix(product, which)), None)
-    before = next((side.scores for side in sides if side.scores is not None and side.scores.are_scores), None)
+    of_scores = [side.scores for side in sides if side.scores is not None and side.scores.are_scores]
+    before = of_scores[0] if of_scores else None
     made: Axis = ()
     if matrix is not None:
         columns = math.prod(n for letter, n in zip(product.result, shape, strict=True) if letter in alone[matrix])
@@ -421,7 +422,7 @@ def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
         is_lost = [any(origin.is_lost for origin, _ in axis) for axis in fits]
         best = is_known.index(True) if True in is_known else is_lost.index(False) if False in is_lost else 0
         found.append(fits[best])
-    if matrix is None or before is None:
+    if (matrix is None and len(of_scores) < 2) or before is None:  # weights of weights have the heads of the first
         before = Summed((*summed[0], *summed[1]), before is None and matrix is None)
     return Layout(shape, tuple(found), before)
 

@@ -83,6 +83,7 @@ class Made:
         axes: of the keys, counted from the end; of several that may be it, values are summed over the right one.
         sinks: so many columns of the softmax are no keys.
         is_changed: whether the program has changed them.
+        why_unknown: it is not known which of their keys are which; "" if it is.
         visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
             have met values.
         has_met: whether they have met values.
@@ -97,6 +98,7 @@ class Made:
     axes: tuple[int, ...]
     sinks: int = 0
     is_changed: bool = False
+    why_unknown: str = ""
     visible: Tensor | None = None
     has_met: bool = False
     has_met_again: bool = False

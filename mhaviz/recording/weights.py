@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layouts, Order, order_of
 from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, is_in_place
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
 from mhaviz.recording.parts import Parts
@@ -198,7 +198,12 @@ class WeightsByHand:
         elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
-                self._set(made, _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes))))
+                changed = _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes)))
+                if func in _REORDERS and (
+                    func in _SORTS or args[0] is not source or _is_reordered(_again(func, args, kwargs), source, mark)
+                ):
+                    changed.made.why_unknown = _REORDERED
+                self._set(made, changed)
             elif not mark.made.has_met and made.ndim > 1 and made.shape[-2:-1] == source.shape[-2:-1]:
                 left = mark.made.scores.moved({axis: axis for axis in range(-made.ndim, 0)})
                 self._marks.set(made, Scores(left, f"{func.__name__.strip('_')} of a softmax"))
@@ -218,6 +223,10 @@ class WeightsByHand:
             return None
         is_part = mark.is_part or (x.numel() < source.numel() and not mark.made.is_without_sinks(x, source, known))
         query = None if mark.query is None else axis_after(func, view, source, x, mark.query)
+        if func in _INDEXED and x.ndim == source.ndim and not x._is_view() and _is_reordered(view, source, mark):
+            changed = _changed(x, [mark], known)
+            changed.made.why_unknown = _REORDERED
+            return changed
         return replace(mark, axes=known, query=query, views=(*mark.views, view), is_part=is_part)
 
     def meet(self, product: Product, which: int, result: Tensor, multiply: partial[Tensor]) -> None:
@@ -226,6 +235,9 @@ class WeightsByHand:
         mark = self.of(A)
         assert mark is not None
         made = mark.made
+        if any(self.of(factor) is not None for factor in product.factors[which + 1 :]):
+            self._meet_weights(product, result)
+            return
         axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
         if axis is None:
             if self._mixes_heads(mark, product, which):
@@ -256,7 +268,7 @@ class WeightsByHand:
         how = Multiplied(product, A.ndim + axis, which, None if adds else multiply_again, lambda: made.has_met_again)
         with unseen():
             kept = None if mark.kept is None else mark.kept.after(mark.views)
-            why = _DROPPED if mark.drops and kept is None else ""
+            why = made.why_unknown or (_DROPPED if mark.drops and kept is None else "")
             met = how.as_weights(A if kept is None else kept)
             if mark.is_part:
                 self._add_part(mark, how, met, why)
@@ -276,6 +288,18 @@ class WeightsByHand:
                 mark.kept.tensor = None
             shown = None if mark.is_part else how
             self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order))
+
+    def _meet_weights(self, product: Product, result: Tensor) -> None:
+        """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
+        found = [self.of(factor) for factor in product.factors]
+        marks = [mark for mark in found if mark is not None]
+        axes = tuple(axis for axis, holders in product.holders().items() if len(holders) == 1)
+        if len(found) == len(marks) == 2 and not any(mark.made.scores.are_fixed for mark in marks) and axes:
+            changed = _changed(result, marks[::-1], axes)
+            changed.made.visible = None
+            self._set(result, replace(changed, query=None))
+        elif not any(mark.made.has_met for mark in marks):
+            self._on_unseen("a softmax of a product is multiplied by the weights of another")
 
     def _mixes_heads(self, mark: Weights, product: Product, which: int) -> bool:
         """Whether a matrix mixes the heads of weights: of three axes, or over the queries, it makes hidden states."""
@@ -323,14 +347,33 @@ class WeightsByHand:
 _DROPPED = (
     "its weights are changed after dropout, and those of inference are not known; call eval() on the model to see them"
 )
+_REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
+
+_CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
+
+_SORTS = frozenset(functions("sort msort"))
+_REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
+_INDEXED = frozenset(functions("getitem index_select"))
+
+
+def _is_reordered(view: Callable[[Tensor], Tensor], source: Tensor, mark: Weights) -> bool:
+    """Whether a function that keeps numbers as they are puts keys or queries into another order."""
+    for axis in (*mark.axes, *(() if mark.query is None else (mark.query,))):
+        places = torch.arange(source.shape[axis], device=source.device).view(-1, *[1] * (-axis - 1))
+        after = view(places.expand(source.shape))
+        if after.ndim != source.ndim or bool((after.diff(dim=axis) <= 0).any()):
+            return True
+    return False
 
 
 def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Weights:
     """The mark of other weights that the program has made of some."""
     hides = [seen for mark in before if (seen := mark.visible()) is not None and seen.shape == x.shape]
     visible = reduce(torch.logical_or, hides) if len(hides) == len(before) else None
+    why = next((mark.made.why_unknown for mark in before if mark.made.why_unknown), "")
+    why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
-    made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, visible)
+    made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
     return Weights(made, axes, before[0].query, drops=any(mark.drops for mark in before))
 
 
@@ -350,16 +393,18 @@ def _views(
     """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
     if not args or args[0] is not source:
         return
-    rest = args[1:]
-
-    def again(x: Tensor) -> Any:
-        return func(x, *rest, **kwargs)
-
+    again = _again(func, args, kwargs)
     if isinstance(result, Tensor):
         yield result, again
         return
     for number, x in enumerate(copy(result)):  # a loop over a tensor has yet to take from it
         yield x, partial(_one_of, again, number)
+
+
+def _again(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[Tensor], Any]:
+    """What does to other tensors what a function has done to its first argument, and does not hold that."""
+    rest = args[1:]
+    return lambda x: func(x, *rest, **kwargs)
 
 
 def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:

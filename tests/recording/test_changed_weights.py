@@ -291,3 +291,71 @@ def test_a_softmax_over_the_queries_leaves_hidden_states_alone():
 
     seen, (_, A) = watch(program, torch.randn(2, 3, 5, 4))
     assert torch.equal(seen.weights(), A)
+
+
+def _squares():
+    """Weights of five tokens for each other, twice."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(B, H, L, D, generator=generator) for _ in range(3))
+    return (q @ k.mT).softmax(-1), (k @ q.mT).softmax(-1), v
+
+
+@pytest.mark.parametrize(
+    "multiply",
+    [lambda A, C: A @ A, lambda A, C: A @ C, lambda A, C: torch.einsum("bhqm,bhkm->bhqk", A, C)],
+    ids=["two hops", "of two softmaxes", "that share their keys"],
+)
+def test_weights_that_meet_weights_are_not_those_that_meet_the_values(multiply):
+    class Attending(nn.Module):
+        def forward(self):
+            A, C, value = _squares()
+            both = multiply(A, C)
+            return (both @ value).transpose(1, 2).flatten(2), both
+
+    seen, (_, both) = watch(Attending())
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), both)
+
+
+ORDER = torch.tensor([3, 1, 0, 2, 6, 5, 4])
+
+
+@pytest.mark.parametrize(
+    "reorder",
+    [
+        lambda x: x[..., ORDER],
+        lambda x: x[..., ORDER.tolist()],
+        lambda x: x.index_select(-1, ORDER),
+        lambda x: x.index_select(-2, torch.tensor([4, 0, 1, 3, 2])),
+        lambda x: x.gather(-1, ORDER.expand(B, H, L, K)),
+        lambda x: x.take_along_dim(ORDER.expand(1, 1, 1, K), dim=-1),
+        lambda x: x.flip(-1),
+        lambda x: x.roll(1, dims=-1) * 2,
+        lambda x: x.sort(-1).values,
+        lambda x: x[..., torch.tensor([2, 0])],
+    ],
+)
+def test_keys_in_another_order_are_refused(reorder):
+    """Whether the values are in that order, too, nobody can tell."""
+    seen, _ = watch(lambda: reorder(softmax()) @ qkv()[2][:, :, : reorder(softmax()).shape[-1]])
+    assert list(seen) == []
+    (line,) = seen.missed
+    assert "reorders its keys" in line
+
+
+def test_examples_and_heads_may_be_chosen_by_their_numbers():
+    value = qkv()[2]
+
+    def program():
+        A = softmax()[torch.tensor([1, 0])][:, [2, 0, 1]]
+        return A @ value, A
+
+    seen, (_, A) = watch(program)
+    assert torch.equal(seen.weights(), A)
+
+
+def test_a_part_that_is_changed_is_never_shown_as_the_whole():
+    seen, _ = watch(lambda: (softmax()[..., 4:] * 0.5) @ qkv()[2][:, :, 4:])
+    assert list(seen) == []
+    (line,) = seen.missed
+    assert "changes a part" in line
