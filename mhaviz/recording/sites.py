@@ -215,10 +215,10 @@ class Sites:
             return self._cross_step(site, place, caught)
         if q_length >= k_length:
             return None
-        caught = _without_unfilled(caught, _end(caught.call, site.k_length))
+        caught = _without_unfilled(caught, _end(caught, site.k_length))
         k_length = caught.call.shape[3]
         now, n_before = _known_by(caught, k_length), k_length - q_length
-        if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(caught.call))):
+        if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(caught, k_length))):
             return None
         ends = _ends(site.keys, now, n_before) if site.is_followed else [n_before]
         no_query = site.k_length - site.length  # keys before the first query's
@@ -256,11 +256,11 @@ class Sites:
         _, _, q_length, k_length = caught.call.shape
         if q_length >= k_length or site.kind != "masked" or not site.is_followed:
             return False
-        n_before = _end(caught.call, site.k_length) - q_length
+        n_before = _end(caught, site.k_length) - q_length
         is_own = site.forward != place.forward or (q_length == 1 and n_before == site.k_length)
         if not is_own or not 0 < n_before < k_length:
             return False
-        if q_length > 1 and not _sees_no_later(_without_unfilled(caught, n_before + q_length).call):
+        if q_length > 1 and not _sees_no_later(caught, n_before + q_length):
             return False
         if not site.is_lost:
             self._miss(
@@ -323,15 +323,15 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
     ]
 
 
-def _end(call: AttentionCall | AttentionWeights, k_length: int) -> int:
+def _end(caught: Caught, k_length: int) -> int:
     """How many keys there are that are filled, of a cache with room for more, after ``k_length`` that were before.
 
     A mask tells which the queries see. Of weights alone, which may be 0 for other reasons, it is all of a step more.
     """
-    q_length, most = call.shape[2:]
-    if isinstance(call, AttentionWeights):
+    q_length, most = caught.call.shape[2:]
+    if isinstance(caught.call, AttentionWeights) and caught.visible is None:
         return min(most, k_length + q_length)
-    visible = call.visible()
+    visible = _visible(caught)
     if visible is None:
         return most
     seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
@@ -345,39 +345,45 @@ def _without_unfilled(caught: Caught, expected: int) -> Caught:
     """
     call = caught.call
     _, _, q_length, k_length = call.shape
-    if expected >= k_length or expected < q_length:
-        return caught
-    visible = call.visible()
-    if visible is None:
-        return caught
-    seen = visible[:1, :1].expand(1, 1, q_length, k_length)[0, 0]
-    last = expected - q_length + torch.arange(q_length, device=seen.device)  # key that each query sees last
-    if bool((seen & (torch.arange(k_length, device=seen.device) > last[:, None])).any()):
+    if expected >= k_length or expected < q_length or not _sees_no_later(caught, expected):
         return caught
     if isinstance(call, AttentionWeights):
-        return replace(caught, call=replace(call, given=call.given[..., :expected]))
+        visible = None if caught.visible is None else caught.visible[..., :expected]
+        return replace(caught, call=replace(call, given=call.given[..., :expected]), visible=visible)
     mask = None if call.mask is None else call.mask[..., :expected]
     key, value = call.key[:, :, :expected], call.value[:, :, :expected]
     return replace(caught, call=replace(call, key=key, value=value, mask=mask))
 
 
 def _kind(name: str, caught: Caught) -> Kind:
-    call = caught.call
-    _, _, q_length, k_length = call.shape
+    _, _, q_length, k_length = caught.call.shape
     if caught.reads_itself is False or q_length > k_length or (caught.reads_itself is None and _CROSS.search(name)):
         return "cross"
-    if q_length < k_length and not _sees_no_later(call):
-        return "cross"
-    return "masked" if _sees_no_later(call) else "self"
+    is_causal = isinstance(caught.call, AttentionCall) and caught.call.causal
+    # Of a decoder that begins to write, the next step will tell.
+    is_masked = (q_length > 1 or is_causal) and _sees_no_later(caught, k_length)
+    return "masked" if is_masked else "cross" if q_length < k_length else "self"
 
 
-def _sees_no_later(call: AttentionCall | AttentionWeights) -> bool:
-    """Whether no query sees a later key, queries and keys being lined up at their ends."""
-    _, _, q_length, k_length = call.shape
-    if isinstance(call, AttentionCall) and call.mask is None:
-        return call.causal
-    visible: Tensor | None = call.visible()
-    if visible is None or q_length == 1:  # of a decoder that begins to write, the next step will tell
+def _sees_no_later(caught: Caught, end: int) -> bool:
+    """Whether no query of any example sees a later key, the last query being lined up with the last key before ``end``.
+
+    Of fewer queries than keys some last query must see that key: a block's, of a window to both sides, does not.
+    """
+    call, (_, _, q_length, k_length) = caught.call, caught.call.shape
+    if isinstance(call, AttentionCall) and call.mask is None:  # of long inputs (q_length, k_length) may not fit
+        return call.causal and end == k_length
+    visible = _visible(caught)
+    if visible is None:
         return False
-    seen = visible[:1].flatten(0, 1).any(dim=0).expand(q_length, k_length)
-    return not bool(seen.triu(k_length - q_length + 1).any())
+    seen = visible.flatten(0, 1).any(dim=0).expand(q_length, k_length)
+    return not bool(seen.triu(end - q_length + 1).any()) and (end == q_length or bool(seen[-1, end - 1]))
+
+
+def _visible(caught: Caught) -> Tensor | None:
+    """bool, broadcasts to the weights: False where a key is hidden, or has no weight; None: nothing is hidden.
+
+    A query from which all keys are hidden, as padding is, has the same weight for each of them.
+    """
+    visible = caught.call.visible()
+    return visible if caught.visible is None or visible is None else visible & caught.visible

@@ -163,7 +163,8 @@ def test_an_example_of_padding_alone_is_left_out():
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("cache", [None, "static"])
-def test_left_padding_of_a_decoder_that_writes(attention, cache):
+@pytest.mark.parametrize("starts", [(0, 3), (3, 0)])
+def test_left_padding_of_a_decoder_that_writes(attention, cache, starts):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -172,13 +173,14 @@ def test_left_padding_of_a_decoder_that_writes(attention, cache):
     model.generation_config.eos_token_id = None
     ids = torch.randint(3, 30, (2, 6), generator=torch.Generator().manual_seed(4))
     mask = torch.ones_like(ids)
-    mask[1, :3] = 0
+    for example, start in enumerate(starts):
+        mask[example, :start] = 0
     options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "cache_implementation": cache}
     with mhaviz.record(model, examples="all") as recording, torch.no_grad():
         written = model.generate(ids, attention_mask=mask, **options)
     model.set_attn_implementation("eager")
     maps = recording.attention
-    for m, row, start in zip(maps, written, (0, 3), strict=True):
+    for m, row, start in zip(maps, written, starts, strict=True):
         (expected,) = model(row[None, start:-1], output_attentions=True).attentions
-        assert m.weights.shape == expected.shape[1:]
+        assert (m.kind, m.weights.shape) == ("masked", expected.shape[1:])
         np.testing.assert_allclose(m.weights, expected[0].detach(), atol=1e-5)

@@ -124,6 +124,34 @@ def test_one_query_that_begins_a_pass_is_not_called_masked(by_hand):
     assert recording.attention.maps[0].kind == "cross"
 
 
+def test_no_attention_is_masked_that_shows_later_keys_to_another_example():
+    q = torch.randn(2, 2, 5, 4)
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
+    mask[0].tril_()
+    with record(examples="all") as recording:
+        F.scaled_dot_product_attention(q, q, q, mask)
+    expected = (q @ q.mT / 2).masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    for m, A in zip(recording.attention.maps, expected, strict=True):
+        assert m.kind == "self"
+        np.testing.assert_allclose(m.weights, A, atol=CLOSE)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_block_that_reads_its_neighbours_on_both_sides_is_not_masked(by_hand):
+    """As LongT5's local attention: 3 queries, the 9 keys around them, of which each sees 2 on either side."""
+    q, k = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 9, 4)
+    mask = (torch.arange(9) - torch.arange(3, 6)[:, None]).abs() <= 2
+    expected = (q @ k.mT / 2).masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    with record() as recording:
+        if by_hand:
+            (q @ k.mT / 2).masked_fill(~mask, -torch.inf).softmax(dim=-1) @ k
+        else:
+            F.scaled_dot_product_attention(q, k, k, mask)
+    (m,) = recording.attention.maps
+    assert m.kind == "cross"
+    np.testing.assert_allclose(m.weights, expected[0, ..., 1:8], atol=CLOSE)  # nobody sees the first and the last key
+
+
 class Grouped(nn.Module):
     """Heads share keys in groups, and have two axes; without an axis for the batch, as gpt-oss, or with it."""
 
