@@ -10,7 +10,8 @@ import torch
 
 from mhaviz.api.program_tokenizer import tokenizer_anywhere, tokenizer_in_sight
 from mhaviz.errors import MhavizError
-from mhaviz.recording.inputs import Patches, ReadIds, SeenInputs
+from mhaviz.recording.inputs import ReadIds, SeenInputs
+from mhaviz.recording.patches import Patches
 from mhaviz.records import Tokens
 from mhaviz.records.tokens import patch_names, patch_tokens
 
@@ -51,6 +52,7 @@ class TokenNames:
         first: int,
         is_cross: bool,
         are_fixed: tuple[bool, bool] = (False, False),
+        patches: tuple[Patches | None, Patches | None] = (None, None),
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -62,6 +64,7 @@ class TokenNames:
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
             are_fixed: whether the queries are fixed rows, not tokens, and whether the keys are.
+            patches: of an image, that the queries are, or the keys; None: they are not, or it is not known.
         """
         if forward != self._forward:
             self._forward, self._read_before = forward, self._read_last
@@ -76,15 +79,17 @@ class TokenNames:
         elif lengths[0] != lengths[1]:
             read_of_keys = self._read(lengths[1])
         reads = read, read_of_keys
-        seen = *(one and one.number for one in reads), *map(self._inputs.patches_of, lengths)
+        seen = patches, *(one and one.number for one in reads)
         key = lengths, tuple(examples), batch_size, first, is_cross, are_fixed, *seen
         if key not in self._sides:
             queries, keys = (
                 tuple(
-                    _fixed_rows(length) if is_fixed else self._of(length, example, batch_size, start, one)
+                    _fixed_rows(length) if is_fixed else self._of(length, example, batch_size, start, one, there)
                     for example in examples
                 )
-                for length, start, one, is_fixed in zip(lengths, (first, first_key), reads, are_fixed, strict=True)
+                for length, start, one, is_fixed, there in zip(
+                    lengths, (first, first_key), reads, are_fixed, patches, strict=True
+                )
             )
             self._sides[key] = queries, keys
         return self._sides[key]
@@ -122,17 +127,12 @@ class TokenNames:
                 f"tokens: got {len(self._given):,} names, and no attention has so many tokens; they are not used"
             )
 
-    def _patches(self, length: int, read: ReadIds | None) -> Patches | None:
-        """Where patches of an image stand; None: nowhere, or the sequence may as well be a text of as many tokens."""
-        found = self._inputs.patches_of(length)
-        if found is not None and self._grid is not None and math.prod(self._grid) == math.prod(found.grid):
-            found = replace(found, grid=self._grid)
-        if found is None or read is None or found.is_text:
-            return found
-        return None if read.number > min(found.number, self._read_before) else found
-
-    def _of(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
-        patches = None if first else self._patches(length, read)
+    def _of(
+        self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None, seen: Patches | None
+    ) -> Tokens:
+        patches = None if first else seen
+        if patches is not None and self._grid is not None and math.prod(self._grid) == math.prod(patches.grid):
+            patches = replace(patches, grid=self._grid)
         if patches is not None and not patches.is_text:
             (places,) = patches.places
             return patch_tokens(*patches.grid, places[0], length - places[-1] - 1)

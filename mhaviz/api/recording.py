@@ -293,6 +293,7 @@ class Recording(ContextDecorator):
                 run.first_query,
                 run.site.kind == "cross",
                 run.caught.are_fixed,
+                run.caught.order.patches,
             )
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output, padding=of_places)
@@ -375,16 +376,16 @@ class Recording(ContextDecorator):
 
     def _note_form(self, run: Run, place: Place) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
-        batch_size, n_heads, q_length, k_length = run.caught.call.shape
+        _, n_heads, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
-        if run.caught.reads_itself is None and place.batch_size and place.length:
-            windows, rest = divmod(batch_size, place.batch_size)
-            if windows > 1 and not rest and place.length >= q_length == k_length:
+        if run.caught.reads_itself is None and q_length == k_length:
+            windows = run.caught.order.windows
+            if windows > 1:
                 self._watch.miss(f"{name}: {windows:,} windows of {q_length:,} tokens each stand in its batch axis")
                 self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-            if q_length == k_length != place.length and n_heads * q_length == place.width:
+            if place.length and q_length != place.length and n_heads * q_length == place.width:
                 self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
                 self._remarks["some rows and columns are channels, not tokens"] = None
 

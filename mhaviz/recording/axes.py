@@ -9,7 +9,7 @@ examples, windows, points in time. It does not matter where the batch is in a mo
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
+from mhaviz.recording.patches import Patches
 from mhaviz.recording.products import PRODUCTS, Product
 
 
@@ -32,6 +33,8 @@ class Origin:
         parents: axes of features of which a layer has read a part alone: a layer that is shared by heads.
         given: of a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it came of a function that may have put anything there.
+        rows: of the columns of an image's patches, the axis of their rows.
+        patches: of the tokens of a sequence, those that are patches of an image; None: none is, or it is not known.
     """
 
     size: int
@@ -39,6 +42,8 @@ class Origin:
     parents: frozenset["Origin"] = frozenset()
     given: tuple[int, int] | None = None
     is_lost: bool = False
+    rows: "Origin | None" = None
+    patches: Patches | None = None
 
 
 Factor = tuple[Origin, int]
@@ -78,6 +83,12 @@ class Layouts:
         """The layout of a tensor, which begins here if it was not seen to be computed."""
         return self.get(x) or _given(x.shape)
 
+    def patches(self, x: Tensor) -> Patches | None:
+        """The patches of an image that stand along one axis of a tensor; None: along none."""
+        layout = self.get(x)
+        found = (_patches_along(axis) for axis in layout.axes) if layout is not None else ()
+        return next((patches for patches in found if patches is not None), None)
+
     def before(self, x: Tensor) -> Layout:
         """The layout that a tensor had before its axes were moved in place."""
         return self._layouts.get(x) or Layout(tuple(x.shape), tuple(map(_lost, x.shape)))
@@ -104,6 +115,8 @@ class Layouts:
             for one in result:
                 named = args[1] if func in _UNBINDS and len(args) > 1 else dim
                 self._layouts.set(one, _cut(source, one.shape, named))
+        elif result is None and func is _SET_ITEM:
+            self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
 
     def _after(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
         way = _WAYS.get(func)
@@ -238,7 +251,16 @@ def _resize(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    return _cut(axes.of(_source(args, kwargs)), result.shape)
+    return _in_any_order(_cut(axes.of(_source(args, kwargs)), result.shape))
+
+
+def _in_any_order(layout: Layout) -> Layout:
+    """The same, where tokens may stand in another order: those that were patches are not known any more."""
+    axes = (
+        tuple((replace(one, rows=None, patches=None) if one.rows or one.patches else one, n) for one, n in axis)
+        for axis in layout.axes
+    )
+    return layout._replace(axes=tuple(axes))
 
 
 def _expand(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -264,15 +286,65 @@ def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
             n = len(left) - n_named
             kept, left = kept + left[:n], left[n:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
-            return _cut(source, sizes)
+            return _in_any_order(_cut(source, sizes))
         else:
             n_named -= 1
-            kept += left[:1] if isinstance(item, slice) else []
+            kept += [_sliced(left[0], item)] if isinstance(item, slice) else []
             del left[:1]
     kept += left
     if len(kept) != len(sizes):
-        return _cut(source, sizes)
+        return _in_any_order(_cut(source, sizes))
     return Layout(sizes, tuple(map(_fitted, kept, sizes)), source.scores)
+
+
+def _sliced(axis: Axis, item: slice) -> Axis:
+    """Tokens that are left of a sequence: patches are known if all are among them."""
+    patches, size = _patches_along(axis), math.prod(n for _, n in axis)
+    start, stop, step = item.indices(size)
+    if patches is None or (start, stop, step) == (0, size, 1):
+        return axis
+    is_whole = step == 1 and all(start <= one[0] and one[-1] < stop for one in patches.places)
+    return _with_patches(axis, stop - start, patches.moved(-start) if is_whole else None)
+
+
+def _with_patches(axis: Axis, size: int, patches: Patches | None) -> Axis:
+    """Tokens of which others are patches than of those that they come from."""
+    ((origin, _),) = _fitted(axis, size) if len(_origins(axis)) == 1 else _lost(size)
+    is_lost = origin.is_lost and patches is None
+    return ((replace(origin, size=size, is_lost=is_lost, rows=None, patches=patches), size),)
+
+
+def _patches_along(axis: Axis) -> Patches | None:
+    """The patches of an image that stand along an axis: rows and columns that were joined, or a sequence with them."""
+    factors = [(origin, n) for origin, n in axis if n > 1]
+    if not factors or any(origin.size != n for origin, n in factors):
+        return None
+    last = factors.pop()[0]
+    if last.rows is None:
+        return None if factors else last.patches
+    if [origin for origin, _ in factors] != ([last.rows] if last.rows.size > 1 else []):
+        return None
+    return Patches.of_image(last.rows.size, last.size)
+
+
+def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
+    x, mask, features = (*args, *(kwargs[name] for name in ("input", "mask", "source") if name in kwargs))[:3]
+    text = axes.of(x)
+    made = axes.get(features)
+    if made is None or len(text.shape) != 3 or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        return text
+    if mask.ndim not in (2, 3) or mask.shape[:2] != text.shape[:2] or made.shape[-1:] != text.shape[-1:]:
+        return text
+    rows = [factor for axis in made.axes[:-1] for factor in axis if factor[1] > 1]
+    found = next((one for at in range(len(rows)) if (one := _patches_along(tuple(rows[at:])))), None)
+    if found is None or torch._C._functorch.is_functorch_wrapped_tensor(mask):
+        return text
+    with unseen():
+        places = tuple(tuple(row.nonzero()[:, 0].tolist()) for row in (mask if mask.ndim == 2 else mask[..., 0]))
+    fits = found.are_all and all(len(one) == math.prod(found.grid) for one in places)
+    tokens = _with_patches(text.axes[1], text.shape[1], Patches(found.grid, places, is_text=True) if fits else None)
+    return text._replace(axes=(text.axes[0], tokens, text.axes[2]))
 
 
 def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
@@ -300,9 +372,25 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
     dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
     whole = _cut_from(parts, layouts)
     if whole is None or dim == result.ndim - 1:
-        return _cut(source, result.shape)
+        layout = _cut(source, result.shape)
+        tokens = _joined_tokens(
+            [x.shape[dim] if x.ndim > dim else 0 for x in parts], [one and one.axes[dim] for one in layouts]
+        )
+        return layout if tokens is None else layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
     joined = ((whole, len(parts)), *source.axes[dim])
     return Layout(tuple(result.shape), (*source.axes[:dim], joined, *source.axes[dim + 1 :]), source.scores)
+
+
+def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
+    """Tokens of which some are patches, with others before them and behind them; or the patches of several images."""
+    found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := _patches_along(axis))]
+    if not found:
+        return None
+    place, axis, patches = found[0]
+    if len(found) == 1:
+        return _with_patches(axis, sum(sizes), patches.moved(sum(sizes[:place])))
+    is_batch = len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found)
+    return (*_lost(len(parts)), *axis) if is_batch else _with_patches(axis, sum(sizes), None)
 
 
 def _parts(
@@ -341,7 +429,21 @@ def _convolve(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, A
         return source
     made = _made(result.shape[place], weight, source.axes[place : place + 1])
     kept = tuple(map(_fitted, source.axes, result.shape))
+    stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
+    kernel = tuple(weight.shape[2:])
+    if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
+        kept = (*kept[:-2], *_grid(kept[-2:], result.shape[-2:]))
     return Layout(tuple(result.shape), (*kept[:place], made, *kept[place + 1 :]))
+
+
+def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
+    """The patches that a convolution cuts an image into, where its steps are as wide as its kernel."""
+    rows, columns = (
+        replace(axis[0][0] if len(axis) == 1 else Origin(n, is_lost=True), size=n)
+        for axis, n in zip(axes, sizes, strict=True)
+    )
+    columns.rows = rows
+    return ((rows, sizes[0]),), ((columns, sizes[1]),)
 
 
 def _mixes(source: Layout, result: Tensor) -> bool:
@@ -451,6 +553,7 @@ def _functions(names: str) -> list[Any]:
     return [getattr(home, name) for home in (torch, Tensor, F) for name in every if hasattr(home, name)]
 
 
+_SET_ITEM = Tensor.__setitem__
 _UNBINDS = _functions("unbind")
 _CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {
@@ -461,7 +564,8 @@ _WAYS: dict[Any, Way] = {
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
         (_functions("expand expand_as broadcast_to repeat tile"), _expand),
         (_functions("pad interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
-        (_functions("gather index_select take_along_dim"), _take),
+        (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
+        (_functions("masked_scatter"), _put),
         ([Tensor.__getitem__], _index),
         ([torch.stack], _stack),
         (_functions("cat concat concatenate"), _cat),
@@ -483,10 +587,14 @@ class Order:
     Attributes:
         before: of each axis before the queries, the lengths of its factors, and whether they are of heads.
         query: those of the axis of the queries; none: it holds no heads.
+        windows: how many of each example the batch is known to hold; 1: none, or it is not known.
+        patches: those of an image that queries and keys are of; None: they are not, or it is not known.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
     query: tuple[tuple[int, bool], ...] = ()
+    windows: int = 1
+    patches: tuple[Patches | None, Patches | None] = None, None
 
     @property
     def is_plain(self) -> bool:
@@ -520,6 +628,10 @@ class Order:
         return x.reshape(batch_size, n_heads, length, columns)
 
 
+NO_ORDER = Order(())
+"""Of what is in the axes of mhaviz as it is."""
+
+
 def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     """The order of a product of queries and keys; None: it is not known.
 
@@ -538,7 +650,27 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     return Order(
         tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
         _named(query, 1, heads) if of_query else (),
+        _windows(before, heads, query),
+        (_patches_along(query), _patches_along(key)),
     )
+
+
+def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:
+    """How many windows of one input the batch is known to hold; 1: none, or it is not known."""
+    batch, of_query = [factor for axis in before for factor in axis if factor[0] not in heads], _origins(query)
+    if any(origin.maker is not None for origin in of_query):  # heads or channels that read each other
+        return 1
+    if not any(origin in of_query for origin, _ in batch):  # axes of their own: nothing else may be on any
+        is_known = all(n <= one.size and one.given and not one.is_lost for one, n in (*batch, *query))
+        if not is_known or not all(map(_is_behind, of_query)):
+            return 1
+        of_query = {origin for origin, _ in batch if _is_behind(origin)}
+    return math.prod(n for origin, n in batch if origin in of_query)
+
+
+def _is_behind(origin: Origin) -> bool:
+    """Whether other axes came before it, of which the first is the batch."""
+    return origin.given is not None and origin.given[0] > 0
 
 
 def _named(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool], ...]:

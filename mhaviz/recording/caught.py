@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.recording.axes import Order
+from mhaviz.recording.axes import NO_ORDER, Order
 from mhaviz.recording.zeroing import Arrange, Zero
 
 
@@ -43,6 +43,7 @@ class Caught:
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
             is not known.
         visible: of weights by hand, bool, of their shape: False where the score was a hidden key's; None: not known.
+        order: of the program's own axes.
     """
 
     call: AttentionCall | AttentionWeights
@@ -52,6 +53,7 @@ class Caught:
     zero: Zero | None = None
     mixed: Callable[[], Mixed | None] | None = None
     visible: Tensor | None = None
+    order: Order = NO_ORDER
 
 
 def caught_weights(A: Tensor, order: Order) -> Caught:
@@ -63,7 +65,7 @@ def caught_weights(A: Tensor, order: Order) -> Caught:
     A = order.arrange(A)
     sums = A.sum(dim=-1, dtype=torch.float32)
     leaves_some = bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
-    return Caught(AttentionWeights(A, has_sink=leaves_some))
+    return Caught(AttentionWeights(A, has_sink=leaves_some), order=order)
 
 
 _ROUNDING = 2**-6
@@ -84,7 +86,7 @@ def caught_call(call: AttentionCall, output: Tensor | None, order: Order) -> Cau
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         mask = mask.expand(*mask.shape[:3], key.shape[2])
-    return Caught(replace(call, query=query, key=key, value=value, mask=mask), output)
+    return Caught(replace(call, query=query, key=key, value=value, mask=mask), output, order=order)
 
 
 def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:

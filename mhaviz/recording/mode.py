@@ -55,7 +55,7 @@ class Watch:
         is_asked: whether what a module weighs is shown even if it is no attention.
 
     Attributes:
-        inputs: the numbers of tokens, and the patches of images, that were read.
+        inputs: the numbers of tokens that were read.
         operations: how many functions were seen.
         looks: what runs each function that has been seen; None: nobody looks at it.
         is_active: whether anything is looked at.
@@ -201,7 +201,7 @@ class Watch:
         self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None, given: Sequence[Tensor]
     ) -> None:
         def arranged(place: Place) -> Caught:
-            order = self._order_of_call(call, place)
+            order = self._order_of_call(call, place, given)
             caught = caught_call(call, output, order)
             if reads_itself is not None or output is None:  # within a layer of PyTorch's, it has been projected by now
                 return replace(caught, reads_itself=reads_itself)
@@ -217,12 +217,16 @@ class Watch:
     def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
         def arranged(place: Place) -> Caught:
             call, output = read(place.name)
-            return caught_call(call, output, self._order_of_call(call, place))
+            return caught_call(call, output, self._order_of_call(call, place, tensors))
 
         self._show(tensors, arranged, sides=self.fixed.sides(*tensors))
 
-    def _order_of_call(self, call: AttentionCall, place: Place) -> Order:
+    def _order_of_call(self, call: AttentionCall, place: Place, given: Sequence[Tensor]) -> Order:
         """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
+        order = self._order_of_axes(call, place)
+        return replace(order, patches=(self._axes.patches(given[0]), self._axes.patches(given[1])))
+
+    def _order_of_axes(self, call: AttentionCall, place: Place) -> Order:
         query, key = call.query, call.key
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
             order = None
@@ -363,8 +367,8 @@ class Watch:
 
 
 _MOST_LINES = 1000
-_FOLLOWED = {Tensor, tuple, list}
-"""What functions return that may have axes to follow."""
+_FOLLOWED = {Tensor, tuple, list, type(None)}
+"""What functions return that may have axes to follow; None: they may have changed a tensor."""
 
 _ONE = (True, False), (False, True)
 

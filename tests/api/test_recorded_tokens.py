@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
@@ -28,10 +28,6 @@ class Program:
 
     def read(self, ids):
         self.looks[F.embedding](F.embedding, (ids, torch.zeros(9, 2)), {})
-
-    def see(self):
-        image = self.looks[F.conv2d](F.conv2d, (torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 2, 2), None, 2), {})
-        self.looks[Tensor.flatten](Tensor.flatten, (image, 2), {})
 
     def attend(self, lengths=(4, 4), examples=(0,), batch_size=1, first=0, is_cross=False):
         queries, keys = self.names.sides(1, lengths, examples, batch_size, first, is_cross)
@@ -66,16 +62,6 @@ def test_the_same_text_read_twice_and_its_positions():
     for ids in (SOURCE, SOURCE.clone(), torch.arange(4)[None], torch.zeros(1, 4, dtype=torch.long)):
         program.read(ids)
     assert program.attend()[0] == tuples(SOURCE)
-
-
-def test_patches_of_an_image_and_a_text_of_as_many_tokens():
-    program = Program()
-    program.see()
-    assert program.names.sides(1, (4, 4), (0,), 1, 0, False)[0][0].grid == (2, 2)
-    program.read(SOURCE)
-    assert program.attend()[0] == tuples(SOURCE)
-    program.see()
-    assert program.names.sides(2, (4, 4), (0,), 1, 0, False)[0][0].grid == (2, 2)
 
 
 def test_examples_of_a_batch_and_beams_of_them():
@@ -199,4 +185,57 @@ def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
     ids = torch.tensor([[1, *[IMAGE_TOKEN] * 16]])
     found = _keys(_llava(), input_ids=ids, pixel_values=IMAGE)
     assert found["model.language_model.layers.0.self_attn"].keys == ("0", *PATCHES)
-    assert "[cls]" not in found["model.vision_tower.encoder.layers.0.self_attn"].keys, "either may be meant"
+    assert found["model.vision_tower.encoder.layers.0.self_attn"].keys == ("[cls]", *PATCHES)
+
+
+class Tower(nn.Module):
+    """One head by hand; ``tokens`` makes what it reads."""
+
+    def __init__(self, tokens):
+        super().__init__()
+        self.tokens, self.q, self.k = tokens, nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.tokens(x)
+        return (self.q(x) @ self.k(x).mT).softmax(-1) @ x
+
+
+class Turned(nn.Module):
+    def __init__(self, turn=lambda x: x.mT):
+        super().__init__()
+        self.turn = turn
+
+    def forward(self, x):
+        return self.turn(x)
+
+
+@pytest.mark.parametrize("order", ["image text sound", "text image sound", "sound text image"])
+def test_towers_of_as_many_tokens_are_named_each_by_what_it_reads(order):
+    inputs = {"image": IMAGE, "text": torch.arange(16).flip(0)[None], "sound": torch.zeros(1, 1, 64)}
+    image = nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned())
+    parts = {"image": image, "text": nn.Embedding(16, 8), "sound": nn.Sequential(nn.Conv1d(1, 8, 4, 4), Turned())}
+    towers = nn.ModuleDict({name: Tower(tokens) for name, tokens in parts.items()})
+    with mhaviz.record(towers) as recording, torch.no_grad():
+        for name in order.split():
+            towers[name](inputs[name])
+    found = {m.module: m for m in recording.attention}
+    positions = tuple(map(str, range(16)))
+    assert {name: m.keys for name, m in found.items()} == {"image": PATCHES, "text": positions, "sound": positions}
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.roll(1, 1),
+        lambda x: x.flip(1),
+        lambda x: x[:, torch.arange(15, -1, -1)],
+        lambda x: x.unflatten(1, (4, 4)).transpose(1, 2).flatten(1, 2),
+        lambda x: x.gather(1, torch.arange(15, -1, -1)[None, :, None].expand_as(x)),
+    ],
+    ids=["roll", "flip", "index", "columns first", "gather"],
+)
+def test_patches_in_another_order_are_not_named(turn):
+    tower = Tower(nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned(), Turned(turn)))
+    with mhaviz.record(tower) as recording, torch.no_grad():
+        tower(IMAGE)
+    assert recording.attention.maps[0].keys == tuple(map(str, range(16)))

@@ -487,6 +487,36 @@ def test_windows_and_channels_are_said():
     assert "Channels: weighs 8 channels of a head, not tokens" in recording.notices
 
 
+class Mixer(nn.Module):
+    """Attention by hand of what ``prepared`` makes of queries, of keys and of values, (batch, length, 12) each."""
+
+    def __init__(self, prepared):
+        super().__init__()
+        self.prepared, self.parts = prepared, nn.ModuleList(nn.Linear(12, 12) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (self.prepared(part(x)) for part in self.parts)
+        return (q @ k.mT).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("prepared", "windows"),
+    [
+        (lambda x: x.view(2, 6, 3, 4), None),  # heads that read each other, token by token
+        (lambda x: torch.cat([x, x]).view(4, 6, 3, 4).transpose(1, 2), None),  # examples twice over
+        (lambda x: x.transpose(0, 1).reshape(6, 2, 3, 4).transpose(1, 2), None),  # the length first
+        (lambda x: x.view(4, 3, 3, 4).transpose(1, 2), "2 windows of 3 tokens"),
+    ],
+    ids=["heads", "twice", "length first", "windows"],
+)
+def test_windows_are_said_where_tokens_stand_in_the_batch(prepared, windows):
+    mixer = Mixer(prepared)
+    with mhaviz.record(mixer) as recording:
+        mixer(torch.randn(2, 6, 12))
+    said = [line for line in recording.notices if "windows" in line]
+    assert said == ([f"Mixer: {windows} each stand in its batch axis"] if windows else [])
+
+
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
         for seed in range(3):
