@@ -34,7 +34,7 @@ def run_two(code, *arguments, folder=None):
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as said:
-        command = [sys.executable, "-W", "ignore", "-c", FORKS, code, said, *map(str, arguments)]
+        command = [sys.executable, "-c", FORKS, code, said, *map(str, arguments)]
         done = subprocess.run(
             command, cwd=folder, env=os.environ | shared, stdout=subprocess.PIPE, text=True, check=True, timeout=240
         )

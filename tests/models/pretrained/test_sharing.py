@@ -20,7 +20,8 @@ SAME = 2e-7
 models are of float64, it is what float32 leaves of the numbers of a map."""
 
 RUN = """
-import json, sys
+import json, sys, warnings
+warnings.simplefilter("ignore")
 import numpy as np
 import mhaviz
 from mhaviz.cli import main
