@@ -101,6 +101,10 @@ class Layouts:
         product = Product((query, key), (f"{letters}xy", f"{letters[query.ndim - key.ndim :]}zy"), f"{letters}xz")
         return _product(self, product, (*query.shape[:-1], key.shape[-2]))
 
+    def may_follow(self, func: Any, args: Sequence[Any]) -> bool:
+        """Whether a function of these, and of nothing else, may make a tensor of which something is known."""
+        return func in _STARTS or self._layouts.may_hold(args)
+
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Follow a function that has run."""
         if type(result) is Tensor:
@@ -580,6 +584,9 @@ _WAYS: dict[Any, Way] = {
 }
 
 
+_STARTS = {*_WAYS, *_CUTS}
+
+
 @dataclass(frozen=True)
 class Order:
     """Which axes before the queries, and which part of that of the queries, are of heads; all else is batch.
@@ -658,19 +665,14 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:
     """How many windows of one input the batch is known to hold; 1: none, or it is not known."""
     batch, of_query = [factor for axis in before for factor in axis if factor[0] not in heads], _origins(query)
-    if any(origin.maker is not None for origin in of_query):  # heads or channels that read each other
+    if any(one.maker is not None or (one.given and not one.given[0]) for one in of_query):  # heads, or of the batch
         return 1
     if not any(origin in of_query for origin, _ in batch):  # axes of their own: nothing else may be on any
         is_known = all(n <= one.size and one.given and not one.is_lost for one, n in (*batch, *query))
-        if not is_known or not all(map(_is_behind, of_query)):
+        if not is_known:
             return 1
-        of_query = {origin for origin, _ in batch if _is_behind(origin)}
+        of_query = {origin for origin, _ in batch if origin.given and origin.given[0]}
     return math.prod(n for origin, n in batch if origin in of_query)
-
-
-def _is_behind(origin: Origin) -> bool:
-    """Whether other axes came before it, of which the first is the batch."""
-    return origin.given is not None and origin.given[0] > 0
 
 
 def _named(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool], ...]:

@@ -105,7 +105,9 @@ class FixedRows:
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         for own in (module._buffers, module._parameters):
             for x in own.values():
-                if x is not None and type(x) is not nn.Parameter:
+                if x is None or type(x) is nn.Parameter:
+                    continue
+                if (entry := self._entry(x)) is None or entry[1] != id(x):
                     self._set(x, id(x))
         if module in self._modules:
             return

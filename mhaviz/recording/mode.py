@@ -58,6 +58,7 @@ class Watch:
         inputs: the numbers of tokens that were read.
         operations: how many functions were seen.
         looks: what runs each function that has been seen; None: nobody looks at it.
+        may_follow: whether a function of these arguments, without others, may have axes to follow.
         is_active: whether anything is looked at.
         has_forked: whether the program has forked meanwhile.
     """
@@ -72,6 +73,7 @@ class Watch:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model, self._scripted)
         self._nearest, self._axes = Nearest(self._modules), Layouts()
+        self.may_follow = self._axes.may_follow
         self.fixed = FixedRows()
         self._by_hand = ByHand(
             self._caught_weights,
@@ -367,9 +369,6 @@ class Watch:
 
 
 _MOST_LINES = 1000
-_FOLLOWED = {Tensor, tuple, list, type(None)}
-"""What functions return that may have axes to follow; None: they may have changed a tensor."""
-
 _ONE = (True, False), (False, True)
 
 _TRACED = {SDPA, MULTI_HEAD, *SOFTMAXES}
@@ -415,6 +414,7 @@ class _Mode(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch, self._looks, self._may_fix = watch, watch.looks, watch.fixed.may_begin
+        self._may_follow = watch.may_follow
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -434,6 +434,6 @@ class _Mode(TorchFunctionMode):
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
         if args and self._may_fix(args):
             watch.follow_fixed(func, args, kwargs, result)
-        if type(result) in _FOLLOWED:
+        if kwargs or self._may_follow(func, args):
             watch.follow_axes(func, args, kwargs, result)
         return result

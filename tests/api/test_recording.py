@@ -517,6 +517,13 @@ def test_windows_are_said_where_tokens_stand_in_the_batch(prepared, windows):
     assert said == ([f"Mixer: {windows} each stand in its batch axis"] if windows else [])
 
 
+def test_examples_that_come_one_behind_the_other_are_no_windows():
+    mixer = Mixer(lambda x: x.view(2, 6, 3, 4).transpose(1, 2))
+    with mhaviz.record(mixer) as recording:
+        mixer(torch.randn(12, 12))
+    assert not [line for line in recording.notices if "windows" in line]
+
+
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
         for seed in range(3):
