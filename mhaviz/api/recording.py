@@ -26,7 +26,7 @@ from mhaviz.recording.looks import VisitorError, one_line, unseen
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import Run, SeenSite, Sites
-from mhaviz.records import Attention, HeadStatistics, Site, Source, Tokens
+from mhaviz.records import Attention, AttentionMap, HeadStatistics, Site, Source, Tokens
 
 if TYPE_CHECKING:
     from torch import nn
@@ -112,7 +112,7 @@ class Recording(ContextDecorator):
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
         self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names)
-        self._sites = Sites(self._watch.miss, self._on_rejected)
+        self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
@@ -210,9 +210,9 @@ class Recording(ContextDecorator):
             maps.append(
                 replace(
                     m,
-                    rows=replace(m.rows, tokens=names_of(m.rows.tokens)),
+                    rows=replace(m.rows, tokens=_queries_of(site, m, names_of)),
                     columns=replace(m.columns, tokens=names_of(m.columns.tokens)),
-                    kind=site.kind,
+                    kind="cross" if site.is_block else site.kind,
                     layer=layer,
                     module=_name_of(site),
                     sentence=one if several[2] else None,
@@ -263,6 +263,9 @@ class Recording(ContextDecorator):
         if self._study is not None:
             return True
         return not self._sites.pass_over(place, (q_length, k_length), self._options.passes.wants)
+
+    def _is_drawn(self, site: SeenSite) -> bool:
+        return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
     def _on_caught(self, place: Place, caught: Caught) -> None:
         """Take what the program's attention computes with, while it is there."""
@@ -466,6 +469,16 @@ class Recording(ContextDecorator):
 
 def _name_of(site: SeenSite) -> str:
     return f"{site.name} #{site.repeat + 1}" if site.repeat else site.name
+
+
+def _queries_of(site: SeenSite, m: AttentionMap, name: Callable[[Tokens], Tokens]) -> Tokens:
+    """The names of a map's queries, of which nothing but their order may be known."""
+    queries, keys = m.rows.tokens, m.columns.tokens
+    if site.is_block:
+        return Tokens(tuple(f"row {place}" for place in range(len(queries))))
+    if site.kind == "masked" and len(queries) < len(keys) and not queries.ids:  # lined up at their ends
+        return name(keys)[-len(queries) :]
+    return name(queries)
 
 
 def _number_in(name: str) -> int | None:

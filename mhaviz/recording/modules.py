@@ -31,6 +31,7 @@ class Place:
         length, width: of what the innermost module was called with: of the axes between the first and the last, and of
             the last one.
         is_module: whether the name is a module's.
+        call: counts the calls of all modules: that of the innermost one; 0: no module runs.
     """
 
     name: str
@@ -40,11 +41,13 @@ class Place:
     length: int | None = None
     width: int | None = None
     is_module: bool = True
+    call: int = 0
 
 
 class _Running(NamedTuple):  # one is made whenever a module begins: of a frozen dataclass it takes thrice as long
     module: nn.Module
     shape: tuple[int, ...] | None
+    call: int
 
 
 class RunningModules:
@@ -60,7 +63,7 @@ class RunningModules:
     ) -> None:
         self._model, self._on_script = model, on_script
         self._local = threading.local()
-        self._forwards = count(1)
+        self._forwards, self._calls = count(1), count(1)
         self._names: dict[int, _Names] = {}
         self._wholes: dict[int, tuple[ref[nn.Module], ref[nn.Module]]] = {}
         self._serials = count()
@@ -103,6 +106,7 @@ class RunningModules:
             next((one.shape[0] for one in stack if one.shape), None),
             _product(shape[1:-1]) if shape and len(shape) > 2 else None,
             shape[-1] if shape and len(shape) > 2 else None,
+            call=stack[-1].call,
         )
 
     def line(self) -> str:
@@ -132,7 +136,7 @@ class RunningModules:
             with torch._C.DisableTorchFunction():  # no recording need see this
                 if not args[0].is_nested:
                     shape = tuple(args[0].shape)
-        stack.append(_Running(module, shape))
+        stack.append(_Running(module, shape, next(self._calls)))
         if isinstance(module, torch.jit.ScriptModule):
             self._on_script(module)
 

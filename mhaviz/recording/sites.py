@@ -50,7 +50,8 @@ class SeenSite:
         rejects: whether queries of the pass that goes on have been rejected by the program, as drafts are.
         n_drafts: queries at the end of the pass that goes on that may be drafts: of a program that has rejected others.
         is_lost: whether a step of the pass that goes on was not known to be one; see ``Sites``.
-        forward: the forward pass of its last run; see ``Place``.
+        forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
+        is_block: whether its queries are some of its module's, and nothing tells which.
     """
 
     number: int
@@ -69,6 +70,8 @@ class SeenSite:
     rejects: bool = False
     n_drafts: int = 0
     forward: int = -1
+    call: int = 0
+    is_block: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,20 @@ class Sites:
 
     Args:
         miss: is told what is not told apart, in a line.
+        is_drawn: whether the pass of an attention that goes on is wanted; of others nothing is told.
         on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had.
 
     A step of a decoder is known by its keys: those before its own are a run of the keys that its pass has had. Where
     that run ends, its queries begin. A pass ends where the keys are others, or where several runs are the same.
     """
 
-    def __init__(self, miss: Callable[[str], None], on_rejected: Callable[[SeenSite], None]) -> None:
-        self._on_rejected = on_rejected
+    def __init__(
+        self,
+        miss: Callable[[str], None],
+        on_rejected: Callable[[SeenSite], None],
+        is_drawn: Callable[[SeenSite], bool],
+    ) -> None:
+        self._on_rejected, self._is_drawn = on_rejected, is_drawn
         self._sites: dict[tuple[int, str, int], SeenSite] = {}
         self._miss = miss
         self._forward = -1
@@ -150,7 +159,7 @@ class Sites:
 
     def settle(self, site: SeenSite) -> None:
         """Take back what may be drafts, as nothing more is coming that would tell; say so."""
-        if site.n_drafts and not site.is_lost:
+        if site.n_drafts and not site.is_lost and self._is_drawn(site):
             self._miss(
                 f"{site.name}: the last {site.n_drafts} queries are left out, as nothing tells whether the program, "
                 f"which rejected others before, has kept them"
@@ -204,7 +213,25 @@ class Sites:
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.is_lost = site.rejects = False
+        site.call = place.call
+        self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place)
         return Run(site, site.passes - 1, 0, caught)
+
+    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place) -> None:
+        """Note of attentions that run within one call of a module with the same keys that their queries are not known.
+
+        They may be blocks of the queries in any order; queries as long as the module's input are all of them.
+        """
+        if not place.is_module or site.length == (place.length or site.k_length):
+            return
+        for one in before:
+            if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):
+                one.is_block = site.is_block = True
+        if site.is_block and self._is_drawn(site):
+            self._miss(
+                f"{site.name}: runs several times with the same keys, as for blocks of its queries; which tokens its "
+                f"queries are is not known, and they are called rows"
+            )
 
     def _step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
         """The run as a step of the pass that goes on, if it is known to be one."""
@@ -262,7 +289,7 @@ class Sites:
             return False
         if q_length > 1 and not _sees_no_later(caught, n_before + q_length):
             return False
-        if not site.is_lost:
+        if not site.is_lost and self._is_drawn(site):
             self._miss(
                 f"{site.name}: drawn as far as token {site.length}, where the keys of earlier tokens changed or cannot "
                 f"be told apart, as in a search with beams; record it with one beam, or the whole text in one pass"

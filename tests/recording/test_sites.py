@@ -152,6 +152,44 @@ def test_a_block_that_reads_its_neighbours_on_both_sides_is_not_masked(by_hand):
     np.testing.assert_allclose(m.weights, expected[0, ..., 1:8], atol=CLOSE)  # nobody sees the first and the last key
 
 
+class InBlocks(nn.Module):
+    """Computes queries in blocks, in any order, each with a softmax of its own."""
+
+    def __init__(self, starts: tuple[int, ...], size: int, is_causal: bool = False) -> None:
+        super().__init__()
+        self.starts, self.size, self.is_causal = starts, size, is_causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, made = x.unflatten(-1, (2, 4)).transpose(1, 2), []
+        for start in self.starts:
+            end = start + self.size
+            k = q[:, :, :end] if self.is_causal else q
+            mask = torch.arange(end) <= torch.arange(start, end)[:, None] if self.is_causal else None
+            made.append(F.scaled_dot_product_attention(q[:, :, start:end], k, k, mask))
+        return torch.cat(made, dim=2)
+
+
+@pytest.mark.parametrize(("starts", "size"), [((0, 2, 4), 2), ((3, 0), 3), ((4, 2, 0), 2)])
+def test_queries_in_blocks_are_named_after_no_token(starts, size):
+    x, names = torch.randn(1, 6, 8), list("abcdef")
+    with record(tokens=names) as recording:
+        InBlocks(starts, size)(x)
+    q = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    A = (q @ q.mT / 2).softmax(dim=-1)[0]
+    for m, start in zip(recording.attention.maps, starts, strict=True):
+        np.testing.assert_allclose(m.weights, A[:, start : start + size], atol=CLOSE)
+        assert (m.kind, list(m.queries), list(m.keys)) == ("cross", [f"row {n}" for n in range(size)], names)
+    (line,) = recording.notices
+    assert "which tokens its queries are is not known" in line
+
+
+def test_queries_that_are_lined_up_with_the_last_keys_are_named_as_these():
+    with record(tokens=list("abcdef")) as recording:
+        InBlocks((0, 2, 4), 2, is_causal=True)(torch.randn(1, 6, 8))
+    assert [list(m.queries) for m in recording.attention.maps] == [["0", "1"], ["2", "3"], ["e", "f"]]
+    assert not recording.notices
+
+
 class Grouped(nn.Module):
     """Heads share keys in groups, and have two axes; without an axis for the batch, as gpt-oss, or with it."""
 
@@ -353,3 +391,15 @@ def test_a_search_with_beams_is_not_drawn_past_where_eager_attention_reorders_va
         model.generate(REPEATING[:, :4], max_new_tokens=20, do_sample=False, num_beams=4)
     assert any("as in a search with beams; record it with one beam" in line for line in recording.notices)
     assert all(len(m.rows) < 23 for m in recording.attention)
+
+
+@torch.no_grad()
+def test_nothing_is_said_of_a_pass_that_is_not_drawn():
+    """Guidance runs the model on another text, too, which begins a pass of its own."""
+    model, ids = _tiny("Llama"), REPEATING[:, :6]
+    with record(model) as recording:
+        model.generate(ids, max_new_tokens=4, do_sample=False, guidance_scale=1.5)
+    model.set_attn_implementation("eager")
+    for m, A in zip(recording.attention.maps, model(ids, output_attentions=True).attentions, strict=True):
+        np.testing.assert_allclose(m.weights, A[0], atol=1e-5)
+    assert all(line.startswith("drawn is the first of") for line in recording.notices)
