@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.patches import Patches
-from mhaviz.recording.products import PRODUCTS, Product
+from mhaviz.recording.products import PRODUCTS, Product, einsum_of
 
 
 @dataclass(slots=True, eq=False)
@@ -474,7 +474,7 @@ def _sdpa(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
 
 
 def _multiply(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    product = PRODUCTS[func](args, kwargs)
+    product = einsum_of(args) if func is torch.einsum else PRODUCTS[func](args, kwargs)
     shape = tuple(result.shape)
     if product is None:
         return Layout(shape, tuple(map(_lost, shape)))
@@ -487,7 +487,8 @@ def _multiply(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, A
         }
     summed = tuple(axis for letter, axis in named.items() if letter not in product.result)
     found = (_fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
-    return Layout(shape, tuple(found), Summed(summed, True))
+    scores = axes.of(product.factors[0]).scores if len(product.factors) == 1 else Summed(summed, True)
+    return Layout(shape, tuple(found), scores)
 
 
 def _short(x: Tensor, names: str) -> set[str]:

@@ -143,10 +143,16 @@ def _baddbmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
 
 
 def _einsum(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
+    product = einsum_of(args)
+    return product if product is not None and len(product.factors) > 1 else None
+
+
+def einsum_of(args: Sequence[Any]) -> Product | None:
+    """What ``torch.einsum`` computes of these, of one tensor too; None: it takes a diagonal, or is not understood."""
     equation, *factors = args
     if len(factors) == 1 and isinstance(factors[0], list | tuple):
         factors = list(factors[0])
-    if not isinstance(equation, str) or len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
+    if not isinstance(equation, str) or not factors or not all(isinstance(x, Tensor) for x in factors):
         return None
     given, arrow, result = equation.replace(" ", "").partition("->")
     parts = given.split(",")

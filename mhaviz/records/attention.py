@@ -292,7 +292,10 @@ class Attention(Shown):
         maps = tuple(m for m in self.maps if layer in (None, m.layer))
         if head is None:
             return replace(self, maps=maps)
-        heads = tuple(map(operator.index, head if isinstance(head, Iterable) else (head,)))  # numpy's numbers, too
+        try:
+            heads = tuple(map(operator.index, head if isinstance(head, Iterable) else (head,)))  # numpy's numbers, too
+        except TypeError:
+            raise ArgumentError(f"{parameter('head')}: expected whole numbers, got {quoted(head)}") from None
         if not heads:
             raise ArgumentError(f"{parameter('head')}: expected at least one head, got none")
         for number in heads:

@@ -67,6 +67,11 @@ def heads_first_fused(q, k, v):
 
 
 @style
+def heads_first_by_einsum_of_one(q, k, v):
+    return SDPA(*(torch.einsum("bnhd->hbnd", x) for x in (q, k, v)))
+
+
+@style
 def heads_first_contiguous(q, k, v):
     return attend(*(x.permute(2, 0, 1, 3).contiguous() * 1.0 for x in (q, k, v)))
 
