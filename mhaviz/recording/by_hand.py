@@ -15,12 +15,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
 from mhaviz.recording.axes import Layouts
-from mhaviz.recording.descent import Axes, FixedRows, places_after
+from mhaviz.recording.descent import UNKNOWN, Axes, FixedRows, places_after
 from mhaviz.recording.functions import COPIES, VIEWS, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.marks import Exponentials, Logarithms, Mark, Marks, Scores, Weights
 from mhaviz.recording.products import PRODUCTS
-from mhaviz.recording.weights import OnParts, OnWeights, WeightsByHand
+from mhaviz.recording.weights import OnUnmet, OnWeights, WeightsByHand
 
 
 class ByHand:
@@ -28,7 +28,7 @@ class ByHand:
 
     Args:
         on_weights: is called with each attention.
-        on_parts: see ``OnParts``.
+        on_unmet: see ``OnUnmet``.
         on_softmax: is called with a softmax's input and axis, of what could become weights, and with whether it is of a
             product.
         on_unseen: is told, in a line, what looks like attention and is not shown.
@@ -40,7 +40,7 @@ class ByHand:
     def __init__(
         self,
         on_weights: OnWeights,
-        on_parts: OnParts,
+        on_unmet: OnUnmet,
         on_softmax: Callable[[Tensor, int, bool], None],
         on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
@@ -49,7 +49,7 @@ class ByHand:
     ) -> None:
         self._marks = Marks[Mark]()
         self._on_unseen, self._fixed = on_unseen, fixed
-        self._weights = WeightsByHand(self._marks, on_weights, on_parts, on_unseen, on_error, fixed, layouts)
+        self._weights = WeightsByHand(self._marks, on_weights, on_unmet, on_unseen, on_error, fixed, layouts)
         self._on_softmax, self._on_error = on_softmax, on_error
 
     def looks(self) -> dict[Any, Look]:
@@ -111,11 +111,12 @@ class ByHand:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
-            scores, visible = self._marks.get(x), None
-            if isinstance(scores, Scores) and type(x) is Tensor and not x.is_nested:
+            scores, visible, axis = self._marks.get(x), None, dim if dim < 0 else dim - result.ndim
+            is_plain = type(x) is Tensor and not x.is_nested and func is not F.softmin
+            if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
                     visible = ~(x.detach() < HIDES)  # NaN hides nothing
-            self._mark_weights(x, result, dim if dim < 0 else dim - result.ndim, scores, visible)
+            self._mark_weights(x, result, axis, scores, visible)
 
     def _mark_weights(
         self, x: Tensor, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None
@@ -126,6 +127,8 @@ class ByHand:
             self._weights.begin(result, axis, of, visible)
         elif isinstance(of, Weights):
             self._weights.begin_again(result, axis, of)
+        else:
+            self._weights.begin(result, axis, Scores(UNKNOWN), None)
 
     def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         self._logarithms(args, kwargs, result, sums=False)
@@ -241,7 +244,7 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
-SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, torch.special.softmax]
+SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _EXPONENTIALS = functions("exp")
 _SUMS = functions("sum")
 _LOG_SOFTMAXES = [torch.log_softmax, Tensor.log_softmax, F.log_softmax, torch.special.log_softmax]

@@ -207,6 +207,10 @@ class Axes:
         return replace(self, factors={places[axis]: held for axis, held in self.factors.items() if axis in places})
 
 
+UNKNOWN = Axes({}, (None, 0))
+"""Those of scores that were not seen to be a product."""
+
+
 def places_after(
     func: Any, source: Tensor, args: Sequence[Any], kwargs: dict[str, Any], axes: Iterable[int]
 ) -> dict[int, int]:

@@ -90,6 +90,7 @@ class Made:
         has_met_again: whether they have met others since.
         parts: of them that have met values, while others have not.
         layout: of all of them; None: not known.
+        unmet: takes back what was noted of the softmaxes that have made them, while these had met no values.
     """
 
     scores: Axes
@@ -104,6 +105,12 @@ class Made:
     has_met_again: bool = False
     parts: Parts | None = None
     layout: "Layout | None" = None
+    unmet: tuple[Callable[[], None], ...] = ()
+
+    def forget_unmet(self) -> None:
+        """Note that they have met values, or a part of them has."""
+        for forget in self.unmet:
+            forget()
 
     def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
         """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""

@@ -77,7 +77,7 @@ class Watch:
         self.fixed = FixedRows()
         self._by_hand = ByHand(
             self._caught_weights,
-            self._in_parts,
+            self._unmet,
             self._nearest.softmax,
             self._unseen,
             self._failed,
@@ -153,9 +153,7 @@ class Watch:
     @property
     def missed(self) -> list[str]:
         """What was not seen, or is not known, a line each."""
-        unfinished = [name for name, number in self._unfinished.items() if number]
-        why = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
-        return [*self._missed, *(f"{name}: {why}" for name in unfinished)]
+        return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
 
     def look_for(self, func: Any) -> Look | None:
         """What runs a function that has not been seen before; None: nobody looks at it."""
@@ -261,13 +259,19 @@ class Watch:
         sides = self.fixed.sides(*given)
         self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)), sides=sides)
 
-    def _in_parts(self) -> Callable[[], None]:
-        """Count attentions that have met a part of their values, by where they are; see ``OnParts``."""
+    def _unmet(self, why: str) -> Callable[[], None]:
+        """Say of weights, by where they are, why they are not drawn, until they have met values; see ``OnUnmet``."""
         place = self._modules.place()
-        if place is None:
+        if place is None or torch._C._current_graph_task_id() != -1:  # see ``_place_to_show``
             return lambda: None
-        self._unfinished[place.name] += 1
-        return lambda: self._unfinished.subtract([place.name])
+        lines = [f"{place.name}: {why}"]
+        self._unfinished.update(lines)
+
+        def forget() -> None:
+            self._unfinished.subtract(lines)
+            lines.clear()
+
+        return forget
 
     def _caught_weights(self, met: Meeting) -> None:
         A, how = met.weights, met.how

@@ -182,6 +182,7 @@ PRODUCTS: dict[Any, Callable[[Sequence[Any], dict[str, Any]], Product | None]] =
     torch.matmul: _matmul,
     torch.bmm: _matmul,
     torch.mm: _matmul,
+    torch.linalg.matmul: _matmul,
     torch.baddbmm: _baddbmm,
     torch.einsum: _einsum,
     Tensor.matmul: _matmul,

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layouts, Order, order_of
-from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides, why_none
+from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
@@ -89,8 +89,8 @@ class Multiplied:
 
 OnWeights = Callable[[Meeting], None]
 
-OnParts = Callable[[], Callable[[], None]]
-"""Is called when the first part of weights meets values; what it returns is called when the last one has."""
+OnUnmet = Callable[[str], Callable[[], None]]
+"""Is told, in a line, what is so of weights until they have met values; what it returns is called when they have."""
 
 
 class WeightsByHand:
@@ -99,7 +99,7 @@ class WeightsByHand:
     Args:
         marks: of the program's tensors.
         on_weights: is called with each attention.
-        on_parts: see ``OnParts``.
+        on_unmet: see ``OnUnmet``.
         on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
@@ -110,19 +110,21 @@ class WeightsByHand:
         self,
         marks: Marks[Mark],
         on_weights: OnWeights,
-        on_parts: OnParts,
+        on_unmet: OnUnmet,
         on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
         fixed: FixedRows,
         layouts: Layouts,
     ) -> None:
         self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
-        self._marks, self._on_weights, self._on_parts, self._on_error = marks, on_weights, on_parts, on_error
+        self._marks, self._on_weights, self._on_unmet, self._on_error = marks, on_weights, on_unmet, on_error
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
         """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
         sinks = scores.sinks if axis == -1 else 0
         made = Made(scores.axes, axis, tuple(A.shape), (axis,), sinks, visible=visible)
+        if scores.axes.over_fixed(axis) is False:
+            made.unmet = (self._on_unmet(_UNMET),)
         self._set(A, Weights(made, (axis,), scores.axes.query(axis)))
 
     def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
@@ -193,8 +195,7 @@ class WeightsByHand:
                 mark = replace(mark, kept=Kept(before, version(before), len(mark.views)))
             self._set(made, replace(mark, drops=mark.drops or drops))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
-            if not mark.made.has_met and not mark.made.scores.over_fixed(mark.made.over):
-                self._on_unseen("a softmax of a product is multiplied by values element by element")
+            return  # it is multiplied by values element by element
         elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
@@ -204,9 +205,6 @@ class WeightsByHand:
                 ):
                     changed.made.why_unknown = _REORDERED
                 self._set(made, changed)
-            elif not mark.made.has_met and made.ndim > 1 and made.shape[-2:-1] == source.shape[-2:-1]:
-                left = mark.made.scores.moved({axis: axis for axis in range(-made.ndim, 0)})
-                self._marks.set(made, Scores(left, f"{func.__name__.strip('_')} of a softmax"))
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
@@ -242,7 +240,7 @@ class WeightsByHand:
         if axis is None:
             if self._mixes_heads(mark, product, which):
                 self._set(result, _changed(result, [mark], mark.axes))
-            elif not made.has_met and any(
+            elif made.scores.over_fixed(made.over) and any(
                 made.scores.are_fixed_along(axis) is False
                 for axis in range(-A.ndim, 0)
                 if product.summed_over(A.ndim + axis, which)
@@ -250,8 +248,7 @@ class WeightsByHand:
                 self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
-            self._on_unseen("a softmax of a product is multiplied by values and a factor for each key in one")
-            return
+            return  # they are multiplied by a factor for each key as well
         if made.has_met:
             made.has_met_again = True
             return
@@ -259,6 +256,8 @@ class WeightsByHand:
             letter = product.axes[which][mark.query]
             if letter in product.others(which) and letter in product.result:
                 product = replace(product, query=letter)
+        if made.scores is UNKNOWN and product.places(A.ndim + axis, which)[-2] < 0:
+            return  # a router's, with what each token's experts have made of it
         sides = self._sides(made, product, axis, which)
         adds = any(x is result for x in multiply.args)
 
@@ -284,6 +283,7 @@ class WeightsByHand:
                 if made.parts is not None:
                     made.parts.on_complete()
             made.has_met, made.parts, made.visible = True, None, None
+            made.forget_unmet()
             if mark.kept is not None:
                 mark.kept.tensor = None
             shown = None if mark.is_part else how
@@ -298,8 +298,6 @@ class WeightsByHand:
             changed = _changed(result, marks[::-1], axes)
             changed.made.visible = None
             self._set(result, replace(changed, query=None))
-        elif not any(mark.made.has_met for mark in marks):
-            self._on_unseen("a softmax of a product is multiplied by the weights of another")
 
     def _mixes_heads(self, mark: Weights, product: Product, which: int) -> bool:
         """Whether a matrix mixes the heads of weights: of three axes, or over the queries, it makes hidden states."""
@@ -336,7 +334,8 @@ class WeightsByHand:
     def _add_part(self, mark: Weights, how: Multiplied, met: Tensor, why_unknown: str) -> None:
         made = mark.made
         if made.parts is None:
-            made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_parts())
+            made.forget_unmet()
+            made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_unmet(_IN_PARTS))
         places = made.parts.places
         for view in mark.views:
             places = view(places)
@@ -344,6 +343,8 @@ class WeightsByHand:
             made.parts.add(met, how.as_weights(places))
 
 
+_UNMET = "a softmax of a product met no values that were seen, and is not drawn"
+_IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
 _DROPPED = (
     "its weights are changed after dropout, and those of inference are not known; call eval() on the model to see them"
 )
@@ -374,6 +375,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
     return Weights(made, axes, before[0].query, drops=any(mark.drops for mark in before))
 
 

@@ -333,14 +333,20 @@ NO_ATTENTION = {
 }
 
 
-LOOKS_LIKE_ATTENTION = {"softmax over the queries", "product of weights with parameters"}
+SAID = {
+    "CLIP",
+    "softmax over the queries",
+    "product of weights with parameters",
+    "greatest score",
+    "no product",
+}
 
 
 @pytest.mark.parametrize("name", NO_ATTENTION)
 def test_what_is_no_attention(name):
     seen, _ = watch(NO_ATTENTION[name], torch.randn(2, 6, 8), torch.randn(4, 8))
     assert seen.names == []
-    assert len(seen.missed) == (name in LOOKS_LIKE_ATTENTION)
+    assert len(seen.missed) == (name in SAID)
     assert seen.watch.nearest()
 
 
