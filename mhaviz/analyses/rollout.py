@@ -12,7 +12,7 @@ from torch import Tensor
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.records import ROLLOUT, Attention, AttentionMap, Kind, Site
+from mhaviz.records import KIND_NAMES, ROLLOUT, Attention, AttentionMap, Kind, Site
 
 
 def rolled_sites(model: Model, inputs: Inputs) -> list[Site]:
@@ -59,9 +59,11 @@ def rollout_of_maps(attention: Attention) -> Attention:
     """The same of maps of all layers, in the order in which these run.
 
     Raises:
-        ArgumentError: maps that are pooled, or of a part; nothing but cross attention; layers of different lengths.
+        ArgumentError: maps that are pooled, or of a part; nothing but cross attention; layers of different lengths, or
+            of another kind between them.
     """
     rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}
+    last: dict[tuple[int | None, int | None], Kind] = {}
     maps: list[AttentionMap] = []
     for m in attention.maps:
         if m.kind == "cross":
@@ -72,6 +74,12 @@ def rollout_of_maps(attention: Attention) -> Attention:
                 f"larger {parameter('size')}"
             )
         of = m.pass_number, m.sentence, m.kind
+        if of in rolled and last[of[:2]] != m.kind:
+            raise ArgumentError(
+                f"a rollout goes through layers that follow one another, got {KIND_NAMES[m.kind]} again in layer "
+                f"{m.layer}, after {KIND_NAMES[last[of[:2]]]}"
+            )
+        last[of[:2]] = m.kind
         A, before = torch.from_numpy(m.weights).mean(dim=0), rolled.get(of)
         if before is not None and before.shape != A.shape:
             raise ArgumentError(

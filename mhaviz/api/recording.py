@@ -187,6 +187,11 @@ class Recording(ContextDecorator):
         Raises:
             MhavizError: nothing was seen; with what looked most like attention.
         """
+        attention = self._attention_of(self._options.layers)
+        return attention if self._options.heads is None else attention.select(self._options.heads)
+
+    def _attention_of(self, wanted: tuple[int, ...] | None) -> Attention:
+        """All heads of these layers; None: of all."""
         for site in self._sites.all:
             self._sites.settle(site)
         if self.is_empty:
@@ -205,7 +210,7 @@ class Recording(ContextDecorator):
         maps = []
         for number, pass_number, one, m in found:
             layer, site = layers[number], self._sites.all[number]
-            if self._options.layers is not None and layer not in self._options.layers:
+            if wanted is not None and layer not in wanted:
                 continue
             maps.append(
                 replace(
@@ -222,18 +227,23 @@ class Recording(ContextDecorator):
         self._names.finish()
         if not maps:
             raise self._no_such_layer(layers)
-        attention = Attention(self._source(), tuple(maps))
-        return attention if self._options.heads is None else attention.select(self._options.heads)
+        return Attention(self._source(), tuple(maps))
 
     @property
     def rollout(self) -> Attention:
         """The attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
 
         Raises:
-            ArgumentError: maps that are pooled, nothing but cross attention, layers of different lengths.
+            ArgumentError: modules or heads were chosen; maps that are pooled, nothing but cross attention, layers of
+                different lengths, or of another kind between them.
             MhavizError: as ``attention``.
         """
-        return rollout_of_maps(self.attention)
+        self._options.require_all()
+        rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
+        maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
+        if not maps:
+            raise self._no_such_layer(self._layers())
+        return replace(rolled, maps=maps)
 
     @property
     def head_statistics(self) -> HeadStatistics:

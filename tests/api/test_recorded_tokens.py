@@ -14,6 +14,12 @@ from mhaviz.records import Attention, Source
 SOURCE, TARGET = torch.tensor([[5, 3, 8, 1]]), torch.tensor([[2, 7, 7, 4]])
 
 
+@pytest.fixture(autouse=True)
+def no_tokenizer_of_another_test(monkeypatch):
+    """The one tokenizer that there is names the tokens of whatever reads numbers that it has."""
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_anywhere", lambda: None)
+
+
 class Program:
     """What a program reads, and in which order; nobody looks for its tokenizer."""
 

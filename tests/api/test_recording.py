@@ -286,6 +286,16 @@ def test_statistics_are_of_all_passes(gpt):
         _ = mhaviz.record(gpt).head_statistics
 
 
+def test_no_rollout_leaves_out_what_runs_between():
+    """A layer that hides later tokens between two that do not: the last is made of all three."""
+    q = torch.randn(1, 2, 5, 4)
+    with mhaviz.record() as recording:
+        for causal in (False, True, False):
+            F.scaled_dot_product_attention(q, q, q, is_causal=causal)
+    with pytest.raises(mhaviz.ArgumentError, match="got self-attention again in layer 1, after masked self-attention"):
+        _ = recording.rollout
+
+
 def test_rollout_goes_through_the_recorded_layers(gpt):
     with mhaviz.record(gpt) as recording:
         gpt(ids())
@@ -294,6 +304,15 @@ def test_rollout_goes_through_the_recorded_layers(gpt):
         expected = (m.weights.mean(axis=0) + np.eye(7)) / 2 @ expected
         np.testing.assert_allclose(rolled.weights[0], expected, atol=CLOSE)
         assert rolled.quantity.key == "rollout"
+    with mhaviz.record(gpt, layer=len(recording.attention) - 1) as last:
+        gpt(ids())
+    (rolled,) = last.rollout
+    np.testing.assert_allclose(rolled.weights[0], expected, atol=CLOSE)
+    for chosen in {"head": 0}, {"module": "*"}:
+        with mhaviz.record(gpt, **chosen) as part:
+            gpt(ids())
+        with pytest.raises(mhaviz.ArgumentError, match="goes through all modules and all heads; leave out"):
+            _ = part.rollout
     with mhaviz.record(gpt, size=4) as pooled:
         gpt(ids())
     with pytest.raises(mhaviz.ArgumentError, match="single tokens"):

@@ -242,6 +242,7 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
             "--heads averages all passes and examples, and draws no maps; leave out --rollout, --passes, --title",
         ),
         (("--rollout", "--pool", "max"), "--rollout goes through single tokens, and --pool makes cells of several"),
+        (("--rollout", "--head", "0"), "--rollout goes through all modules and all heads; leave out --head"),
         (("--layer", "3-1"), "--layer: expected a range that goes up, got '3-1'"),
         (("--examples", "x"), "--examples: expected examples such as 0, 3-5 or all, got 'x'"),
         (("--passes", "x"), "--passes: expected numbers"),
