@@ -51,7 +51,7 @@ class TokenNames:
         batch_size: int,
         first: int,
         is_cross: bool,
-        are_fixed: tuple[bool, bool] = (False, False),
+        rows: tuple[str, str] = ("", ""),
         patches: tuple[Patches | None, Patches | None] = (None, None),
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
@@ -63,14 +63,14 @@ class TokenNames:
             batch_size: how many there are.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
-            are_fixed: whether the queries are fixed rows, not tokens, and whether the keys are.
+            rows: what the queries are called that are no tokens, "fixed" or "channel", and the keys; "": tokens.
             patches: of an image, that the queries are, or the keys; None: they are not, or it is not known.
         """
         if forward != self._forward:
             self._forward, self._read_before = forward, self._read_last
             self._sides.clear()
         self._read_last = self._inputs.n_read
-        read = None if are_fixed[0] else self._read(lengths[0])
+        read = None if rows[0] else self._read(lengths[0])
         read_of_keys, first_key = read, 0
         if is_cross:
             read_of_keys = self._read(lengths[1], read if lengths[0] == lengths[1] else None)
@@ -80,15 +80,15 @@ class TokenNames:
             read_of_keys = self._read(lengths[1])
         reads = read, read_of_keys
         seen = patches, *(one and one.number for one in reads)
-        key = lengths, tuple(examples), batch_size, first, is_cross, are_fixed, *seen
+        key = lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
                 tuple(
-                    _fixed_rows(length) if is_fixed else self._of(length, example, batch_size, start, one, there)
+                    _rows(called, length) if called else self._of(length, example, batch_size, start, one, there)
                     for example in examples
                 )
-                for length, start, one, is_fixed, there in zip(
-                    lengths, (first, first_key), reads, are_fixed, patches, strict=True
+                for length, start, one, called, there in zip(
+                    lengths, (first, first_key), reads, rows, patches, strict=True
                 )
             )
             self._sides[key] = queries, keys
@@ -96,7 +96,7 @@ class TokenNames:
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
-        if tokens == _fixed_rows(len(tokens)):
+        if any(tokens == _rows(called, len(tokens)) for called in ("fixed", "channel")):
             return tokens
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
@@ -194,9 +194,9 @@ class TokenNames:
         return special_of(self._tokenizer, ids)
 
 
-def _fixed_rows(length: int) -> Tokens:
-    """Names of rows of parameters, which stand for no token of a text."""
-    return Tokens(tuple(f"fixed {place}" for place in range(length)))
+def _rows(called: str, length: int) -> Tokens:
+    """Names of rows that stand for no token of a text."""
+    return Tokens(tuple(f"{called} {place}" for place in range(length)))
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

@@ -288,7 +288,7 @@ class Recording(ContextDecorator):
         is_wanted = self._options.passes.wants(run.pass_number)
         if not is_wanted and self._study is None:
             return
-        self._note_form(run, place)
+        self._note_form(run)
         self._device = str(caught.call.device)
         call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
@@ -296,6 +296,7 @@ class Recording(ContextDecorator):
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
+        rows = _rows_called(run.caught)
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
@@ -305,7 +306,7 @@ class Recording(ContextDecorator):
                 batch_size,
                 run.first_query,
                 run.site.kind == "cross",
-                run.caught.are_fixed,
+                rows,
                 run.caught.order.patches,
             )
             of_places = None if padding is None else padding.of_examples(places)
@@ -387,9 +388,9 @@ class Recording(ContextDecorator):
         except BaseException as error:
             raise VisitorError(error) from error
 
-    def _note_form(self, run: Run, place: Place) -> None:
+    def _note_form(self, run: Run) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
-        _, n_heads, q_length, k_length = run.caught.call.shape
+        _, _, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
@@ -398,7 +399,7 @@ class Recording(ContextDecorator):
             if windows > 1:
                 self._watch.miss(f"{name}: {windows:,} windows of {q_length:,} tokens each stand in its batch axis")
                 self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-            if place.length and q_length != place.length and n_heads * q_length == place.width:
+            if _rows_called(run.caught) == ("channel", "channel"):
                 self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
                 self._remarks["some rows and columns are channels, not tokens"] = None
 
@@ -479,6 +480,14 @@ class Recording(ContextDecorator):
 
 def _name_of(site: SeenSite) -> str:
     return f"{site.name} #{site.repeat + 1}" if site.repeat else site.name
+
+
+def _rows_called(caught: Caught) -> tuple[str, str]:
+    """What queries and keys are called that are no tokens, and "" of those that are."""
+    if caught.order.channels and not any(caught.are_fixed):
+        return "channel", "channel"
+    queries, keys = ("fixed" * fixed for fixed in caught.are_fixed)
+    return queries, keys
 
 
 def _queries_of(site: SeenSite, m: AttentionMap, name: Callable[[Tokens], Tokens]) -> Tokens:

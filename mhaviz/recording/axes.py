@@ -595,12 +595,14 @@ class Order:
     Attributes:
         before: of each axis before the queries, the lengths of its factors, and whether they are of heads.
         query: those of the axis of the queries; none: it holds no heads.
+        channels: whether queries are the features of a head, and not tokens.
         windows: how many of each example the batch is known to hold; 1: none, or it is not known.
         patches: those of an image that queries and keys are of; None: they are not, or it is not known.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
     query: tuple[tuple[int, bool], ...] = ()
+    channels: bool = False
     windows: int = 1
     patches: tuple[Patches | None, Patches | None] = None, None
 
@@ -654,10 +656,13 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     of_query = heads & _origins(query) & _origins(*layout.scores.summed)
     if of_query == _origins(query) and _origins(key) & _origins(*layout.scores.summed):  # heads that read each other
         heads, of_query = heads - of_query, set()
+    own = _origins(*layout.scores.summed)
+    channels = _has_features(_origins(query) - own) and all(origin.maker is None for origin in own)
     sizes = [layout.shape[place] for place in places[:-2]]
     return Order(
         tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
         _named(query, 1, heads) if of_query else (),
+        channels,
         _windows(before, heads, query),
         (_patches_along(query), _patches_along(key)),
     )
@@ -697,13 +702,14 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
     is_lost = any(origin.is_lost for origin in others)
     if any(origin.maker is not None for origin in own):
         return None if is_lost else set()  # one head
-    if of_features := {origin for origin in of_query if origin.maker is not None or _is_last(origin)}:
-        return None if is_lost else others & of_features  # channels that read channels
+    if _has_features(of_query):  # channels that read channels
+        return None if is_lost else {origin for origin in others & of_query if _has_features({origin})}
     # A tensor of four axes that a program is given has the batch first, as PyTorch has it, and heads.
     is_given = others and all(origin.given in ((0, 4), (1, 4), (2, 4)) for origin in others - of_query)
     heads = {origin for origin in others - of_query if origin.given != (0, 4)}
     return heads if is_given and len(heads) < 2 else None
 
 
-def _is_last(origin: Origin) -> bool:
-    return origin.given is not None and origin.given[0] == origin.given[1] - 1
+def _has_features(origins: set[Origin]) -> bool:
+    """Whether some of these are features that a layer has made, or of a tensor that was given."""
+    return any(one.maker is not None or (one.given is not None and one.given[0] == one.given[1] - 1) for one in origins)

@@ -28,8 +28,7 @@ class Place:
         root: what the name begins at; two models may have modules of the same name.
         forward: counts the forward passes of outermost modules; 0: no module runs.
         batch_size: of the first tensor that a module around it was called with; None: not known.
-        length, width: of what the innermost module was called with: of the axes between the first and the last, and of
-            the last one.
+        length: of what the innermost module was called with: of the axes between the first and the last.
         is_module: whether the name is a module's.
         call: counts the calls of all modules: that of the innermost one; 0: no module runs.
     """
@@ -39,7 +38,6 @@ class Place:
     forward: int
     batch_size: int | None = None
     length: int | None = None
-    width: int | None = None
     is_module: bool = True
     call: int = 0
 
@@ -105,7 +103,6 @@ class RunningModules:
             self._local.forward,
             next((one.shape[0] for one in stack if one.shape), None),
             _product(shape[1:-1]) if shape and len(shape) > 2 else None,
-            shape[-1] if shape and len(shape) > 2 else None,
             call=stack[-1].call,
         )
 

@@ -506,6 +506,31 @@ def test_windows_and_channels_are_said():
     assert "Channels: weighs 8 channels of a head, not tokens" in recording.notices
 
 
+@pytest.mark.parametrize(("length", "size"), [(4, 4), (12, 8), (8, 8)])
+def test_channels_are_named_so_and_tokens_never(length, size):
+    """Whatever sizes are equal: heads of ``size`` features, and as many tokens or not."""
+
+    class Layer(nn.Module):
+        def __init__(self, over_channels):
+            super().__init__()
+            self.over_channels, self.qkv = over_channels, nn.Linear(2 * size, 6 * size)
+
+        def forward(self, x):
+            q, k, v = (y.unflatten(-1, (2, size)).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=-1))
+            if self.over_channels:
+                q, k, v = q.mT, k.mT, v.mT
+            return (q @ k.mT).softmax(-1) @ v
+
+    names = [f"t{place}" for place in range(length)]
+    for over_channels in (True, False):
+        layer = Layer(over_channels)
+        with mhaviz.record(layer, tokens=names) as recording:
+            layer(torch.randn(3, length, 2 * size))
+        (m,) = recording.attention
+        assert m.keys == (tuple(f"channel {place}" for place in range(size)) if over_channels else tuple(names))
+        assert any("channels of a head" in line for line in recording.notices) is over_channels
+
+
 class Mixer(nn.Module):
     """Attention by hand of what ``prepared`` makes of queries, of keys and of values, (batch, length, 12) each."""
 
