@@ -229,6 +229,15 @@ class Recording(ContextDecorator):
             raise self._no_such_layer(layers)
         return Attention(self._source(), tuple(maps))
 
+    def require_rollout(self) -> None:
+        """Raise ArgumentError unless all modules and all heads are recorded, as a rollout goes through all."""
+        chosen = {"module": self._options.patterns, "head": self._options.heads}
+        if unheeded := [name for name, one in chosen.items() if one is not None]:
+            raise ArgumentError(
+                f"{parameter('rollout')} goes through all modules and all heads; leave out "
+                f"{', '.join(map(parameter, unheeded))}"
+            )
+
     @property
     def rollout(self) -> Attention:
         """The attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
@@ -238,7 +247,7 @@ class Recording(ContextDecorator):
                 different lengths, or of another kind between them.
             MhavizError: as ``attention``.
         """
-        self._options.require_all()
+        self.require_rollout()
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
         if not maps:

@@ -58,15 +58,6 @@ class RecordingOptions:
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
         self.queries_and_keys = queries_and_keys
 
-    def require_all(self) -> None:
-        """Raise ArgumentError unless all modules and all heads are recorded, as a rollout goes through all."""
-        chosen = {"module": self.patterns, "head": self.heads}
-        if unheeded := [name for name, one in chosen.items() if one is not None]:
-            raise ArgumentError(
-                f"{parameter('rollout')} goes through all modules and all heads; leave out "
-                f"{', '.join(map(parameter, unheeded))}"
-            )
-
     def wants(self, site: SeenSite) -> bool:
         """Whether an attention is recorded, as far as its name tells."""
         return self.patterns is None or self.names(site)

@@ -103,10 +103,6 @@ def record(
         _require_no_maps(recorded, pooled, looks, images, rollout)
     if rollout and pooled.pool is not None:
         raise ArgumentError("--rollout goes through single tokens, and --pool makes cells of several; leave out one")
-    if rollout and (chosen := [name for name in ("module", "head") if getattr(recorded, name) is not None]):
-        raise ArgumentError(
-            f"--rollout goes through all modules and all heads; leave out {', '.join(map(option_name, chosen))}"
-        )
     options, memory, style = recorded.parse(), pooled.parse_memory(), looks.style
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
@@ -126,6 +122,8 @@ def record(
         queries_and_keys=delivery.has_page and not (heads or rollout),
         program=f"-m {script}" if is_module else Path(script).name,
     )
+    if rollout:
+        recording.require_rollout()
     with room_for_a_program(keeps_stdout=delivery.json), recording:
         ending = program.run()
     if ending.is_fork:
