@@ -52,6 +52,10 @@ class Passes:
         """Whether it is kept whatever comes after it."""
         return any(first <= number and (end is None or number < end) for first, end in self.runs)
 
+    def beyond(self, last: int) -> list[int]:
+        """The first of each run that begins after this pass."""
+        return [first for first, _ in self.runs if first > last]
+
     def begins_by(self, last: int) -> bool:
         """Whether one of the passes up to this is recorded."""
         return any(first <= last for first, _ in self.runs)

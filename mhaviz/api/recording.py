@@ -161,11 +161,16 @@ class Recording(ContextDecorator):
         """What was not seen, or has no map, a line each."""
         lines = self.missed
         if self._left_out:
-            kept = "the first" if self._options.examples == (0,) else f"{len(self._options.examples or ())}"
+            wanted = self._options.examples or ()
+            beyond = [one for one in wanted if one >= self._left_out]
+            kept = "the first" if wanted == (0,) else f"{len(wanted) - len(beyond)}"
             lines.append(
                 f"kept {kept} of up to {self._left_out:,} examples in a batch; {parameter('examples')} chooses others"
             )
+            lines += [f"there was no example {one:,}: a batch had up to {self._left_out:,}" for one in beyond[:1]]
         most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
+        if most and (late := self._options.passes.beyond(most - 1)):
+            lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines

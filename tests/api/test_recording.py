@@ -684,3 +684,13 @@ def test_a_tokenizer_is_found_in_a_function_that_has_ended_and_in_an_object():
             program()
         gc.collect()
         assert recording.attention[0].queries == ("[CLS]", " a", " cat", "[SEP]")
+
+
+def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
+    with mhaviz.record(gpt, passes="0,99", examples=(0, 20)) as recording:
+        gpt(ids(batch_size=3))
+    assert recording.notices == [
+        "kept 1 of up to 3 examples in a batch; `examples` chooses others",
+        "there was no example 20: a batch had up to 3",
+        "there was no pass 99: the program made 1",
+    ]
