@@ -12,10 +12,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start fin
 
 import numpy as np
 import pytest
-import typer.main
 from hypothesis import HealthCheck, settings
 from made import made_map
 
+from mhaviz.cli import app
 from mhaviz.records import (
     N_BINS,
     STATISTICS,
@@ -91,8 +91,8 @@ class Result:
         self.status, self.out, self.err = status, out, err
 
 
-# Typer makes the parsers of all commands anew whenever it is called: as much work as many a command itself.
-parsers = functools.cache(typer.main.get_command)
+# typer makes the parser of a command anew whenever it is called: as much work as many a command itself.
+built = functools.cache(app.load_command)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def mhaviz(capfd, monkeypatch):
     """Run the command line in this process."""
     from mhaviz.cli import main
 
-    monkeypatch.setattr(typer.main, "get_command", parsers)
+    monkeypatch.setattr(app, "load_command", built)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)

@@ -5,10 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import mhaviz
-from mhaviz.cli.app import app
+from mhaviz.cli.app import COMMANDS, load_command
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import (
     ArgumentError,
@@ -113,7 +112,6 @@ def test_messages_name_options_that_there_are():
         for call in calls
         if isinstance(call.func, ast.Name) and call.func.id == "parameter" and isinstance(call.args[0], ast.Constant)
     }
-    program = typer.main.get_command(app)
-    options = {option for command in program.commands.values() for one in command.params for option in one.opts}
+    options = {option for command in map(load_command, COMMANDS) for one in command.params for option in one.opts}
     assert len(named) > 15
     assert {option_name(name) for name in {*named, *OPTIONS} - {"tokenizer", "tensor_parallel"}} <= options

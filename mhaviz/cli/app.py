@@ -1,36 +1,20 @@
-"""The program: its list of commands, and the message and exit code of each error."""
+"""The program: its commands as data, and the message and exit status of each error.
 
-import functools
-import inspect
+The module of a command is imported when the command is called, completed, or asked for its help.
+"""
+
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from mhaviz._version import __version__
-from mhaviz.cli.commands.compare_implementations import compare_implementations
-from mhaviz.cli.commands.compare_projections import compare_projections
-from mhaviz.cli.commands.compare_scaling import compare_scaling
-from mhaviz.cli.commands.complexity import complexity
-from mhaviz.cli.commands.diff import diff
-from mhaviz.cli.commands.embeddings import embeddings
-from mhaviz.cli.commands.explain import explain
-from mhaviz.cli.commands.heads import heads
-from mhaviz.cli.commands.heatmap import heatmap
-from mhaviz.cli.commands.masks import masks
-from mhaviz.cli.commands.matrices import matrices
-from mhaviz.cli.commands.record import record
-from mhaviz.cli.commands.report import report
-from mhaviz.cli.commands.show import show
-from mhaviz.cli.commands.trace_shapes import trace_shapes
-from mhaviz.cli.commands.train import train
 from mhaviz.cli.shared.console import option_name, printing, say
-from mhaviz.cli.shared.running import ProgramEndedError
-from mhaviz.cli.usage_errors import LARGEST, beyond, usage_message
 from mhaviz.errors import (
     ArgumentError,
     ChangedError,
@@ -40,118 +24,55 @@ from mhaviz.errors import (
     parameters_named,
     quoted,
 )
-from mhaviz.processes import is_first_to_fail
-from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
 
-
-def _help(text: str) -> str:
-    """A docstring with the formats named, and each paragraph on one line, as the terminal's width breaks them.
-
-    Examples, which begin with a backspace as typer wants it, keep their lines.
-    """
-    groups = {
-        "{record_files}": RECORD_SUFFIXES,
-        "{page_files}": PAGE_SUFFIXES,
-        "{map_files}": MAP_SUFFIXES,
-        "{difference_files}": DIFFERENCE_SUFFIXES,
-        "{head_files}": HEAD_SUFFIXES,
-    }
-    for place, suffixes in groups.items():
-        text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
-
-
-def with_options_of_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: a parameter that is a dataclass becomes a parameter for each of its fields.
-
-    No number reaches the command that is too large for PyTorch, numpy and matplotlib alike.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        annotations = get_type_hints(groups[name], include_extras=True) if name in groups else hints
-        parameters += [
-            one.replace(annotation=annotations[one.name], kind=one.KEYWORD_ONLY)
-            for one in options.get(name, {name: parameter}).values()
-        ]
-
-    if any(get_args(one.annotation)[1].hidden for one in parameters):
-        parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_All))
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        values.pop("help_all", None)
-        _require_small(values)
-        made = {name: group(**{one: values.pop(one) for one in options[name]}) for name, group in groups.items()}
-        command(**made, **values)
-
-    del run.__wrapped__  # whose signature typer would take
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+COMMANDS = {
+    "heatmap": "Draw the attention weights of every head.",
+    "record": "Run a PyTorch program, and draw the attention weights that it computes.",
+    "embeddings": "Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.",
+    "trace-shapes": "Show the shape of every tensor on the way through the layer.",
+    "explain": "Explain one query of one head, feature by feature and key by key.",
+    "matrices": "Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.",
+    "masks": "Show what a mask hides: scores before it and after it, weights, and what dropout drops.",
+    "heads": "Say what every head of a model looks at, averaged over many sentences.",
+    "compare-scaling": "Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.",
+    "compare-projections": "Show how one head comes about: no projection, one, two, three; then several heads.",
+    "compare-implementations": "Compute the same attention in five ways, from a loop over queries and keys to a fused "
+    "kernel.",
+    "complexity": "Count what attention costs, N²·d_model + N·d_model², and measure it.",
+    "train": "Train a small model of mhaviz's own layers, so that its maps mean something.",
+    "report": "Put tokens, heads, shapes and scaling on one page.",
+    "show": "Draw attention weights that have been saved.",
+    "diff": "Show what differs between two saved attentions, or between two models over a corpus.",
+}
+"""Each command with the first line of its help; its function stands in ``commands``, in a module of its name."""
 
 
-def _show_all(context: typer.Context, wanted: bool) -> None:
-    if not wanted:
-        return
-    hidden: list[Any] = [option for option in context.command.params if getattr(option, "hidden", False)]
-    for option in hidden:
-        option.hidden = False
-    try:
-        typer.echo(context.get_help())
-    finally:
-        for option in hidden:
-            option.hidden = True
-    raise typer.Exit
+class _LazyGroup(TyperGroup):
+    """A group that knows the names and first lines of its commands, and builds the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        named = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
+        super().__init__(**settings | {"commands": named})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is called, with its options; typer asks here to run one, and to complete its options."""
+        name, named, rest = super().resolve_command(ctx, args)
+        return name, named and load_command(str(name)), rest
 
 
-_All = Annotated[
-    bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show every option and exit.")
-]
-"""Of a command with options that are made with ``hidden=True``: those that few people need, for which --help has no
-room."""
+def load_command(name: str) -> TyperCommand:
+    """Import the module of a command, and build its options."""
+    from mhaviz.cli.command import command_of
+
+    function = name.replace("-", "_")
+    module = import_module(f"mhaviz.cli.commands.{function}")
+    # What follows a program is its own.
+    return command_of(getattr(module, function), name, allow_interspersed_args=name != "record")
 
 
-def _require_small(values: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a number that no library below can hold."""
-    for name, value in values.items():
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ArgumentError(beyond(option_name(name), number))
-
-
-_HELP = ["-h", "--help"]
-app = typer.Typer(
-    name="mhaviz",
-    context_settings={"help_option_names": _HELP},
-)
-for command in (
-    heatmap,
-    record,
-    embeddings,
-    trace_shapes,
-    explain,
-    matrices,
-    masks,
-    heads,
-    compare_scaling,
-    compare_projections,
-    compare_implementations,
-    complexity,
-    train,
-    report,
-    show,
-    diff,
-):
-    app.command(
-        help=_help(command.__doc__ or ""),
-        context_settings={"allow_interspersed_args": command is not record},  # what follows a program is its own
-    )(with_options_of_groups(command))
+app = typer.Typer(name="mhaviz", cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def _show_version(wanted: bool) -> None:
@@ -177,16 +98,12 @@ def mhaviz(
 @parameters_named(option_name)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; errors become one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     status = DONE
     try:
-        words = list(sys.argv[1:] if arguments is None else arguments)
         _require_folder()
         with printing():  # typer prints the help
-            status = _program()(args=words, prog_name="mhaviz", standalone_mode=False)
-        if status == INTERRUPTED:  # typer has made this of the exception
-            raise KeyboardInterrupt
-    except ProgramEndedError as end:
-        return end.status
+            status = _run(words)
     except StoppedError as interrupt:
         return _fail(str(interrupt), INTERRUPTED)
     except ArgumentError as error:
@@ -196,6 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:  # a usage error
+        from mhaviz.cli.usage_errors import usage_message
+
         return _fail(usage_message(error, words), WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
@@ -209,6 +128,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(status or DONE)
 
 
+def _run(words: list[str]) -> Any:
+    """Run the program on these words, and return its exit status.
+
+    A command that is named first is run by itself, as typer imports pydantic for the options of a group, in 90 ms. The
+    group shows help, completes, and says that there is no such command.
+    """
+    if words and words[0] in COMMANDS:
+        return load_command(words[0])(words[1:], prog_name=f"mhaviz {words[0]}", standalone_mode=False)
+    from mhaviz.cli.command import with_plain_flags
+
+    return with_plain_flags(typer.main.get_command(app))(words, prog_name="mhaviz", standalone_mode=False)
+
+
 def _require_folder() -> None:
     """Raise MhavizError in a folder that has been deleted, where libraries end the process, or cannot be found."""
     try:
@@ -217,18 +149,10 @@ def _require_folder() -> None:
         raise MhavizError("the folder that this runs in has been deleted; change to another") from error
 
 
-def _program() -> Any:
-    """All commands, whose help shows no type for flags: they take no value."""
-    program: Any = typer.main.get_command(app)
-    for command in (program, *program.commands.values()):
-        for option in (*command.params, command.get_help_option(typer.Context(command, help_option_names=_HELP))):
-            if getattr(option, "is_flag", False):
-                option.display_type_rich = lambda ctx: None
-    return program
-
-
 def _fail(message: str, status: int) -> int:
     """Say why it could not be done: of several processes, which torchrun ends when one fails, the first that fails."""
+    from mhaviz.processes import is_first_to_fail
+
     if is_first_to_fail():
         say(message)
     return status

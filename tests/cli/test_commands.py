@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -19,7 +18,7 @@ import mhaviz as package
 from mhaviz.analyses import scaling
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.cli import main
-from mhaviz.cli.app import app
+from mhaviz.cli.app import COMMANDS, load_command
 
 SENTENCE = "I wonder what will come next!"
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
@@ -36,7 +35,7 @@ def test_no_command_shows_the_help(mhaviz):
     assert "compare-scaling" in result.out
 
 
-@pytest.mark.parametrize("command", typer.main.get_command(app).commands)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help(mhaviz, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     result = mhaviz(command, "--help")
@@ -45,6 +44,7 @@ def test_help(mhaviz, command, monkeypatch):
     assert len(result.out.splitlines()) <= 80
     assert "<bool>" not in result.out, "flags take no value"
     assert not result.err
+    assert load_command(command).help.startswith(COMMANDS[command]), "the list of commands says the same"
 
 
 def test_rarer_options_have_a_help_of_their_own(mhaviz, monkeypatch):

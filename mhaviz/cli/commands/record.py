@@ -14,7 +14,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.numbers import parse_ranges
-from mhaviz.cli.shared.running import ProgramEndedError, room_for_a_program
+from mhaviz.cli.shared.running import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError, counted
 from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
@@ -127,7 +127,7 @@ def record(
     with room_for_a_program(keeps_stdout=delivery.json), recording:
         ending = program.run()
     if ending.is_fork:
-        raise ProgramEndedError(ending.status)
+        raise typer.Exit(ending.status)
 
     absolute = replace(delivery, output=[folder / path for path in delivery.paths])
     try:
@@ -137,7 +137,7 @@ def record(
             raise
         if not (recording.is_empty and ending.said_why):
             say(str(error))
-    raise ProgramEndedError(ending.status)
+    raise typer.Exit(ending.status)
 
 
 def _require_no_maps(
@@ -166,7 +166,7 @@ def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
         return Program(script, arguments, is_module)
     except SyntaxError as error:
         show_error(error.with_traceback(None))
-        raise ProgramEndedError(1) from None
+        raise typer.Exit(1) from None
 
 
 def _deliver(

@@ -14,14 +14,6 @@ _LARGEST = 2**16
 """No copy of a descriptor has a larger number: the table of a process is as long as its largest."""
 
 
-class ProgramEndedError(Exception):
-    """All is done, and mhaviz ends with the status of the program that it has run."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"exit status {status}")
-        self.status = status
-
-
 @contextmanager
 def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
     """Give a program what Python would: the user's own settings, and standard output.

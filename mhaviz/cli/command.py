@@ -1,0 +1,109 @@
+"""A command as typer takes it, made of a function that takes groups of options."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from mhaviz.cli.shared.console import option_name
+from mhaviz.cli.usage_errors import LARGEST, beyond
+from mhaviz.errors import ArgumentError, StoppedError
+from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
+
+HELP_OPTIONS = ["-h", "--help"]
+
+_FILES = {
+    "{record_files}": RECORD_SUFFIXES,
+    "{page_files}": PAGE_SUFFIXES,
+    "{map_files}": MAP_SUFFIXES,
+    "{difference_files}": DIFFERENCE_SUFFIXES,
+    "{head_files}": HEAD_SUFFIXES,
+}
+
+
+def command_of(function: Callable[..., None], name: str, **settings: Any) -> TyperCommand:
+    """The command of a function; its docstring is the help.
+
+    A parameter that is a dataclass becomes an option for each of its fields. ``settings``: of typer's context. A number
+    that is too large for PyTorch, numpy and matplotlib alike is an ArgumentError.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {one: hint for one, hint in hints.items() if is_dataclass(hint)}
+    fields = {one: inspect.signature(group).parameters for one, group in groups.items()}
+    parameters: list[inspect.Parameter] = []
+    for one, parameter in inspect.signature(function).parameters.items():
+        annotations = get_type_hints(groups[one], include_extras=True) if one in groups else hints
+        parameters += [
+            field.replace(annotation=annotations[field.name], kind=field.KEYWORD_ONLY)
+            for field in fields.get(one, {one: parameter}).values()
+        ]
+    if any(get_args(one.annotation)[1].hidden for one in parameters):
+        parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_All))
+
+    def run(**values: Any) -> None:
+        values.pop("help_all", None)
+        _require_small(values)
+        made = {one: group(**{field: values.pop(field) for field in fields[one]}) for one, group in groups.items()}
+        try:
+            function(**made, **values)
+        except KeyboardInterrupt:  # typer would make a status of it, as of a program that ends with 130
+            raise StoppedError("interrupted") from None
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app = typer.Typer(add_completion=False)
+    settings |= {"help_option_names": HELP_OPTIONS}
+    app.command(name, help=_help(function.__doc__ or ""), context_settings=settings)(run)
+    command: TyperCommand = with_plain_flags(typer.main.get_command(app))
+    return command
+
+
+def with_plain_flags(command: Any) -> Any:
+    """The command, whose help shows no type for flags: they take no value."""
+    for option in (*command.params, command.get_help_option(typer.Context(command, help_option_names=HELP_OPTIONS))):
+        if getattr(option, "is_flag", False):
+            option.display_type_rich = lambda ctx: None
+    return command
+
+
+def _help(text: str) -> str:
+    """A docstring with the formats named, and each paragraph on one line, as the terminal's width breaks them.
+
+    Examples, which begin with a backspace as typer wants it, keep their lines.
+    """
+    for place, suffixes in _FILES.items():
+        text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    hidden: list[Any] = [option for option in context.command.params if getattr(option, "hidden", False)]
+    for option in hidden:
+        option.hidden = False
+    try:
+        typer.echo(context.get_help())
+    finally:
+        for option in hidden:
+            option.hidden = True
+    raise typer.Exit
+
+
+_All = Annotated[
+    bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show every option and exit.")
+]
+"""Of a command with options that are made with ``hidden=True``: those that few people need, for which --help has no
+room."""
+
+
+def _require_small(values: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for a number that no library below can hold."""
+    for name, value in values.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and abs(number) > LARGEST:
+                raise ArgumentError(beyond(option_name(name), number))
