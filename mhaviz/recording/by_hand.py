@@ -236,7 +236,7 @@ class ByHand:
 
 
 def _is_fixed(mark: Mark) -> bool:
-    return isinstance(mark, Scores) and mark.axes.are_fixed
+    return isinstance(mark, Scores) and mark.axes.roots.count(None) < len(mark.axes.roots)
 
 
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:

@@ -1,7 +1,8 @@
 """Knows which tensors are fixed rows, and so whether scores are of tokens.
 
-Parameters, buffers and constants of a module are fixed, and so is what is made of these alone. Queries may be fixed:
-they are learned, and the softmax runs over tokens. Keys may not, as those of a router, a codebook or a memory.
+Parameters, buffers and constants of a module are fixed, those too that it makes while it runs, and so is what is made
+of these alone. Queries may be fixed: they are learned, and the softmax runs over tokens. Keys may not, as those of a
+router, a codebook or a memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +32,20 @@ class Sides:
 ALL_TOKENS = Sides()
 
 
+@dataclass(eq=False)
+class Constant:
+    """Stands for a tensor that a module has made of no other, its views, and what comes of it.
+
+    ``is_fixed``: until activations are written into it; None: nothing was written yet, as after ``torch.empty``.
+    """
+
+    is_fixed: bool | None
+
+
+Root = int | Constant
+"""What a fixed tensor comes from: a parameter, a buffer or a constant by its id, or what was made."""
+
+
 class FixedRows:
     """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
 
@@ -40,7 +55,7 @@ class FixedRows:
     """
 
     def __init__(self) -> None:
-        self._roots: dict[int, tuple[ref[Tensor], int | None]] = {}
+        self._roots: dict[int, tuple[ref[Tensor], Root | None]] = {}
         self._modules: WeakSet[nn.Module] = WeakSet()
 
     def __len__(self) -> int:
@@ -55,8 +70,12 @@ class FixedRows:
         finally:
             hook.remove()
 
-    def root(self, x: Tensor) -> int | None:
-        """A number for what a fixed tensor comes from; None: an activation, or not known."""
+    def root(self, x: Tensor) -> Root | None:
+        """What a fixed tensor comes from; None: an activation, or not known."""
+        root = self._root(x)
+        return None if isinstance(root, Constant) and not root.is_fixed else root
+
+    def _root(self, x: Tensor) -> Root | None:
         if type(x) is nn.Parameter:
             return id(x)
         base = x._base
@@ -86,19 +105,43 @@ class FixedRows:
             return False
         return type(first) is nn.Parameter or id(first) in self._roots
 
+    def make(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Note what one of ``MAKERS`` has made, within a module.
+
+        Integers may be the numbers of tokens unless each follows another, and arrays of NumPy may be what is read.
+        """
+        is_number = result.is_floating_point() or result.is_complex() or result.dtype == torch.bool
+        if (is_number or func is torch.arange) and not (func in _TAKERS and not _is_plain(args)):
+            self._set(result, Constant(None if "empty" in func.__name__ else True))
+
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what a function has made of fixed tensors."""
+        if func in MAKERS and isinstance(self._root(result), Constant):
+            return
         name = getattr(func, "__name__", "")
         given = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
         tensors = [x for one in given for x in (one if isinstance(one, list | tuple) else (one,)) if _is_tensor(x)]
-        roots = [self.root(x) for x in tensors]
-        if None not in roots:
+        roots = [self._root(x) for x in tensors]
+        first = tensors[0] if tensors else None
+        written = kwargs.get("out", first if result is None or _writes(name) else None)
+        if isinstance(written, Tensor):
+            self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
+        elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
             for x in result if isinstance(result, list | tuple) else (result,):
-                if _is_tensor(x) and type(x) is not nn.Parameter and roots:
+                if _is_tensor(x) and type(x) is not nn.Parameter:
                     self._set(x, roots[0])
-        elif roots and roots[0] is not None and (name.endswith("_") and (name[:2] != "__" or name in _WRITING)):
-            written = tensors[0]
-            for x in (written, written._base) if name in _COPYING or roots[0] != id(written) else ():
+
+    def _write(self, name: str, written: Tensor, others: Sequence[Root | None]) -> None:
+        """Note that a function has written what comes from others into a tensor."""
+        root = self._root(written)
+        are_fixed = all(map(_is_fixed, others)) and name not in _RANDOM
+        if isinstance(root, Constant):
+            if not are_fixed:
+                root.is_fixed = False
+            elif root.is_fixed is None and (others or name in _COPYING):
+                root.is_fixed = True
+        elif root is not None and not are_fixed and (name in _COPYING or root != id(written)):
+            for x in (written, written._base):
                 if x is not None and type(x) is not nn.Parameter:
                     self._set(x, None)
 
@@ -118,11 +161,11 @@ class FixedRows:
                     if type(x) is Tensor:
                         self._set(x, id(x))
 
-    def _entry(self, x: Tensor) -> tuple[ref[Tensor], int | None] | None:
+    def _entry(self, x: Tensor) -> tuple[ref[Tensor], Root | None] | None:
         entry = self._roots.get(id(x))
         return entry if entry is not None and entry[0]() is x else None
 
-    def _set(self, x: Tensor, root: int | None) -> None:
+    def _set(self, x: Tensor, root: Root | None) -> None:
         key, roots = id(x), self._roots
         if (entry := self._entry(x)) is not None:
             roots[key] = entry[0], root
@@ -144,16 +187,43 @@ def _parts_of(module: nn.Module) -> list[nn.Module]:
         return [module]
 
 
+def _is_plain(args: Sequence[Any]) -> bool:
+    data = args[-1] if args else None
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return type(data) in (bool, int, float, complex)
+
+
 def _is_tensor(x: object) -> bool:
     return issubclass(type(x), Tensor)  # isinstance() asks lazy objects of programs
 
+
+def _is_fixed(root: Root | None) -> bool:
+    return root is not None and not (isinstance(root, Constant) and not root.is_fixed)
+
+
+def _writes(name: str) -> bool:
+    return name.endswith("_") and (name[:2] != "__" or name in _WRITING)
+
+
+_MADE = "empty zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor asarray"
+_LIKE = "empty_like zeros_like ones_like full_like new_empty new_zeros new_ones new_full new_tensor"
+MAKERS = frozenset(
+    getattr(home, name) for home in (torch, Tensor) for name in f"{_MADE} {_LIKE}".split() if hasattr(home, name)
+)
+"""Functions that make tensors of no others."""
+
+_TAKERS = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
+"""Those that may be given what a program reads."""
 
 _OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
 """Functions whose result holds nothing of their other arguments."""
 
 _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
-_COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_"}
+_COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}
 """Functions that put numbers into a tensor as they are, as programs do with caches."""
+
+_RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 
 
 def why_none(keys: bool | None, values: bool) -> str:
@@ -175,7 +245,7 @@ class Axes:
     """
 
     factors: dict[int, frozenset[int]]
-    roots: tuple[int | None, ...]
+    roots: tuple[Root | None, ...]
 
     @property
     def are_fixed(self) -> bool:

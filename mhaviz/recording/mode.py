@@ -24,7 +24,7 @@ from mhaviz.recording.axes import Layouts, Order, order_of
 from mhaviz.recording.by_hand import SOFTMAXES, ByHand
 from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
-from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides
+from mhaviz.recording.descent import ALL_TOKENS, MAKERS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
 from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused
@@ -97,6 +97,7 @@ class Watch:
         self._unfinished: Counter[str] = Counter()
         self.looks: dict[Any, Look | None] = {**self._by_hand.looks(), **self._fused.looks()}
         self.looks |= {func: _after(self.looks.get(func), look) for func, look in self.inputs.looks().items()}
+        self.looks |= dict.fromkeys(MAKERS, guarded(self._made, self._failed))
         _watches.add(self)
 
     @contextmanager
@@ -189,6 +190,11 @@ class Watch:
         """Say, once, what looks like attention and is not shown."""
         if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
             self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
+
+    def _made(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """What a program makes outside modules, it may give them to read."""
+        if self._modules.running()[0] and type(result) is Tensor:
+            self.fixed.make(func, args, kwargs, result)
 
     def follow_fixed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what a function has made of fixed tensors."""
@@ -436,7 +442,7 @@ class _Mode(TorchFunctionMode):
                 watch.miss_traced(func)
             return func(*args, **kwargs)
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
-        if args and self._may_fix(args):
+        if args and (self._may_fix(args) or "out" in kwargs):
             watch.follow_fixed(func, args, kwargs, result)
         if kwargs or self._may_follow(func, args):
             watch.follow_axes(func, args, kwargs, result)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layouts, Order, order_of
-from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, FixedRows, Sides, why_none
+from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
@@ -329,7 +329,9 @@ class WeightsByHand:
         if self._fixed.root(factor) is not None:
             return True
         mark, axis = self._marks.get(factor), product.axes[number].index(letter) - factor.ndim
-        return isinstance(mark, Scores) and mark.axes.over_fixed(axis) is True
+        if not isinstance(mark, Scores) or any(isinstance(root, Constant) for root in mark.axes.roots):
+            return False  # a matrix of constants mixes tokens, as a running mean does
+        return mark.axes.over_fixed(axis) is True
 
     def _add_part(self, mark: Weights, how: Multiplied, met: Tensor, why_unknown: str) -> None:
         made = mark.made

@@ -245,6 +245,124 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
         assert m.kind == "cross"
 
 
+class _Looked(_Program):
+    """Keys and values that a function of the program and of its tokens makes."""
+
+    def __init__(self, keys, values=lambda m, k: k):
+        super().__init__()
+        self.table, self.keys, self.values = nn.Embedding(E, D), keys, values
+
+    def forward(self, x):
+        k = self.keys(self, x)
+        self.A = (self.q(x) @ k.mT).softmax(-1)
+        y = self.A @ self.values(self, k)
+        self.A = self.A.unsqueeze(1)
+        return y
+
+
+def _filled(x, w):
+    x[:] = w
+    return x
+
+
+MADE = [
+    lambda m, x: torch.eye(D),
+    lambda m, x: torch.linspace(-1, 1, 5 * D).view(5, D),
+    lambda m, x: torch.tensor([[0.5] * D, [-1.0] * D]),
+    lambda m, x: m.w + torch.arange(E)[:, None],
+    lambda m, x: torch.arange(E)[:, None] * m.w,
+    lambda m, x: _filled(x.new_zeros(E, D), m.w),
+    lambda m, x: torch.empty(E, D).copy_(m.w),
+    lambda m, x: _filled(x.new_empty(E, D)[1:], m.w[1:]),
+    lambda m, x: m.table(torch.arange(E)),
+    lambda m, x: m.k(F.one_hot(torch.arange(D)).float()),
+    lambda m, x: m.w * torch.bernoulli(torch.full((E, 1), 0.9)),
+    lambda m, x: torch.bernoulli(torch.full((E, 1), 0.9)) * m.w,
+    lambda m, x: m.w * torch.ones(E, 1, dtype=torch.bool),
+    lambda m, x: torch.cat([x.new_full((1, D), 0.1), m.w]),
+    lambda m, x: torch.stack([torch.arange(5.0), *torch.ones(D - 1, 5)], -1),
+    lambda m, x: torch.zeros_like(x[0]).cumsum(0) + torch.ones_like(x[0]),
+]
+
+
+@pytest.mark.parametrize("keys", MADE)
+def test_what_a_module_makes_of_nothing_is_fixed(keys):
+    model = _Looked(keys)
+    with mhaviz.record(model) as recording:
+        model(tokens())
+    assert recording.is_empty
+    assert "weighs a memory of fixed rows" in recording.notices[0]
+
+
+def test_values_that_a_module_writes_down_are_fixed():
+    labels = torch.tensor  # as of a classifier that weighs texts
+    model = _Looked(lambda m, x: m.k(x), lambda m, k: labels([[float(one)] for one in range(T)]))
+    with mhaviz.record(model) as recording:
+        model(tokens())
+    assert "weighs tokens whose values are fixed rows" in recording.notices[0]
+
+
+def _positions(n):
+    angles = torch.arange(n)[:, None] / 100 ** (torch.arange(D // 2) / D)
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def _turned(x):
+    cos, sin = _positions(x.shape[1]).flip(-1), _positions(x.shape[1])
+    return cos * x + sin * torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1)
+
+
+def _cached(x, into, write):
+    cache = into(len(x), T, D)
+    for i in range(T):
+        write(cache, i, x[:, i])
+    return cache[:, :T]
+
+
+def _written(write, into=torch.zeros):
+    return lambda m, x: _cached(m.k(x), into, write)
+
+
+def _padded(x):
+    return x.new_zeros(B, T, D).masked_scatter(torch.ones(B, T, 1, dtype=torch.bool), x)
+
+
+READ = [
+    _written(lambda c, i, x: c[:, i].copy_(x)),
+    _written(lambda c, i, x: c[:, i].copy_(x), torch.empty),
+    _written(lambda c, i, x: c.__setitem__((slice(None), i), x)),
+    _written(lambda c, i, x: c[:, i].add_(x)),
+    _written(lambda c, i, x: torch.mul(x, 2, out=c.select(1, i))),
+    _written(lambda c, i, x: c.index_copy_(1, torch.tensor([i]), x[:, None])),
+    _written(lambda c, i, x: c.detach()[:, i].copy_(x)),
+    lambda m, x: torch.zeros_like(x).add_(m.k(x)),
+    lambda m, x: _positions(T) + x,
+    lambda m, x: _turned(x),
+    lambda m, x: torch.cat([x.new_zeros(B, 1, D), x, torch.ones(B, 2, D)], 1),
+    lambda m, x: torch.full((T, T), 1 / T).tril() @ x,
+    lambda m, x: torch.where(x > 0, torch.zeros(()), x),
+    lambda m, x: _padded(x),
+    lambda m, x: m.table(torch.tensor([[0, 3, 1, 2]]).expand(B, -1)) + m.table(torch.arange(4)),
+    lambda m, x: m.table(torch.arange(4)) + m.table(torch.tensor([[0, 3, 1, 2]]).expand(B, -1)),
+    lambda m, x: torch.eye(D)[x.argmax(-1)],
+    lambda m, x: torch.zeros(B, T, D).scatter_(2, x.argmax(-1, keepdim=True), 1.0),
+    lambda m, x: torch.randn(B, T, D),
+    lambda m, x: torch.empty(B, T, D).normal_(),
+]
+
+
+@pytest.mark.parametrize("keys", READ)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_what_is_written_into_what_a_module_makes_is_no_longer_fixed(keys, mode):
+    model = _Looked(keys)
+    with mode(), mhaviz.record(model, examples="all") as recording:
+        model(tokens())
+    assert recording.notices == []
+    for m, one in zip(recording.attention.maps, model.A, strict=True):
+        torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
+        assert m.columns.tokens.texts[0] == "0"
+
+
 class Pooling(_Program):
     """One learned query for each head."""
 
