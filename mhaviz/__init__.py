@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mhaviz.api.corpus_difference import diff_models
+    from mhaviz.api.evaluation import evaluate
     from mhaviz.api.loaded import LoadedModel, load
     from mhaviz.api.parts import merge
     from mhaviz.api.recording import Recording, record
@@ -53,6 +54,7 @@ _HOMES = {
     "diff_models": "api.corpus_difference",
     "display_attention": "views.figure.display",
     "embeddings": "api.studies",
+    "evaluate": "api.evaluation",
     "explain": "api.studies",
     "head_statistics": "api.studies",
     "load": "api.loaded",
@@ -85,6 +87,7 @@ __all__ = [
     "diff_models",
     "display_attention",
     "embeddings",
+    "evaluate",
     "explain",
     "head_statistics",
     "load",

@@ -75,7 +75,7 @@ PICTURES: dict[str, list[str]] = {
     "explain.png": ["explain", DEPOSIT, "--token", "deposit", "--head", "2", *CPU],
     "explain-translation.png": ["explain", *TRANSLATED, "--token", "le", *CPU],
     "translation.png": ["heatmap", *TRANSLATED, *CPU],
-    "evaluation.png": ["train", "--evaluate", "translation", *CPU],
+    "evaluation.png": ["evaluate", "translation", *CPU],
     "training.png": [
         "train",
         "translation",

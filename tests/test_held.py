@@ -63,7 +63,7 @@ GALLERY = {
     "explain.png": f"explain {DEPOSIT} --token deposit --head 2",
     "explain-translation.png": f"explain {TRANSLATED} --token le",
     "translation.png": f"heatmap {TRANSLATED}",
-    "evaluation.png": "train --evaluate translation",
+    "evaluation.png": "evaluate translation",
     "report.png": 'report "I wonder what will come next!"',
 }
 
@@ -146,7 +146,7 @@ def find_commands():
                 "|" not in line
                 and line.startswith("mhaviz ")
                 and not any(option in line for option in NOT_HELD)
-                and (not line.startswith(("mhaviz train", "mhaviz record")) or "--evaluate" in line)
+                and not line.startswith(("mhaviz train", "mhaviz record"))
             ):
                 for long, short in SHORTER.items():
                     line = line.replace(long, short)

@@ -70,7 +70,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
             words += [word for name in pictures if name.endswith(".html") for word in ("-o", name)]
         else:
             words = shlex.split(command, comments=True)
-        little = () if "--evaluate" in words else LITTLE.get(words[1], ())
+        little = LITTLE.get(words[1], ())
         result = mhaviz(*words[1:], *little)
         assert result.status == 0, result.err
         for option, value in itertools.pairwise(words):

@@ -42,6 +42,7 @@ COMMANDS = {
     "kernel.",
     "complexity": "Count what attention costs, N²·d_model + N·d_model², and measure it.",
     "train": "Train a small model of mhaviz's own layers, so that its maps mean something.",
+    "evaluate": "Say how many held-out sentences a trained model translates right.",
     "report": "Put tokens, heads, shapes and scaling on one page.",
     "show": "Draw attention weights that have been saved.",
     "diff": "Show what differs between two saved attentions, or between two models over a corpus.",

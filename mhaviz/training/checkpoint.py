@@ -33,7 +33,7 @@ TASK: Literal["translation"] = "translation"
 """What is learnt, as a file says."""
 
 SCORED = 50
-"""How many held-out sentences a milestone's score is measured on; ``mhaviz train --evaluate`` takes all of them."""
+"""How many held-out sentences a milestone's score is measured on; ``mhaviz evaluate`` takes all of them."""
 
 SCORE = "exact match"
 """What a score is the share of: translations that are the expected ones word for word."""

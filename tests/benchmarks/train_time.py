@@ -102,7 +102,7 @@ def whole(seed: int, path: Path) -> None:
     )
     _, seconds, in_steps = map(float, done.stdout.split())
     evaluated = subprocess.run(
-        [sys.executable, "-m", "mhaviz", "train", "--evaluate", str(path), "--json"],
+        [sys.executable, "-m", "mhaviz", "evaluate", str(path), "--json"],
         capture_output=True,
         text=True,
         check=True,

@@ -111,7 +111,7 @@ def test_a_checkpoint_names_what_is_wrong(mhaviz, checkpoint, change, expected):
     result = mhaviz("heatmap", "the cat", "--model", str(path))
     assert result.status == 1
     assert re.search(expected, said(result))
-    assert mhaviz("train", "--evaluate", str(path)).status == 1
+    assert mhaviz("evaluate", str(path)).status == 1
 
 
 @pytest.mark.parametrize("dtype", ["F4", "F6_E2M3", "F8_E8M0"])

@@ -259,8 +259,8 @@ READ = [
     "diff x.json a.npy",
     "diff a.npy a.npy --keys x.json",
     "train x.safetensors",
-    "train --evaluate x.json",
-    "train x.json --evaluate t.safetensors",
+    "evaluate x.json",
+    "evaluate t.safetensors x.json",
     "train x.gif -o t.safetensors --animate x.gif",
 ]
 

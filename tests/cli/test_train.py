@@ -107,7 +107,7 @@ def test_the_sentence_that_is_filmed():
 
 
 def test_evaluate_what_comes_with_mhaviz(mhaviz):
-    data = json.loads(mhaviz("train", "--evaluate", "translation", "--json").out)
+    data = json.loads(mhaviz("evaluate", "translation", "--json").out)
     assert data["score"] >= 0.99
     assert data["alignment"]["mean"] <= 0.05
     assert len(data["alignment"]["heads"]) == 4
@@ -115,32 +115,31 @@ def test_evaluate_what_comes_with_mhaviz(mhaviz):
 
 
 def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
-    result = mhaviz("train", str(pairs), "--evaluate", str(checkpoint), "-o", str(tmp_path / "e.png"))
+    result = mhaviz("evaluate", str(checkpoint), str(pairs), "-o", str(tmp_path / "e.png"))
     assert result.status == 0
     assert "3 held-out sentences: exact match" in result.out
     assert "heads averaged" in result.out
     assert (tmp_path / "e.png").stat().st_size > 0
-    unnamed = mhaviz("train", "--evaluate", str(checkpoint))
+    unnamed = mhaviz("evaluate", str(checkpoint))
     assert unnamed.status == 2
-    assert "has learnt from pairs.tsv; name it: mhaviz train pairs.tsv --evaluate" in unnamed.err
+    assert f"has learnt from pairs.tsv; name it: mhaviz evaluate {checkpoint} pairs.tsv" in unnamed.err
     (tmp_path / "other.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
-    other = mhaviz("train", str(tmp_path / "other.tsv"), "--evaluate", str(checkpoint))
+    other = mhaviz("evaluate", str(checkpoint), str(tmp_path / "other.tsv"))
     assert "also those that it may have been trained on" in other.err
     assert "2 sentences: exact match" in other.out
     (tmp_path / "unknown.tsv").write_text("zebra b\tB A1\na2 b\tB A2\n", encoding="utf-8")
-    unknown = mhaviz("train", str(tmp_path / "unknown.tsv"), "--evaluate", str(checkpoint))
+    unknown = mhaviz("evaluate", str(checkpoint), str(tmp_path / "unknown.tsv"))
     assert (unknown.status, '"zebra"' in unknown.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        ((), 2, "expected something to learn from"),
+        ((), 2, "Missing argument 'CORPUS'"),
         (("translation",), 2, "expected one file for what is learnt, such as -o translation.safetensors, got none"),
         (("translation", "-o", "a.safetensors", "-o", "b.safetensors"), 2, "got 2"),
         (("translation", "-o", "a.pth"), 2, "expected a name ending in"),
         (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),
-        (("nothing.tsv",), 1, "cannot read nothing.tsv: No such file"),
         (("translation", "-o", "no/a.safetensors"), 1, "there is no folder"),
         (("translation", "-o", "a.safetensors", "--animate", "a.mp4"), 2, "expected a name ending in .gif"),
         (
@@ -161,9 +160,6 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is not there"),
         (("translation", "-o", "a.safetensors", "--resume"), 1, "there is no checkpoint"),
         (("translation", "-o", "a.safetensors", "--resume", "--n-heads", "2"), 2, "leave out --n-heads"),
-        (("--evaluate", "nothing"), 1, "there is no checkpoint nothing"),
-        (("--evaluate", "translation", "--steps", "3", "--seed", "2"), 2, "leave out --steps, --seed"),
-        (("--evaluate", "translation", "-o", "a.safetensors"), 2, "expected a name ending in .png"),
     ],
 )
 def test_what_cannot_be_trained(mhaviz, tmp_path, monkeypatch, words, status, message):
@@ -277,7 +273,7 @@ def test_the_next_command_is_one_that_works(mhaviz, tmp_path, monkeypatch, name)
 
 def test_evaluating_pairs_without_links(mhaviz, checkpoint, tmp_path):
     (tmp_path / "p.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
-    result = mhaviz("train", str(tmp_path / "p.tsv"), "--evaluate", str(checkpoint))
+    result = mhaviz("evaluate", str(checkpoint), str(tmp_path / "p.tsv"))
     assert "none of these pairs has a gold alignment" in result.out.replace("\n", " ")
 
 
@@ -338,3 +334,10 @@ def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):
     assert (result.status, result.out) == (status, "")
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+def test_what_cannot_be_evaluated(mhaviz, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    missing, no_picture = mhaviz("evaluate", "nothing"), mhaviz("evaluate", "translation", "-o", "a.safetensors")
+    assert (missing.status, "there is no checkpoint nothing" in missing.err) == (1, True)
+    assert (no_picture.status, "expected a name ending in .png" in no_picture.err) == (2, True)

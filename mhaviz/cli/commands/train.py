@@ -11,7 +11,6 @@ import typer
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.evaluation import evaluate_checkpoint, read_corpus, require_corpus
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.groups import Device, DpiOption, given, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
@@ -49,22 +48,18 @@ def train(
     sizes: SizeOptions,
     looks: DpiOption,
     corpus: Annotated[
-        str | None,
+        str,
         typer.Argument(
             metavar="CORPUS",
             help="translation (the built-in grammar), or a file of source⇥target lines.",
         ),
-    ] = None,
+    ],
     output: Annotated[
         list[Path] | None,
         typer.Option("-o", "--output", help="The checkpoint, a .safetensors file; a picture and data as well."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of Adam. \\[default: 1500]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint that -o names.")] = False,
-    evaluate: Annotated[
-        str | None,
-        typer.Option(metavar="CHECKPOINT", help="Do not train: say how much this checkpoint gets right."),
-    ] = None,
     animate: Annotated[
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
@@ -82,11 +77,10 @@ def train(
     mhaviz train translation -o t.safetensors
     mhaviz heatmap --model t.safetensors "the small black cat sees my car"
     mhaviz train pairs.tsv -o pairs.safetensors --steps 3000 --animate film.gif
-    mhaviz train --evaluate translation
 
     The first learns to translate the sentences of a built-in grammar in about half a minute. Your own pairs: lines of
     source, tab, target; a third column of i-j links (words between blanks, from 0, source first) is the gold alignment
-    for --evaluate. A tenth of the sentences, 500 at most, is held out.
+    for mhaviz evaluate. A tenth of the sentences, 500 at most, is held out.
 
     A checkpoint is written at every twentieth of the way, and every 250 steps at the latest. Ctrl-C stops and keeps
     the last; --resume goes on from there, and ends as if it had never stopped, unless it asks for other --steps.
@@ -94,30 +88,20 @@ def train(
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
     paths = tuple(output or ())
-    suffixes = RECORD_SUFFIXES if evaluate else (*RECORD_SUFFIXES, ".safetensors")
-    inputs = [Path(name) for name in (corpus, evaluate) if name is not None]
-    check_outputs(paths, suffixes, inputs)
+    inputs = [Path(corpus)]
+    check_outputs(paths, (*RECORD_SUFFIXES, ".safetensors"), inputs)
     checkpoint_paths = [path for path in paths if path.suffix.lower() == ".safetensors"]
     delivery = Delivery([path for path in paths if path not in checkpoint_paths], quiet, json)
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
     settled = given(plan) + given(sizes)
-    if evaluate is not None:
-        asked = {"resume": resume or None, "animate": animate, "steps": steps, "threads": threads}
-        unheeded = [f"--{name}" for name, value in asked.items() if value is not None] + settled
-        if unheeded:
-            raise ArgumentError(f"--evaluate does not train; leave out {', '.join(unheeded)}")
-        evaluate_checkpoint(evaluate, corpus, device, delivery, looks.style)
-        return
-    if corpus is None:
-        raise ArgumentError("expected something to learn from: translation, or a file of pairs; see --help")
-    require_corpus(corpus)
     if len(checkpoint_paths) != 1:
         raise ArgumentError(
             f"expected one file for what is learnt, such as -o {Path(corpus).stem}.safetensors, "
             f"got {len(checkpoint_paths) or 'none'}"
         )
 
+    from mhaviz.api.evaluation import read_corpus
     from mhaviz.devices import resolve_device
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
