@@ -4,7 +4,7 @@ import os
 import platform
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -21,7 +21,6 @@ _T = TypeVar("_T")
 
 _PATIENCE = timedelta(days=30)
 """A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
-_TO_CONNECT = timedelta(seconds=5)
 
 _others: list[tuple[str, int]] = []
 """The machine and the number of each process, in the order of their ranks, this one's too; known once connected."""
@@ -158,7 +157,6 @@ def ended_together() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         if who := _who_has_ended():
             raise MhavizError(who)
-        is_first_to_fail()  # torchrun itself is ended: what it ends after this one has nothing to say
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -175,17 +173,4 @@ def _who_has_ended() -> str:
     if not ranks:
         return ""
     which = f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(ranks)}"
-    return f"{which} of {len(_others)} ended in the middle of the work: killed, perhaps, as memory was short"
-
-
-def is_first_to_fail() -> bool:
-    """Whether no other process has asked this before: one error of all is said once, by whoever comes first."""
-    if this_process().is_alone or "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
-        return True
-    with suppress(Exception):  # nobody can be asked: rather twice than not at all
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        store = TCPStore(os.environ["MASTER_ADDR"], _number("MASTER_PORT"), is_master=False, timeout=_TO_CONNECT)
-        run = os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-        return bool(store.add(f"mhaviz/failed/{'/'.join(run)}", 1) == 1)
-    return True
+    return f"{which} of {len(_others)} ended before the work was done"

@@ -151,9 +151,6 @@ def _require_folder() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    """Say why it could not be done: of several processes, which torchrun ends when one fails, the first that fails."""
-    from mhaviz.processes import is_first_to_fail
-
-    if is_first_to_fail():
-        say(message)
+    """Say why it could not be done."""
+    say(message)
     return status
