@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
-from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
+from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, find_folder, read_fields, weight_files
 from mhaviz.records import Kind
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -30,12 +30,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers import __version__ as version
+from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
-from mhaviz.models.pretrained import adapter, capture, config_fields, quantization, sharing, sizes
+from mhaviz.models.pretrained import adapter, capture, config_fields, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
-from mhaviz.models.pretrained.predicting_class import predicting_class
+from mhaviz.models.pretrained.predicting_class import named_class, predicting_class
 from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, remove_with, where_it_lies
 from mhaviz.units import with_article
 
@@ -218,25 +219,28 @@ class Checkpoint:
             return self._load()
 
     def _load(self) -> Loaded:
-        if self._is_apart:
-            adapter.require_none(self.folder, self.name)
         model, missing = _model(self)
         if self.otherwise and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             return replace(self, kind=self.otherwise, otherwise=None)._load()
         _require_weights(model, missing, self.name, self.writes)
-        model, adapted = adapter.apply_adapter(model, self.folder, self.name, _ADDED_ON_TOP)
+        remarks = _ignored_code(self.folder, self.fields, type(model), type(self.tokenizer))
+        if adapter.has_adapter(self.folder):
+            advice = f"remove {ADAPTER_CONFIG} to see the model without it"
+            with as_one_line(f"{self.name}: its adapter cannot be merged", advice):
+                if self._is_apart:
+                    raise ValueError("the model is not on one device")
+                model = adapter.merged(model, self.folder)
+            remarks.append("the adapter of the folder is applied")
         if not self._is_apart:
             nn.Module.to(model, self.device)
         captured = bool(self.kind._can_set_attn_implementation())
-        code = _ignored_code(self.folder, self.fields, type(model), type(self.tokenizer))
-        remarks = tuple(filter(None, [adapted, *code]))
         return Loaded(
             self.name,
             nn.Module.eval(model),
             self.tokenizer,
             input_device(model) if self._is_apart else self.device,
             captured,
-            remarks=remarks,
+            remarks=tuple(remarks),
             processes=self.processes,
             shared=sharing.shared_attentions(model) if self.processes > 1 else frozenset(),
         )
@@ -312,10 +316,13 @@ def _checkpoint(
         sharing.require_shares(config, processes, name)
     tokenizer = _tokenizer(folder, name)
     usual = _model_class(config, name, writes)
-    kind = (predicts and not writes and predicting_class(config)) or usual
-    quantization.require_libraries(config, name)
+    kind = usual
+    if adapter.has_adapter(folder) and not writes:  # which names the modules of the class that it was trained with
+        kind = named_class(config) or usual
+    elif predicts and not writes:
+        kind = predicting_class(config) or usual
     attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
-    there = replace(there, is_packed=quantization.method_of(config) is not None)
+    there = replace(there, is_packed=_is_quantised(config, name))
     sizes.require_model(kind, config, attention, there, name)
     taken = forecast(there, config, dtype, device, spread, processes)
     otherwise = None if kind is usual else usual
@@ -335,6 +342,15 @@ def _checkpoint(
         taken,
         otherwise,
     )
+
+
+def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
+    """Whether it says so of its weights. Raises MhavizError of a way that transformers would take for none."""
+    parts = (config, config.get_text_config(decoder=True))  # which may say so for all, as in transformers
+    asked = next(filter(None, (getattr(part, "quantization_config", None) for part in parts)), None)
+    if asked is not None and not AutoHfQuantizer.supports_quant_method(asked):  # type: ignore[no-untyped-call]
+        raise MhavizError(f"{name}: transformers knows no weights quantised by {quoted(asked.get('quant_method'))}")
+    return asked is not None
 
 
 def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:

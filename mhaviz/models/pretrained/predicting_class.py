@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import transformers
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 
 
@@ -20,6 +21,13 @@ def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
     if masked:  # models such as BERT, of which there are many without
         return None if named & {kind.__name__ for kind in bare} else masked[0]
     return causal[0] if causal else None
+
+
+def named_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """The class that its configuration names first; None: it names none of transformers' for this configuration."""
+    kind = getattr(transformers, next(iter(config.architectures or ()), ""), None)
+    is_its_own = isinstance(kind, type) and issubclass(kind, PreTrainedModel) and kind.config_class is type(config)
+    return kind if is_its_own else None
 
 
 def _classes(auto: Any, config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
