@@ -8,9 +8,9 @@ from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of, show
 from mhaviz.records import Site, Source, Text, Tokens
 
 
-def attend(model, sentences, target=None, heads=None, special="shown"):
+def attend(model, sentences, target=None, heads=None, hide_special=False):
     """All weights of a model on these sentences."""
-    return attention_weights(model, model.encode(sentences, target), heads, special)
+    return attention_weights(model, model.encode(sentences, target), heads, hide_special)
 
 
 def calls(model, sentences, target=None, heads=None, batched=False):

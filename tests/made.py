@@ -52,5 +52,5 @@ def remade(m, **changes):
         "rollout": m.quantity.key == "rollout",
         "cells": None if m.is_whole else Edges(m.rows.edges, m.columns.edges, **whole),
     } | changes
-    kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink", "special")
+    kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink", "to_special")
     return made_map(**({name: getattr(m, name) for name in kept} | of))

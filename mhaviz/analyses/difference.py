@@ -113,11 +113,11 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         summary=None,
         reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
         sink=before.sink or after.sink,
-        special=None,
+        to_special=None,
         queries_and_keys=None,
     )
     per_head = list(zip(before.weights, after.weights, strict=True))
-    has_rest = not change.is_whole or change.sink or any(m.special is not None for m in (before, after))
+    has_rest = before.has_rest or after.has_rest
     rows = [_compare_rows(change, a, b, has_rest) for a, b in per_head]
     return MapDifference(
         change,

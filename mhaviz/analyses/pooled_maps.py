@@ -11,18 +11,17 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
-from mhaviz.analyses.weights import special_texts
+from mhaviz.analyses.weights import mean_share, require_text
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
 from mhaviz.attention.tiled_pass import tile_shape
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records import (
     KIND_NAMES,
     NORM,
-    RENORMALISED,
     WEIGHT,
     Attention,
     AttentionMap,
@@ -35,11 +34,10 @@ from mhaviz.records import (
     Quantity,
     Reduction,
     Sink,
-    Special,
-    SpecialKeys,
     Tokens,
 )
 from mhaviz.records.axis import even_cells, even_edges
+from mhaviz.records.tokens import is_run
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -83,16 +81,12 @@ class MapSize:
         return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
 
 
-def map_sizes(
-    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown"
-) -> tuple[MapSize, ...]:
+def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[MapSize, ...]:
     """Of every map of a model, in order; the arguments are those of ``pooled_maps``."""
     sizes = []
     for number, text in enumerate(inputs.texts):
         for site in model.sites(inputs):
-            q_length, k_length = (
-                len(side) - (len(side.special) if special == "left out" else 0) for side in text.sides(site.kind)
-            )
+            q_length, k_length = map(len, text.sides(site.kind))
             n_heads = len(heads_of(site, heads))
             sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
     return tuple(sizes)
@@ -109,7 +103,7 @@ class Pooling:
             all of it.
         memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
         summary: whether each head is summed up as well.
-        totals: whether the sum of each row is wanted, of norms.
+        totals: whether the sum of each row over all keys is wanted.
     """
 
     size: int = MOST_CELLS
@@ -168,36 +162,35 @@ def pooled_maps(
     inputs: Inputs,
     pooling: Pooling,
     heads: Sequence[int] | None = None,
-    special: Special = "shown",
+    hide_special: bool = False,
     on_progress: Callable[[float], None] = lambda done: None,
     keep: bool = False,
 ) -> Attention:
     """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
 
     Args:
-        model, inputs, heads, special: as in ``attention_weights``; largest numbers have no column of special tokens.
+        model, inputs, heads, hide_special: as in ``attention_weights``.
         pooling: how.
         on_progress: is called with how much is done, from 0 to 1.
-        keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are apart.
+        keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are hidden.
 
     Raises:
-        ArgumentError: a window outside a map, a size that cannot be; special tokens apart that are inside the text.
+        ArgumentError: a window outside a map, a size that cannot be; hidden tokens that are inside the text.
     """
     maps: list[AttentionMap] = []
-    whole, done = scores_needed(map_sizes(model, inputs, heads, special), pooling), 0
+    whole, done = scores_needed(map_sizes(model, inputs, heads), pooling), 0
 
     def on_attention(seen: SiteCall) -> None:
         nonlocal done
-        seen = seen.without_special() if special == "left out" else seen
-        part = replace(pooling, window=seen.run_of_text, totals=True) if special == "apart" else pooling
+        part = _of_text(seen, pooling) if hide_special else pooling
         _, n_heads, q_length, k_length = seen.call.shape
         cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
         pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
         done += cost
-        if special == "left out":
-            found = [replace(m, quantity=replace(RENORMALISED, reduction=m.quantity.reduction)) for m in found]
-        elif special == "apart":
-            found = [_with_special_apart(m, seen, pooled) for m in found]
+        if hide_special and seen.keys[0].special:
+            found = _with_share(found, pooled)
+        if pooling.reduce == "max":
+            found = [replace(found[-1], summary=found[0].summary)]
         maps.extend(found)
 
     model.run(inputs, on_attention, heads)
@@ -216,7 +209,7 @@ def _pooled(
 ) -> tuple[PooledMap, list[AttentionMap]]:
     """The same, and all that was computed for it."""
     has_norms = seen.call.value_norms is not None
-    pooling = replace(pooling, totals=has_norms and (pooling.summary or pooling.totals))
+    pooling = replace(pooling, totals=pooling.totals or (has_norms and pooling.summary))
     pooled = pooling.run(seen.call, seen.site.kind, seen.sentence, on_progress)
     found = _records(seen, pooling, pooled)
     if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
@@ -224,18 +217,31 @@ def _pooled(
     return pooled, found
 
 
-def _with_special_apart(m: AttentionMap, seen: SiteCall, pooled: PooledMap) -> AttentionMap:
-    """The map of the run of text with what it lacks to 1, which goes to special tokens and to the head's sink; of norms
-    with what it lacks to the sum of the whole row."""
-    if m.quantity.reduction == "max" or not seen.keys[0].special:
-        return m
-    texts = special_texts(seen.keys[0])
-    if pooled.totals is not None:
-        sums = np.add.reduceat(pooled.totals[0].double().cpu().numpy(), m.rows.edges[:-1] - m.rows.start, axis=-1)
-        others = (sums / np.diff(m.rows.edges) - m.row_sums).clip(0).astype(np.float32)
-        return replace(m, special=SpecialKeys(others, texts))
-    others = (1 - m.row_sums).clip(0).astype(np.float32)
-    return replace(m, special=SpecialKeys(others, (*texts, "sink") if m.sink else texts), sink=False)
+def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
+    """The same of the text alone, with what the share of special tokens is computed from.
+
+    Raises:
+        ArgumentError: no token of the text, or special tokens between them.
+    """
+    sides = seen.queries[0].of_text, seen.keys[0].of_text
+    require_text(*sides, seen.site.kind)
+    if not all(map(is_run, sides)):
+        raise ArgumentError(
+            f"{parameter('hide_special')}: special tokens stand inside the text, and share cells with it; leave it out"
+        )
+    rows, columns = sides
+    window = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+    return replace(pooling, window=window, totals=True, reduce="both" if pooling.reduce == "max" else pooling.reduce)
+
+
+def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[AttentionMap]:
+    """The maps of the run of text, the first of which is by mass, with what goes to special tokens."""
+    assert pooled.totals is not None
+    mass, totals = found[0], pooled.totals[0].double().cpu().numpy()  # n_heads queries
+    inside = (mass.row_sums * np.diff(mass.rows.edges)).sum(axis=-1, keepdims=True)
+    wholes = np.ones_like(totals) if mass.quantity.is_distribution else totals
+    share = mean_share(totals.sum(axis=-1, keepdims=True) - inside, wholes)
+    return [replace(m, to_special=share) for m in found]
 
 
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
@@ -322,7 +328,7 @@ def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
     )
     local = None if pooled.local is None else pooled.local[0].cpu().numpy()
     shares = weights[..., 0]  # n_heads queries: of what a query gives, to the key that gets most of it
-    if pooled.totals is not None:
+    if seen.call.value_norms is not None and pooled.totals is not None:
         totals = np.maximum(pooled.totals[0].cpu().numpy(), np.finfo(np.float32).tiny)  # n_heads queries
         received = received / totals.sum(axis=-1, keepdims=True) * (n_keys > 0).sum()
         shares, local = shares / totals, None if local is None else local / totals

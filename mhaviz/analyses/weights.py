@@ -5,18 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import float_array, require_memory
-from mhaviz.records import NORM, RENORMALISED, WEIGHT, Attention, AttentionMap, Axis, Special, SpecialKeys, Tokens
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.records import KIND_NAMES, NORM, WEIGHT, Attention, AttentionMap, Axis, Kind
 from mhaviz.records.tokens import is_run
 
 _FLOAT32 = 4  # bytes
 
 
 def attention_weights(
-    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, special: Special = "shown", keep: bool = False
+    model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False, keep: bool = False
 ) -> Attention:
     """A = softmax(S) of every attention that is looked at, for each sentence; of a model with norms, these.
 
@@ -24,8 +26,8 @@ def attention_weights(
         model: of any kind.
         inputs: what it reads.
         heads: these alone, or those of them that an attention has; None: all.
-        special: what becomes of tokens that are not of the text; "left out" is for weights alone.
-        keep: whether queries and keys are kept beside the weights; not where special tokens are apart.
+        hide_special: see ``without_special``.
+        keep: whether queries and keys are kept beside the weights; not where special tokens are hidden.
 
     Raises:
         ArgumentError: nothing but special tokens.
@@ -34,39 +36,58 @@ def attention_weights(
     require_weights_fit(model, inputs, heads)
     maps: list[AttentionMap] = []
 
-    model.run(inputs, lambda seen: maps.append(weight_map(seen, special, keep)), heads)
+    model.run(inputs, lambda seen: maps.append(weight_map(seen, hide_special, keep)), heads)
     return Attention(model.describe(inputs), tuple(maps))
 
 
-def weight_map(seen: SiteCall, special: Special = "shown", keep: bool = False) -> AttentionMap:
+def weight_map(seen: SiteCall, hide_special: bool = False, keep: bool = False) -> AttentionMap:
     """All weights of a call of one sentence; the other arguments are those of ``attention_weights``."""
-    seen, quantity = (seen.without_special(), RENORMALISED) if special == "left out" else (seen, WEIGHT)
     A = seen.call.weights()
-    kept = kept_queries_and_keys(seen) if keep and special != "apart" else None
+    kept = kept_queries_and_keys(seen) if keep and not hide_special else None
     norms = seen.call.value_norms
-    if norms is not None:
-        A, quantity = A * norms[:, :, None], NORM
+    quantity = WEIGHT if norms is None else NORM
+    A = A if norms is None else A * norms[:, :, None]
     whole = seen.map(float_array(A[0]), quantity=quantity, queries_and_keys=kept)
-    return with_special_apart(whole, *seen.of_text) if special == "apart" else whole
+    return without_special(whole) if hide_special else whole
 
 
-def with_special_apart(m: AttentionMap, rows: Sequence[int], columns: Sequence[int]) -> AttentionMap:
-    """The map of these queries and keys, which are of the text; what goes to the other keys is one column beside it."""
-    keys = m.columns.tokens
-    others = np.delete(m.weights[:, rows], columns, axis=2).sum(axis=2)  # n_heads rows
+def without_special(m: AttentionMap) -> AttentionMap:
+    """The rows and columns of tokens of the text; their numbers stay as they are.
+
+    Raises:
+        ArgumentError: nothing but special tokens.
+    """
+    rows, columns = m.rows.tokens.of_text, m.columns.tokens.of_text
+    require_text(rows, columns, m.kind)
+    of_rows = m.weights[:, rows]
+    weights = of_rows[:, :, columns]
+    sums = of_rows.sum(axis=2, dtype=np.float64)  # n_heads rows
+    is_share = m.quantity.is_distribution
+    special = np.delete(of_rows, columns, axis=2).sum(axis=2, dtype=np.float64)
     return replace(
         m,
-        weights=m.weights[:, rows][:, :, columns],
-        rows=Axis(m.rows.tokens.at(tuple(rows))),
-        columns=Axis(keys.at(tuple(columns))),
+        weights=weights,
+        rows=Axis(m.rows.tokens.at(rows)),
+        columns=Axis(m.columns.tokens.at(columns)),
         reach=m.reach if is_run(rows) and is_run(columns) else None,
-        special=SpecialKeys(others, special_texts(keys)) if keys.special else None,
+        to_special=mean_share(special, np.ones_like(sums) if is_share else sums) if m.columns.tokens.special else None,
     )
 
 
-def special_texts(tokens: Tokens) -> tuple[str, ...]:
-    """Those that are not of the text, each once."""
-    return tuple(dict.fromkeys(tokens.texts[i] for i in tokens.special))
+def mean_share(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Of each head: what its queries give to special tokens, (n_heads, rows), as a share of all that they give."""
+    given = wholes.sum(axis=-1)
+    shares = parts.sum(axis=-1) / np.maximum(given, np.finfo(np.float32).tiny)
+    return np.asarray(shares.clip(0, 1), np.float32)
+
+
+def require_text(queries: Sequence[int], keys: Sequence[int], kind: Kind) -> None:
+    """Raise ArgumentError unless some queries and some keys are of the text."""
+    if not (queries and keys):
+        raise ArgumentError(
+            f"expected tokens of the text as queries and keys, got special ones alone ({KIND_NAMES[kind]}); leave out "
+            f"{parameter('hide_special')}"
+        )
 
 
 def require_weights_fit(model: Model, inputs: Inputs, heads: Sequence[int] | None = None, copies: int = 1) -> None:

@@ -10,7 +10,7 @@ from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
 from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
 from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
-from mhaviz.analyses.weights import attention_weights
+from mhaviz.analyses.weights import attention_weights, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import Numbers, choose_token, require_numbers
 from mhaviz.api.division import Division
@@ -39,7 +39,6 @@ from mhaviz.records import (
     Report,
     ScalingComparison,
     ShapeTrace,
-    Special,
 )
 from mhaviz.records.tokens import is_run
 
@@ -155,7 +154,6 @@ class LoadedModel:
         kind: Kind | None = None,
         generate: int = 0,
         hide_special: bool = False,
-        renormalise: bool = False,
         rollout: bool = False,
         show: ShownNumbers = "weights",
         verify: bool = False,
@@ -181,8 +179,8 @@ class LoadedModel:
             layer, head: the numbers of those that are wanted, counted from 0; None: all.
             kind: "self", "masked" or "cross" alone; None: all.
             generate: so many tokens a decoder goes on writing, which are part of the map.
-            hide_special: leave out tokens that are not of the text; what goes to them is one column beside the map.
-            renormalise: with ``hide_special``, weights are shares of what goes to the other keys, and sum to 1.
+            hide_special: leave out the rows and columns of tokens that are not of the text. Weights stay as they are;
+                ``to_special`` is how much of a row goes to these tokens.
             rollout: attention rollout up to each layer instead (Abnar and Zuidema 2020, arXiv 2005.00928).
             show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
                 (Kobayashi et al. 2020, arXiv 2004.10102).
@@ -206,50 +204,40 @@ class LoadedModel:
                 model; outputs that differ.
         """
         long = LongInputs(pool, size, window, memory, summary)
-        if renormalise and not hide_special:
-            raise ArgumentError(
-                f"{parameter('renormalise')} shares out what special tokens get; add {parameter('hide_special')}"
-            )
-        if hide_special and window is not None and not renormalise:
+        if hide_special and window is not None:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
             )
-        require_shown(show, {"renormalise": renormalise, "rollout": rollout})
-        special: Special = "shown" if not hide_special else "left out" if renormalise else "apart"
-        if hide_special and verify:
-            raise ArgumentError(
-                f"{parameter('verify')} compares with all tokens; leave out {parameter('hide_special')}"
-            )
+        require_shown(show, {"rollout": rollout})
         model = self._chosen(layer, kind, generate)
         heads = _heads_of(model, head)
         if rollout:
-            unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads)]
-            unheeded += [*["hide_special"] * hide_special, *["verify"] * verify]
+            unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads), *["verify"] * verify]
             if unheeded:
                 raise ArgumentError(
-                    f"{parameter('rollout')} goes through all heads and all tokens; leave out "
-                    f"{', '.join(map(parameter, unheeded))}"
+                    f"{parameter('rollout')} goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
                 )
         inputs = model.read(Given.of(texts, target, given))
         require_length(inputs.longest, max_tokens)
         model = showing(model, show)
         if rollout:
             check(len(inputs.texts) * len(rolled_sites(model, inputs)))
-            return rollout_of(model, inputs)
+            rolled = rollout_of(model, inputs)
+            return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
         n_maps = len(inputs.texts) * len(model.sites(inputs))
         dtype = model.require_outputs() if verify else None
         check(n_maps)
-        sizes = map_sizes(model, inputs, heads, special)
-        drawn = drawn and (special != "apart" or _is_in_one_run(model, inputs))
+        sizes = map_sizes(model, inputs, heads)
+        drawn = drawn and (not hide_special or _is_in_one_run(model, inputs))
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, drawn)
         if queries_and_keys:
-            page_size(sizes, pooling, special).require_fit()
+            page_size(sizes, pooling, hide_special).require_fit()
         keep = _takes_little(sizes) if queries_and_keys is None else queries_and_keys
         if pooling is None:
-            attention = attention_weights(model, inputs, heads, special, keep)
+            attention = attention_weights(model, inputs, heads, hide_special, keep)
         else:
             announce(sizes, pooling, model.device, on_notice, QUANTITY_OF[show])
-            attention = pooled_maps(model, inputs, pooling, heads, special, on_progress, keep)
+            attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
         return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 
     def explain(
@@ -588,7 +576,7 @@ def _takes_little(sizes: Iterable[MapSize]) -> bool:
 
 
 def _is_in_one_run(model: Model, inputs: Inputs) -> bool:
-    """Whether no special token stands inside a text, as between those of a pair: pooled maps have no column for it."""
+    """Whether no special token stands inside a text, as between those of a pair: it would share cells with it."""
     kinds = {site.kind for site in model.sites(inputs)}
     sides = (side.of_text for text in inputs.texts for kind in kinds for side in text.sides(kind))
     return all(not positions or is_run(positions) for positions in sides)

@@ -20,7 +20,7 @@ from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
-from mhaviz.records import WEIGHT, Cells, Quantity, Special
+from mhaviz.records import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
@@ -130,9 +130,9 @@ def announce(
         on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")
 
 
-def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, special: Special = "shown") -> PageSize:
+def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: bool = False) -> PageSize:
     """How large a page for the browser would be of maps of these sizes, with the queries and keys that are kept."""
-    keeps = special != "apart" and (pooling is None or pooling.window is None)
+    keeps = not hide_special and (pooling is None or pooling.window is None)
     maps = []
     for size in sizes:
         rows, columns, n_heads, is_pooled = size.q_length, size.k_length, size.n_heads, False

@@ -19,7 +19,6 @@ from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.records import (
-    KIND_NAMES,
     AttentionMap,
     Axis,
     EmbeddedText,
@@ -122,54 +121,6 @@ class SiteCall:
             "module": self.site.module,
         }
         return AttentionMap(values, rows, columns, **known | others)
-
-    @property
-    def of_text(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The positions of the queries and of the keys that are of the text, of a call of one sentence.
-
-        Raises:
-            ArgumentError: there are no such queries or keys.
-        """
-        (queries,), (keys,) = self.queries, self.keys
-        if not (queries.of_text and keys.of_text):
-            raise ArgumentError(
-                f"expected tokens of the text as queries and keys, got special ones alone "
-                f"({KIND_NAMES[self.site.kind]}); leave out {parameter('hide_special')}"
-            )
-        return queries.of_text, keys.of_text
-
-    @property
-    def run_of_text(self) -> tuple[int, int, int, int]:
-        """The first query of the text and the end, the first key and the end.
-
-        Raises:
-            ArgumentError: as ``of_text``; special tokens between those of the text.
-        """
-        for kept in self.of_text:
-            if not is_run(kept):
-                or_else = f"add {parameter('renormalise')}, or " if self.call.value_norms is None else ""
-                raise ArgumentError(
-                    f"{parameter('hide_special')}: special tokens stand inside the text, and pooled maps have no "
-                    f"column for them; {or_else}leave it out"
-                )
-        rows, columns = self.of_text
-        return rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-
-    def without_special(self) -> "SiteCall":
-        """The same of the text alone, of a call of one sentence: weights are shares of the keys that remain.
-
-        Raises ArgumentError as ``of_text``.
-        """
-        (queries,), (keys,) = self.queries, self.keys
-        rows, columns = self.of_text
-        return replace(
-            self,
-            call=self.call.part(rows, columns),
-            queries=(queries.at(rows),),
-            keys=(keys.at(columns),),
-            output=None,
-            reach=self.reach if is_run(rows) and is_run(columns) else None,
-        )
 
     def without_padding(self) -> "SiteCall":
         """The same without padding, of a call of one sentence. Raises MhavizError if there is nothing else."""

@@ -52,12 +52,12 @@ def sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
             continue
         sums = m.row_sums
         away = np.where(sums == 0, 0.0, sums - 1)
-        away = np.abs(away) if m.is_whole and not m.sink else np.maximum(away, 0.0)
+        away = np.maximum(away, 0.0) if m.has_rest else np.abs(away)
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
             text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
-        if m.is_whole and not m.sink:
+        if not m.has_rest:
             rows += sums.size
             if (sums == 0).any():
                 head, row = (int(i) for i in np.argwhere(sums == 0)[0])

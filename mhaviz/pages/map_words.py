@@ -10,7 +10,6 @@ from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted
 from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells, ImageMap
 
-_LONGEST_NAME = 40  # characters
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
 READING = f"{_SIDES}; {_ONE}"
@@ -29,12 +28,9 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
         parts += [*kinds, cells_texts(drawn.cells, name)]
         if any(m.sink for m in maps):
             parts.append("what goes to no key goes to the head's sink")
-        if special := _special_names(maps):
-            parts.append(f"the column beside a map is what goes to {special}")
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
-    elif special := _special_names(maps):
-        parts.append(f"the column beside a map, in grey on the same scale, is what goes to {special}")
+    parts.append(special_text(maps))
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
@@ -71,14 +67,12 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
 
     Of heads with a sink it is said where the rest goes.
     """
-    if special := _special_names(maps):
-        whole = sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps]))
-        return f"{whole} with the column beside it, white to grey from 0 to 1, which is what goes to {special}"
+    maps = [m for m in maps if m.to_special is None]
     sinks = [m.sink for m in maps]
     if any(sinks):
         less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
         return f"a row sums to {less} to the head's sink"
-    return sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps]))
+    return sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps])) if maps else ""
 
 
 def sums_of_rows(sums: NDArray[np.float64]) -> str:
@@ -94,12 +88,10 @@ def sums_of_rows(sums: NDArray[np.float64]) -> str:
     return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
 
 
-def _special_names(maps: Sequence[AttentionMap]) -> str:
-    """ "[CLS] [SEP]", where these have no columns of their own."""
-    names = list(dict.fromkeys(m.special.name for m in maps if m.special))
-    more = [f"{len(names) - 3} more"] if len(names) > 3 else []
-    shortened = (name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in names[:3])
-    return " or ".join([*shortened, *more])
+def special_text(maps: Sequence[AttentionMap]) -> str:
+    """ "0.42 of a row goes to special tokens, on average"; nothing where these are drawn."""
+    shares = [m.to_special for m in maps if m.to_special is not None]
+    return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
 
 
 def _sums_range(low: float, high: float) -> str:

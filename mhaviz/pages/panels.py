@@ -11,7 +11,6 @@ from mhaviz.records import AttentionMap
 from mhaviz.records.axis import cell_edges
 
 INK = "ink"  # paper is 0: mhaviz.views.ink
-QUIET = "quiet"  # from paper to a middle grey
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
@@ -74,8 +73,6 @@ class Scale:
 class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
-    ``aside``: one more column, (rows,), which is drawn apart, on a scale of its own up to ``aside_high``: see
-    ``Panel.beside``.
     ``marks``: (rows, columns), what is written in place of a number; "" where the number stays.
     """
 
@@ -83,14 +80,7 @@ class Panel:
     values: NDArray[np.float32]
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
-    aside: NDArray[np.float32] | None = None
-    aside_high: float = 1.0
     marks: NDArray[np.str_] | None = None
-
-    @property
-    def beside(self) -> "Panel | None":
-        """The column aside, in quiet colours: it may have nearly all of the weight, and is not what is looked at."""
-        return None if self.aside is None else Panel("", self.aside[:, None], Scale(QUIET, high=self.aside_high))
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""
@@ -111,10 +101,7 @@ class Panel:
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""
         values = pool_strongest(self.values, rows, columns)
-        if values is self.values:
-            return self
-        aside = None if self.aside is None else pool_strongest(self.aside[:, None], rows, 1)[:, 0]
-        return Panel(self.title, values, self.scale, aside=aside, aside_high=self.aside_high)
+        return self if values is self.values else Panel(self.title, values, self.scale)
 
     def sampled(self, rows: int, columns: int) -> "Panel":
         """Features in at most so many cells: a row is the mean of several, a column one of several features.
@@ -162,11 +149,9 @@ def head_panels(
     hidden = attention_map.hidden
     titles = tile_titles(attention_map) if titles is None else titles
     panels: list[Panel] = []
-    aside_high = 1.0 if attention_map.quantity.is_distribution else scale.high
-    asides = [None] * len(titles) if attention_map.special is None else attention_map.special.weights
-    for title, weights, aside in zip(titles, attention_map.weights, asides, strict=True):
+    for title, weights in zip(titles, attention_map.weights, strict=True):
         values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
-        panel = Panel(title, values, scale, hidden, aside, aside_high)
+        panel = Panel(title, values, scale, hidden)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
 

@@ -40,9 +40,8 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
         means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
         return np.asarray(means, np.float32)
 
-    special = None if m.special is None or cells.quantity.reduction == "max" else m.special.pooled(rows, queries[:, 0])
     weights = np.stack([pool(weights) for weights in m.weights])
-    return replace(m, weights=weights, special=special, **cells._asdict())
+    return replace(m, weights=weights, **cells._asdict())
 
 
 def _strongest(

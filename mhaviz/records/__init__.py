@@ -27,17 +27,16 @@ from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.probes import Needle, Probe, RandomRepeats, probe_of_json, probe_to_json
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
-from mhaviz.records.quantity import NORM, QUANTITIES, RENORMALISED, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.quantity import NORM, QUANTITIES, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
 from mhaviz.records.site import Site
 from mhaviz.records.source import Source
-from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.timing import Timing
-from mhaviz.records.tokens import KIND_NAMES, Kind, Piece, Segment, Special, Text, Tokens, patch_tokens, segments_text
+from mhaviz.records.tokens import KIND_NAMES, Kind, Piece, Segment, Text, Tokens, patch_tokens, segments_text
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.records.verification import Deviation
@@ -52,7 +51,6 @@ __all__ = [
     "OF_A_NEEDLE",
     "PRECISE",
     "QUANTITIES",
-    "RENORMALISED",
     "ROLLOUT",
     "ROUNDING",
     "SINK_ABOVE",
@@ -137,8 +135,6 @@ __all__ = [
     "Sink",
     "Site",
     "Source",
-    "Special",
-    "SpecialKeys",
     "Text",
     "Timing",
     "Tokens",

@@ -15,7 +15,6 @@ from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.queries_and_keys import QueriesAndKeys
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
-from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import MapSummary
 from mhaviz.records.tokens import Kind
 
@@ -49,7 +48,8 @@ class AttentionMap(Brief):
         summary: of each head, if it was asked for.
         reach: a query sees no key that is more positions away than this (a sliding window); None: all.
         sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
-        special: what goes to special tokens, if they have been left out and the weights are still what they were.
+        to_special: (n_heads,): the mean share of a row that goes to special tokens, where these have been cropped away;
+            else None.
         module: what the program that was recorded calls the attention, "blocks.0.attn"; nothing where it has no name.
         pass_number: of which forward pass of a program, counted from 0, where maps of several are kept; else None.
         queries_and_keys: what the weights are computed from, of all tokens, for those who want more of them than is
@@ -67,7 +67,7 @@ class AttentionMap(Brief):
     summary: MapSummary | None = None
     reach: int | None = None
     sink: bool = False
-    special: SpecialKeys | None = None
+    to_special: NDArray[np.float32] | None = None
     module: str = ""
     pass_number: int | None = None
     queries_and_keys: QueriesAndKeys | None = None
@@ -96,10 +96,9 @@ class AttentionMap(Brief):
             object.__setattr__(self, "heads", tuple(range(n_heads)))
         if len(self.heads) != n_heads:
             raise ArgumentError(f"weights: expected axis n_heads to be {len(self.heads)}, got {n_heads}")
-        if self.special is not None and self.special.weights.shape != self.weights.shape[:2]:
+        if self.to_special is not None and self.to_special.shape != (n_heads,):
             raise ArgumentError(
-                f"special: expected weights of {self.weights.shape[:2]}, n_heads and rows, "
-                f"got {self.special.weights.shape}"
+                f"to_special: expected a share for each of {n_heads} heads, got {self.to_special.shape}"
             )
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
@@ -110,10 +109,10 @@ class AttentionMap(Brief):
         """
         rows = [self._row(head) for head in heads]
         summary = self.summary and replace(self.summary, heads=tuple(self.summary.heads[row] for row in rows))
-        special = self.special and self.special.select(rows)
+        to_special = None if self.to_special is None else self.to_special[rows]
         kept = self.queries_and_keys and self.queries_and_keys.select(rows)
         return replace(
-            self, weights=self.weights[rows], heads=heads, summary=summary, special=special, queries_and_keys=kept
+            self, weights=self.weights[rows], heads=heads, summary=summary, to_special=to_special, queries_and_keys=kept
         )
 
     @property
@@ -161,10 +160,14 @@ class AttentionMap(Brief):
         return not self.cells.are_tokens
 
     @property
+    def has_rest(self) -> bool:
+        """Whether rows may sum to less than 1: the rest goes to a sink, special tokens or other parts."""
+        return not self.is_whole or self.sink or self.to_special is not None
+
+    @property
     def row_sums(self) -> NDArray[np.float64]:
-        """What each row of each head sums to, (n_heads, rows), with what goes to special tokens."""
-        sums = np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
-        return sums if self.special is None else sums + self.special.weights
+        """What each row of each head sums to, (n_heads, rows)."""
+        return np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
 
     @property
     def hidden(self) -> NDArray[np.bool_] | None:
@@ -198,15 +201,11 @@ class AttentionMap(Brief):
     def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Every weight with what it stands between, as columns of equal length: head by head, row by row.
 
-        What goes to special tokens together ends each row, with -1 for the position of the key.
         ``recorded``: columns of a program that ran, "module" and "pass", that stand before the others.
         """
         query, key, weights = self.rows.edges[:-1], self.columns.edges[:-1], self.weights
         query_names = np.array(self.queries, object)[query - query[0]]
         key_names = np.array(self.keys, object)[key - key[0]]
-        if self.special is not None:
-            weights = np.concatenate([weights, self.special.weights[..., None]], axis=-1)
-            key, key_names = np.append(key, -1), np.append(key_names, np.array(self.special.name, object))
         n_heads, rows, columns = weights.shape
         of_program = {
             "module": np.full(weights.size, self.module, object),

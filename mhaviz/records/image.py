@@ -175,6 +175,8 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     keys = _with_named_patches(m.columns.tokens)
     if m.quantity.is_signed:
         raise ArgumentError(f"{m.name}: expected weights, got changes of weights")
+    if m.to_special is not None:
+        raise ArgumentError(f"{m.name}: expected all tokens of the image; leave out {parameter('hide_special')}")
     if m.is_pooled:
         raise ArgumentError(
             f"{m.name}: expected a column for each patch, got cells of up to {m.columns.widest:,} tokens; give a "
@@ -286,9 +288,6 @@ def _over(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int,
     rows = m.weights[:, positions].mean(axis=1, dtype=np.float64)
     special = rows[:, list(keys.special)].sum(axis=1)
     texts = tuple(keys.texts[i] for i in keys.special)
-    if m.special is not None:
-        special = special + m.special.weights[:, positions].mean(axis=1, dtype=np.float64)
-        texts += m.special.texts
     weights = rows[:, list(keys.patches)].reshape(-1, *(keys.grid or (0, 0)))
     return ImageMap(
         weights.astype(np.float32),

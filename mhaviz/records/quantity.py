@@ -60,14 +60,6 @@ ROLLOUT = Quantity(
 """The share of the row's token that comes from each other token, through a layer and all layers before it: the product
 of their mean weights, each with the residual connection added (arXiv 2005.00928, section 3)."""
 
-RENORMALISED = Quantity(
-    "renormalised",
-    name="share",
-    title_prefix="renormalised ",
-    remark="renormalised: shares of the weight that goes to the text, special tokens left out",
-)
-"""Each weight divided by the sum of its row over the tokens of the text."""
-
 NORM = Quantity(
     "norm",
     name="norm",
@@ -78,7 +70,7 @@ NORM = Quantity(
 """The length of what a query's output gets from a key, ‖A_ij · v_j W_O‖: a weight times the norm of the key's value
 after the output projection (arXiv 2004.10102, section 2.2). A row sums to no number in particular."""
 
-QUANTITIES = (ROLLOUT, RENORMALISED, NORM, WEIGHT)
+QUANTITIES = (ROLLOUT, NORM, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
 

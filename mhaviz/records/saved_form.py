@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.records.attention import LARGEST, AttentionMap
+from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.records.source import Source
-from mhaviz.records.special_keys import SpecialKeys
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.records.tokens import Kind, Tokens
 
@@ -24,7 +23,7 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 
 _OF_TOKENS = ("special_queries", "special_keys", "query_grid", "key_grid")
 _OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", *_OF_TOKENS)
-_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "special", "summary")
+_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "to_special", "summary")
 _OF_PROGRAMS = ("module", "pass")
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
 FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_PROGRAMS, *_OF_NUMBERS))
@@ -77,7 +76,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         "reach": m.reach,
         "sink": m.sink,
         "module": m.module,
-        "special": m.special and {"tokens": list(m.special.texts), "weights": m.special.weights},
+        "to_special": [] if m.to_special is None else m.to_special.tolist(),
         m.quantity.key: m.quantity.key != WEIGHT.key,
     }
     description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
@@ -124,7 +123,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         summary and _summary(summary),
         reach=None if description.get("reach") is None else _position(description, "reach"),
         sink=_field({"sink": False, **description}, "sink", bool),
-        special=_special(description["special"]) if description.get("special") is not None else None,
+        to_special=_shares(description["to_special"]) if description.get("to_special") is not None else None,
         module=_field({"module": "", **description}, "module", str),
         pass_number=None if description.get("pass") is None else _position(description, "pass"),
     )
@@ -135,20 +134,14 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     return m
 
 
-def _special(special: Any) -> SpecialKeys:
-    if not isinstance(special, dict):
-        raise ValueError(f"special: expected an object, got {plain(special)!r:.40}")
+def _shares(shares: Any) -> NDArray[np.float32]:
     try:
-        weights = np.asarray(special.get("weights"))
-    except ValueError:
-        weights = np.array(None)
-    if weights.dtype.kind not in "fiu" or not special.get("tokens"):
-        raise ValueError("special: expected tokens, and weights, a row of numbers a head")
-    with np.errstate(over="ignore"):
-        weights = weights.astype(np.float32)
-    if weights.size and not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= LARGEST):
-        raise ValueError(f"special: expected weights from 0 to {LARGEST:g}")
-    return SpecialKeys(weights, _tokens(special, "tokens"))
+        found = np.asarray(shares, np.float32)
+    except (TypeError, ValueError):
+        found = np.array([np.nan], np.float32)
+    if not (found.size and found.min() >= 0 and found.max() <= 1):
+        raise ValueError(f"to_special: expected shares from 0 to 1, one a head, got {plain(shares)!s:.40}")
+    return found
 
 
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,10 +9,6 @@ from mhaviz.errors import ArgumentError, shortened
 Kind = Literal["self", "masked", "cross"]
 """Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's."""
 
-Special = Literal["shown", "apart", "left out"]
-"""What becomes of special tokens: "shown", as any other; "apart", the keys together in a column of their own, so that
-weights are what they are; "left out", so that weights are renormalised to shares of the other keys."""
-
 PAIR = ("first", "second")
 """What the two segments of a pair of texts are called."""
 

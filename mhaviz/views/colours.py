@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.panels import INK, QUIET, Scale
-from mhaviz.views.ink import ink, quiet
-
-_OWN = {INK: ink, QUIET: quiet}
+from mhaviz.pages.panels import INK, Scale
+from mhaviz.views.ink import ink
 
 
 @cache
@@ -19,8 +17,8 @@ def palette(name: str) -> NDArray[np.uint8]:
     Raises:
         ArgumentError: there is no such colormap; the message names some that are near.
     """
-    if name in _OWN:
-        return _OWN[name]()
+    if name == INK:
+        return ink()
     import matplotlib
     from matplotlib.colors import Colormap
 

@@ -10,17 +10,10 @@ _PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # along the scale, where
 _CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # the colour is so strong,
 _HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # and of this angle: one hue, blue, which no colour blindness takes away
 
-_GREY = 150  # of 255
-
 _NIGHT = (22, 24, 28)  # the background of a dark page, which is its paper
 _LIGHTEST = 96.0  # lightness
 _CHROMA_AT_NIGHT = (4.0, 30.0, 38.0, 22.0, 6.0)  # at the same places
 _CHANGES_AT_NIGHT = (80.0, 46.0, 265.0), (80.0, 46.0, 45.0)  # lightness, chroma, hue of the least and the largest
-
-
-def quiet(n: int = 256) -> NDArray[np.uint8]:
-    """The colours, (n, 3) in sRGB, of what is there but not looked at: from paper to a middle grey."""
-    return np.round(np.linspace(255, _GREY, n)[:, None] * np.ones(3)).astype(np.uint8)
 
 
 def ink(n: int = 256) -> NDArray[np.uint8]:

@@ -321,8 +321,8 @@ def test_an_attention_map_shows_and_saves_itself(options, kind, name, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"rollout": True, "verify": True}, "`rollout` goes through all heads and all tokens; leave out `verify`"),
-        ({"rollout": True, "hide_special": True, "size": 4, "head": 0}, "leave out `size`, `head`, `hide_special`"),
+        ({"rollout": True, "verify": True}, "`rollout` goes through all heads; leave out `verify`"),
+        ({"rollout": True, "size": 4, "head": 0}, "leave out `size`, `head`"),
         ({"pool": "mean"}, "`pool`: expected mass, max or both, got 'mean'"),
         ({"memory": 0}, "`memory`: expected at least 1 byte, got 0"),
         ({"memory": 1}, "a single cell for each of 8 heads needs 96 B, where 1 B may be used"),

@@ -99,21 +99,19 @@ def test_without_special_tokens(mhaviz, model_folder):
     whole = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"][0]
     assert first["queries"] == first["keys"] == ["the", " cat", " sat"]
     np.testing.assert_array_equal(first["weights"], np.array(whole["weights"])[:, 1:-1, 1:-1])
-    assert first["special"]["tokens"] == ["[CLS]", "[SEP]"]
-    np.testing.assert_allclose(np.sum(first["weights"], axis=2) + first["special"]["weights"], 1, atol=CLOSE)
-    shown = " ".join(mhaviz("heatmap", TEXT, *model, "--hide-special").out.split())
-    assert (
-        "a row sums to 1 with the column beside it, white to grey from 0 to 1, which is what goes to [CLS] [SEP]"
-        in shown
+    share = np.array(whole["weights"])[:, 1:-1, [0, -1]].sum(2).mean(1)
+    np.testing.assert_allclose(first["to_special"], share, atol=CLOSE)
+    layer = mhaviz("heatmap", TEXT, *model, "--hide-special", "--layer", "0").out
+    assert f"{share.mean():.2g} of a row goes to special tokens, on average" in " ".join(layer.split())
+
+
+@pytest.mark.parametrize("option", ["--rollout", "--verify"])
+def test_what_needs_all_tokens_is_computed_before_some_are_hidden(mhaviz, model_folder, option):
+    model = ("--model", str(model_folder("bert")), option, "--json")
+    (first, *_), (whole, *_) = (
+        json.loads(mhaviz("heatmap", TEXT, *model, *hide).out)["maps"] for hide in (["--hide-special"], [])
     )
-
-
-def test_renormalised_weights_say_so_in_their_title(mhaviz, model_folder):
-    model = ("--model", str(model_folder("bert")), "--hide-special", "--renormalise")
-    (first, *_) = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
-    np.testing.assert_allclose(np.sum(first["weights"], axis=2), 1, atol=CLOSE)
-    assert first["renormalised"]
-    assert "renormalised self-attention, layer 0: the cat sat" in mhaviz("heatmap", TEXT, *model).out
+    np.testing.assert_array_equal(first["weights"], np.array(whole["weights"])[:, 1:-1, 1:-1])
 
 
 def test_verify(mhaviz, model_folder):
@@ -319,11 +317,8 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
         (["--revision", "main"], 2, "--revision is of a model on the hub"),
         (["--d-model", "8"], 2, "of transformers, which brings its own sizes, weights and masks; leave out --d-model"),
-        (["--rollout", "--head", "1"], 2, "--rollout goes through all heads and all tokens; leave out --head"),
+        (["--rollout", "--head", "1"], 2, "--rollout goes through all heads; leave out --head"),
         (["--rollout", "--verify"], 2, "leave out --verify"),
-        (["--rollout", "--hide-special", "--size", "4"], 2, "leave out --size, --hide-special"),
-        (["--verify", "--hide-special"], 2, "leave out --hide-special"),
-        (["--renormalise"], 2, "add --hide-special"),
         (["--hide-special", "--window", "0:2,0:2"], 2, "leave out one"),
         (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made import Edges, made_map
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, Source, SpecialKeys
+from mhaviz.records import Attention, Source
 
 lengths = st.integers(1, 9)
 reaches = st.none() | st.integers(0, 10)
@@ -98,13 +98,9 @@ def test_records_print_themselves_in_a_line():
     assert repr(attention) == "Attention(source='weights of the test', maps=2 × AttentionMap)"
 
 
-def test_what_goes_to_special_tokens_counts_in_rows_and_in_long_form():
-    m = made_map(("a", "b"), ("a", "b"), np.array([[[0.5, 0.25], [0.125, 0.25]]], np.float32))
-    m = replace(m, special=SpecialKeys(np.array([[0.25, 0.625]], np.float32), ("[CLS]", "[SEP]")))
-    np.testing.assert_array_equal(m.row_sums, 1)
-    columns = m.columns_of_weights()
-    assert columns["weight"].tolist() == [0.5, 0.25, 0.25, 0.125, 0.25, 0.625]
-    assert columns["key"].tolist() == ["a", "b", "[CLS] [SEP]"] * 2
-    assert columns["key_position"].tolist() == [0, 1, -1] * 2
-    with pytest.raises(ArgumentError, match=r"special: expected weights of \(1, 2\)"):
-        replace(m, special=SpecialKeys(np.ones((1, 3), np.float32), ("[CLS]",)))
+def test_a_share_of_special_tokens_of_each_head():
+    m = made_map(("a", "b"), ("a", "b"), np.full((2, 2, 2), 0.25, np.float32))
+    m = replace(m, to_special=np.array([0.5, 0.25], np.float32))
+    assert m.select((1,)).to_special.tolist() == [0.25]
+    with pytest.raises(ArgumentError, match=r"to_special: expected a share for each of 2 heads, got \(3,\)"):
+        replace(m, to_special=np.ones(3, np.float32))

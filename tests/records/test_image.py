@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import QUANTITIES, Attention, AttentionMap, Axis, Source, SpecialKeys, Tokens, patch_tokens
+from mhaviz.records import QUANTITIES, Attention, AttentionMap, Axis, Source, Tokens, patch_tokens
 
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
 
@@ -163,15 +163,12 @@ def test_words_that_look_at_an_image():
         attention.over_image(PHOTO, "0,0")
 
 
-def test_what_goes_to_special_tokens_that_stand_apart():
+def test_without_special_tokens_it_is_not_known_what_goes_to_them():
     patches = Axis(Tokens(patch_tokens(2, 2).texts))
     weights = np.full((1, 4, 4), 0.2, np.float32)
-    special = SpecialKeys(np.full((1, 4), 0.2, np.float32), ("[CLS]",))
-    over = Attention(Source(""), (AttentionMap(weights, patches, patches, special=special),)).over_image(
-        PHOTO, 3, grid=(2, 2)
-    )
-    assert over.maps[0].special == pytest.approx([0.2])
-    assert over.maps[0].special_texts == ("[CLS]",)
+    cropped = AttentionMap(weights, patches, patches, to_special=np.array([0.2], np.float32))
+    with pytest.raises(ArgumentError, match="expected all tokens of the image; leave out `hide_special`"):
+        Attention(Source(""), (cropped,)).over_image(PHOTO, 3, grid=(2, 2))
 
 
 def test_stretched_is_more_than_a_tenth(attention):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mhaviz import diff
-from mhaviz.records import QUANTITIES, ROLLOUT, Attention, MapSummary, Source, SpecialKeys, Tokens, saved_form
+from mhaviz.records import QUANTITIES, ROLLOUT, Attention, MapSummary, Source, Tokens, saved_form
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.views.data import document
@@ -18,8 +18,13 @@ def full():
     axis = Axis(Tokens(tuple("abc"), (0,), grid=(2, 1)), np.array([0, 2, 3]))
     weights = np.full((1, 2, 2), 0.5, np.float32)
     summary = MapSummary((), 3, 1, 0.5)
-    special = SpecialKeys(np.array([[0.25, 0.125]], np.float32), ("[CLS]",))
-    rare = {"reach": 0, "sink": True, "special": special, "module": "blocks.0.attn", "pass_number": 100}
+    rare = {
+        "reach": 0,
+        "sink": True,
+        "to_special": np.array([0.25], np.float32),
+        "module": "blocks.0.attn",
+        "pass_number": 100,
+    }
     return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, **rare)
 
 

@@ -12,7 +12,7 @@ from made import made_map
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, Source, SpecialKeys
+from mhaviz.records import Attention, Source
 
 WORDS = ("a,b", 'say "hi"', "two\nlines", "=1+1", "NA", "", " the", "\x1b[1m", "我")
 
@@ -23,8 +23,8 @@ def random_maps(tokens, n_maps=2):
         made_map(tokens, tokens, generator.random((2, len(tokens), len(tokens))).astype(np.float32), layer=layer)
         for layer in range(n_maps)
     ]
-    special = SpecialKeys(generator.random((2, len(tokens))).astype(np.float32), ("[CLS]", "[SEP]"))
-    return Attention(Source("s", {"kind": "test"}), (replace(maps[0], special=special), *maps[1:]))
+    to_special = generator.random(2).astype(np.float32)
+    return Attention(Source("s", {"kind": "test"}), (replace(maps[0], to_special=to_special), *maps[1:]))
 
 
 def read_csv(path):
@@ -74,8 +74,7 @@ def test_a_npz_file_reads_back_equal_by_numpy_and_by_mhaviz(tmp_path):
     for m, other in zip(attention.maps, again.maps, strict=True):
         assert (m.queries, m.layer, m.heads) == (other.queries, other.layer, other.heads)
         np.testing.assert_array_equal(m.weights, other.weights)
-    np.testing.assert_array_equal(again.maps[0].special.weights, attention.maps[0].special.weights)
-    assert again.maps[0].special.texts == ("[CLS]", "[SEP]")
+    np.testing.assert_array_equal(again.maps[0].to_special, attention.maps[0].to_special)
 
 
 def test_a_npz_file_whose_description_is_broken(tmp_path):

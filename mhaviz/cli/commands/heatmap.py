@@ -21,10 +21,7 @@ def heatmap(
     shown: ShowOptions,
     head: Heads = "all",
     hide_special: Annotated[
-        bool, model_option("--hide-special", help="[CLS] and its like share one column beside each map.")
-    ] = False,
-    renormalise: Annotated[
-        bool, model_option("--renormalise", help="With it: leave them out; rows sum to 1 without.")
+        bool, model_option("--hide-special", help="Crop [CLS] and its like; weights stay as they are.")
     ] = False,
     verify: Annotated[
         bool, model_option("--verify", help="Recompute the outputs; exit with 1 if they differ.")
@@ -67,7 +64,6 @@ def heatmap(
             kind=model.kind,
             generate=model.generate,
             hide_special=hide_special,
-            renormalise=renormalise,
             rollout=rollout,
             show=shown.show,
             queries_and_keys=delivery.has_page,

@@ -189,7 +189,6 @@ def decide_heads(
         style.columns or block.across,
         room if style.width is None else max(style.width - around, _LEAST_ROOM),
         stacked=stacked,
-        aside=m.special.name if m.special else "",
         on_slide=style.width is None,
         fills=style.width is not None,
         axis_names=style.axis_names,
@@ -252,8 +251,6 @@ def written_texts(block: Heads) -> Iterator[str]:
     m = block.first
     for side in (m.queries, m.keys):
         yield from (side[i] for i in (range(len(side)) if m.is_whole else title_places(len(side))))
-    if m.special:
-        yield from m.special.texts
     if block.module:
         yield block.module
 

@@ -17,7 +17,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.records import Axis, Tokens
 from mhaviz.records.axis import cell_edges, even_cells
 from mhaviz.views.colours import colours, needs_dark_text
-from mhaviz.views.figure.fonts import LABEL_CELLS, Fonts
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
@@ -33,7 +33,7 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.labels import cut, every
+from mhaviz.views.labels import every
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
@@ -53,7 +53,6 @@ _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
-_LEAST_ASIDE, _MOST_ASIDE, _ASIDE_GAP = 0.07, 0.5, 0.05  # inches of a column beside a tile, and before it
 _NAME = 0.16  # inches for the name of a side
 _SLIDE = 5.8, 11.6  # inches of tiles, from top to bottom and from left to right, on a slide of 7.5 × 13.3
 _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
@@ -111,7 +110,6 @@ class MosaicLayout:
         turned: whether the labels of the keys stand upright.
         value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
-        aside: the column beside each tile, if there is one.
         axis_names: whether the sides of the tiles are named.
     """
 
@@ -123,7 +121,6 @@ class MosaicLayout:
     turned: bool
     value_size: float | None = None
     gap: float = GAP
-    aside: "Aside | None" = None
     axis_names: bool = False
 
     @property
@@ -144,8 +141,7 @@ class MosaicLayout:
     @property
     def width(self) -> float:
         """Of all tiles and labels."""
-        last = self.aside.width + _ASIDE_GAP if self.aside else 0.0
-        return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap + last
+        return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap
 
     @property
     def height(self) -> float:
@@ -174,15 +170,6 @@ class MosaicLayout:
 
 
 @dataclass(frozen=True)
-class Aside:
-    """A column beside each tile: its label, its width in inches, and whether the label stands upright."""
-
-    label: str
-    width: float
-    turned: bool
-
-
-@dataclass(frozen=True)
 class Space:
     """What a mosaic may take.
 
@@ -193,7 +180,6 @@ class Space:
         width, height: inches, as long as tiles do not get too small for it.
         least_tile: inches, from which on no side of a tile gets smaller.
         stacked: how many such mosaics share the page, one above the other.
-        aside: what a column beside each tile is called; "": there is none.
         on_slide: whether tiles get smaller so that all fit on a slide, as far as labels can be read there.
         fills: whether ``width`` is that of the whole mosaic, and not just a limit.
         cell: inches that no side of a cell exceeds; None: as it comes.
@@ -209,7 +195,6 @@ class Space:
     height: float = math.inf
     least_tile: float = 0.3
     stacked: int = 1
-    aside: str = ""
     on_slide: bool = False
     fills: bool = False
     cell: float | None = None
@@ -245,7 +230,6 @@ def decide_mosaic(
         layout = _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
     else:
         layout = _decide_cells(n_tiles, queries, keys, space)
-    layout = _with_aside(layout, space) if space.aside else layout
     return _with_names(layout, space) if space.axis_names else layout
 
 
@@ -253,17 +237,6 @@ def _with_names(layout: MosaicLayout, space: Space) -> MosaicLayout:
     """The same with room for the names of the sides."""
     queries, keys = (replace(side, room=snap(side.room + _NAME, space.dpi)) for side in (layout.queries, layout.keys))
     return replace(layout, queries=queries, keys=keys, axis_names=True)
-
-
-def _with_aside(layout: MosaicLayout, space: Space) -> MosaicLayout:
-    """The same with room for the column aside, which is as wide as a cell if that can be seen."""
-    width = snap(min(max(layout.keys.cell, _LEAST_ASIDE), _MOST_ASIDE), space.dpi)
-    label = cut(space.fonts.shown(space.aside), LABEL_CELLS)
-    widest = space.widest([label], layout.label_size)
-    turned = widest > width
-    room = max(layout.keys.room, snap(_label_room(widest, layout.label_size, turned), space.dpi))
-    gap = layout.gap + width + _ASIDE_GAP
-    return replace(layout, keys=replace(layout.keys, room=room), gap=gap, aside=Aside(label, width, turned))
 
 
 def largest_mosaic(
@@ -311,14 +284,13 @@ def _decide_tokens(
         shrink = max(shrink, min(least / min(height, width), 1.0))
         height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
-    n_wide = k_length + bool(space.aside)
     if space.fills:
-        larger = min(max(_room_of_tile(space, query_labels, height, columns) / (n_wide * width), 1), _MOST_LARGER)
+        larger = min(max(_room_of_tile(space, query_labels, height, columns) / (k_length * width), 1), _MOST_LARGER)
         height, width = height * larger, width * larger
     beside = _room_of_tile(space, query_labels, height, columns)
     below = (space.height - space.widest(key_labels, space.label_size(width))) / rows - TILE_TITLE - GAP
     least = space.least_tile
-    shrink = min(1.0, max(beside, least) / (n_wide * width), max(below, least) / (q_length * height))
+    shrink = min(1.0, max(beside, least) / (k_length * width), max(below, least) / (q_length * height))
     q_cells, height = whole_pixels(q_length, height * shrink, dpi)
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
@@ -494,7 +466,6 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
     tiles: list[tuple[float, float, float, float]] = []
-    asides: list[tuple[float, float, float, float]] = []
     alike: dict[bytes, tuple[NDArray[np.bool_], list[tuple[float, float]]]] = {}  # tiles with the same cells hidden
     for (left, top), panel in zip(corners, panels, strict=True):
         pooled = panel.pooled(*layout.cells)
@@ -505,11 +476,6 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
             tiles.append((left, top, layout.tile_width, layout.tile_height))
         image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
-        if layout.aside and (beside := panel.pooled(*layout.cells).beside):
-            right = snap(left + layout.tile_width + _ASIDE_GAP, sheet.dpi)
-            column = sheet.image(right, top, layout.aside.width, layout.tile_height, beside.values, beside.scale)
-            column.set_label(f"{panel.title}, {layout.aside.label}")
-            asides.append((right, top, layout.aside.width, layout.tile_height))
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     for hidden, places in alike.values():
@@ -519,13 +485,9 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         sheet.frames_around(tiles)
     else:
         sheet.frames(tiles)
-    sheet.frames(asides, FAINT)
     if layout.value_size:
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
-        if layout.aside:
-            columns = [panel.beside for panel in panels if panel.beside]
-            _write_values(sheet, (layout.aside.width, height), [a[:2] for a in asides], columns, layout.value_size)
     _write_labels(sheet, layout, corners)
 
 
@@ -587,11 +549,10 @@ def _between(scale: Scale, height: float) -> list[float]:
 
 
 def _room_of_tile(space: Space, labels: Sequence[str], height: float, columns: int) -> float:
-    """Inches for the cells of a tile, the column beside it included, so that so many columns keep to the width."""
+    """Inches for the cells of a tile, so that so many columns keep to the width."""
     names = _NAME if space.axis_names else 0.0
     left = max(space.widest(labels, space.label_size(height)), space.left) + names
-    between = GAP + (_ASIDE_GAP if space.aside else 0.0)
-    return (space.width - left + GAP) / columns - between
+    return (space.width - left + GAP) / columns - GAP
 
 
 def _shrink_to_slide(
@@ -717,10 +678,6 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         if layout.axis_names:
             middle, bottom = left + layout.tile_width / 2, under + layout.keys.room - _NAME / 2
             sheet.write(middle, bottom, "key", SMALL, colour=QUIET, align="center")
-        if layout.aside:
-            middle = left + layout.tile_width + _ASIDE_GAP + layout.aside.width / 2
-            put = turned if layout.aside.turned else level
-            put(middle, under + 0.05, layout.aside.label, size, colour=FAINT)
 
 
 def _written_turned(sheet: Sheet) -> Callable[..., Text]:

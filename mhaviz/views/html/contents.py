@@ -268,7 +268,6 @@ class _Writer:
         computed = _is_computed(m, kept)
         if kept is not None and not (computed or self._size.keeps_all_codes):
             kept = None
-        aside = None if m.special is None else self.chunks.floats(self._first, m.special.weights)
         recorded: dict[str, Any] = {}
         if m.is_recorded:
             module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
@@ -291,7 +290,7 @@ class _Writer:
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
-            "aside": m.special and {"name": cut(visible(m.special.name), _LABEL), "values": aside},
+            "isCropped": m.to_special is not None,
             "parts": [self._part(name, one, thumb, computed) for (name, one), thumb in zip(parts, thumbs, strict=True)],
             "call": kept and self._call(kept),
         }

@@ -38,7 +38,6 @@ VALUES_UP_TO = 16
 LEGEND_UP_TO = 100  # tokens
 _TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
-_ASIDE = " "  # before the column beside a panel
 _TOKEN = 24  # cells of a token in a legend
 # Of maps with round positions:
 _READABLE = 30  # columns of a panel, where the terminal has so many
@@ -156,7 +155,6 @@ class HeatGrid:
         numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
             pooled the rows keep their labels.
         layout: how it is drawn, if that is decided; else what ``decide`` decides.
-        aside: what a column beside each panel is called; "": there is none.
     """
 
     panels: Sequence[Panel]
@@ -165,7 +163,6 @@ class HeatGrid:
     with_values: bool = True
     numbered: bool = False
     layout: GridLayout | None = None
-    aside: str = ""
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -189,12 +186,11 @@ class HeatGrid:
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP, abilities)
-        n_cells, gap = k_length + bool(self.aside), len(_ASIDE) * bool(self.aside)
-        fitting = min(room // (max(n_cells * least + gap, title) + GAP), len(self.panels))
+        fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting:
             return None
         widest = max(min(_longest(self.keys, width, abilities) + 1, 10), least)
-        panels = ((w, max(n_cells * w + gap, title)) for w in range(widest, least - 1, -1))
+        panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
 
@@ -207,11 +203,10 @@ class HeatGrid:
         by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
-        beside = len(_ASIDE) + 1 if self.aside else 0
-        most = max(width - label_width - 1 - beside, 1)
+        most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
-        panel_width = max(columns + beside, self._longest_title(most, abilities))
+        panel_width = max(columns, self._longest_title(most, abilities))
         fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
         labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
         return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
@@ -247,9 +242,6 @@ class HeatGrid:
             width = layout.cell_width
             texts = [isolated(set_cell_size(_centre(label, width), width)) for label in labels]
             special = self.keys.tokens.special
-            if self.aside:
-                name = _fit(abilities.shown(self.aside), width - 1, abilities.ellipsis)
-                texts, special = [*texts, _ASIDE + name], (len(texts),)
             if not special:
                 return [Segment("".join(texts), DIM)]
             return [Segment(text, DIM if i in special else None) for i, text in enumerate(texts)]
@@ -366,8 +358,7 @@ class MapGrid:
     def coloured(self, scale: Scale) -> HeatGrid:
         """The grid."""
         panels = head_panels(self.drawn, scale, self.titles)
-        aside = self.drawn.special.name if self.drawn.special else ""
-        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout, aside=aside)
+        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout)
 
 
 def long_layout(
@@ -387,13 +378,12 @@ def long_layout(
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
     per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
-    beside = len(_ASIDE) + 1 if attention_map.special else 0
-    side = max(room // per_line - GAP - beside, 1)
+    side = max(room // per_line - GAP, 1)
     highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
     side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
     columns, lines = even_cells(k_cells, side), min((side + 1) // 2, highest)
     rows = even_cells(q_cells, min(side, 2 * lines) if abilities.blocks == "half-blocks" else lines)
-    panel_width = max(columns + beside, min(title, room - GAP))
+    panel_width = max(columns, min(title, room - GAP))
     return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
 
 
@@ -458,12 +448,12 @@ def _lines(
         return Cells(panel, layout.cells, layout.cell_width, abilities.colours, abilities.unicode)
 
     pooled = [panel.pooled(layout.rows, layout.columns) for panel in panels]
-    shown = [(cells_of(panel), panel.beside and cells_of(panel.beside)) for panel in pooled]
+    shown = [cells_of(panel) for panel in pooled]
     for label, rows in labels:
         left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
         parts = []
-        for cells, aside in shown:
-            part = [*cells.line(rows), *([Segment(_ASIDE), *aside.line(rows)] if aside else [])]
+        for cells in shown:
+            part = list(cells.line(rows))
             parts.append([*part, Segment(" " * (layout.panel_width - Segment.get_line_length(part)))])
         yield [left, *label, Segment(" "), *beside(parts)]
 

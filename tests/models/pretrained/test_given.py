@@ -217,8 +217,8 @@ def test_templates_that_do_not_work(chatting, template, status, message):
     assert "\n" not in str(raised.value)
 
 
-def test_a_pair_of_many_heads_has_a_column_of_special_tokens(compared, monkeypatch):
-    """Pooled maps have none where [SEP] stands inside the text: nothing is pooled that nobody asked to be."""
+def test_special_tokens_inside_a_pair_share_no_cells(compared, monkeypatch):
+    """Where [SEP] stands inside the text nothing is pooled that nobody asked to be."""
     monkeypatch.setattr(long_inputs, "_MANY_CELLS", 1)
     monkeypatch.setattr(long_inputs, "_DRAWN_CELLS", 8 * 2**2)
     monkeypatch.setattr(long_inputs, "_LEAST_DRAWN", 2)
@@ -227,7 +227,7 @@ def test_a_pair_of_many_heads_has_a_column_of_special_tokens(compared, monkeypat
     paired = loaded.attend("the cat sat", pair="a dog", hide_special=True, drawn=True).maps[0]
     assert (paired.weights.shape, paired.is_pooled) == ((4, 5, 5), False)
     assert loaded.attend("the cat sat", pair="a dog", drawn=True).maps[0].weights.shape == (4, 2, 2)
-    with pytest.raises(ArgumentError, match="have no column for them; leave it out"):
+    with pytest.raises(ArgumentError, match="share cells with it; leave it out"):
         loaded.attend("the cat sat", pair="a dog", hide_special=True, size=2, show="norms")
 
 

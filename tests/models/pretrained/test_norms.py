@@ -144,7 +144,7 @@ def test_norms_of_attention_that_is_computed_by_hand(family):
 
 
 def test_pooled_norms_and_what_is_told_of_them(pretrained):
-    """Cells, and a summary in shares of each query's norms; special tokens apart are the rest of a row."""
+    """Cells, and a summary in shares of each query's norms; hidden special tokens have a share of all."""
     model = pretrained("bert").with_norms()
     inputs = model.encode([TEXT])
     whole = attention_weights(model, inputs).maps[1].weights.astype(np.float64)  # n_heads 8 8
@@ -159,9 +159,10 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
     assert summary.local == pytest.approx(1, rel=CLOSE)
     assert summary.strongest.weight == pytest.approx(whole[0].max(), rel=CLOSE)
 
-    apart = pooled_maps(model, inputs, Pooling(3), special="apart").maps[1]
-    others = (whole[:, 1:-1, 0] + whole[:, 1:-1, -1]).reshape(4, 3, 2).mean(axis=2)
-    np.testing.assert_allclose(apart.special.weights, others, rtol=1e-4, atol=CLOSE)
+    share = whole[:, 1:-1, [0, -1]].sum((1, 2)) / whole[:, 1:-1].sum((1, 2))
+    cropped = pooled_maps(model, inputs, Pooling(3), hide_special=True).maps[1]
+    np.testing.assert_allclose(cropped.to_special, share, rtol=1e-4)
+    np.testing.assert_allclose(attention_weights(model, inputs, hide_special=True).maps[1].to_special, share, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from PIL import Image
 from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, Source, SpecialKeys
+from mhaviz.records import Attention, Source
 from mhaviz.views.style import Style
 
 
@@ -147,11 +147,8 @@ def test_sizes_that_no_page_has(wrong, message):
 
 @pytest.mark.parametrize("width", [3.3, 7])
 @pytest.mark.parametrize(("n_tokens", "n_heads"), [(2, 8), (9, 1), (30, 4)])
-def test_the_column_of_special_tokens_and_names_keep_to_the_width(width, n_tokens, n_heads):
-    attention = attention_of(n_tokens, n_heads)
-    special = SpecialKeys(np.zeros((n_heads, n_tokens), np.float32), ("[CLS]", "[SEP]"))
-    maps = tuple(replace(m, special=special) for m in attention.maps)
-    sheet = heatmap_figure(Attention(attention.source, maps), Style(width=width, axis_names=True))
+def test_names_keep_to_the_width(width, n_tokens, n_heads):
+    sheet = heatmap_figure(attention_of(n_tokens, n_heads), Style(width=width, axis_names=True))
     inside(sheet)
     assert inches(sheet)[0] == pytest.approx(width, abs=0.02)
 

@@ -10,7 +10,7 @@ from hostile import HOSTILE
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, AttentionMap, Axis, Source, SpecialKeys, Tokens
+from mhaviz.records import Attention, AttentionMap, Axis, Source, Tokens
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.page import _SCRIPTS
 from mhaviz.views.style import Style
@@ -44,9 +44,8 @@ def made(tokens, n_heads=1, **others):
 
 @pytest.mark.parametrize("harmful", HARMFUL, ids=lambda text: ascii(text)[:30])
 def test_no_text_becomes_an_element(harmful):
-    """Tokens, special ones, footnotes and titles."""
-    special = SpecialKeys(np.zeros((1, 2), np.float32), (harmful,))
-    attention = replace(made([harmful, "b"], special=special), source=Source(harmful))
+    """Tokens, footnotes and titles."""
+    attention = replace(made([harmful, "b"]), source=Source(harmful))
     for record, style in (
         (attention, {}),
         (attention, {"title": harmful}),
@@ -58,7 +57,6 @@ def test_no_text_becomes_an_element(harmful):
         assert set(page.found) <= {"html", "head", "meta", "title", "style", "body", "p", "main", "script"}
         document = json.loads(page.texts["document"])
         written = [document["title"], *document["tokens"][0]["labels"]]
-        written += [m["aside"]["name"] for m in document["maps"] if m["aside"]]
         assert all(text.isprintable() and len(text) <= 1000 for text in written)
         assert document["footnote"].isprintable()
 

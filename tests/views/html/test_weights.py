@@ -54,7 +54,6 @@ def test_random_layers(opened, tmp_path, text, options):
     "options",
     [
         {"hide_special": True},
-        {"hide_special": True, "renormalise": True},
         {"rollout": True},
         {"show": "norms"},
     ],

@@ -112,7 +112,7 @@ class PageMap {
     this.quantity = described.quantity;
     this.parts = described.parts;
     this.call = described.call;
-    this.aside = described.aside;
+    this.isCropped = described.isCropped; // special tokens are left out of its rows and columns
     this.reach = described.reach;
     this.hiddenLater = described.hiddenLater;
     this.rows = new Side(described.queries, tokens);
@@ -171,11 +171,6 @@ class PageMap {
     const { thumbs } = this.part(partName);
     const [, rows, columns] = thumbs.shape;
     return { rows, columns, values: headNumbers(thumbs, place, this.#chunkBytes) };
-  }
-
-  /** What goes to special tokens that are apart: a Float32Array, (rows,); or null. */
-  asideValues(place) {
-    return this.aside && headNumbers(this.aside.values, place, this.#chunkBytes);
   }
 
   /** Whether a mask hides all keys of a cell from all its queries. */
@@ -240,7 +235,7 @@ class PageMap {
 
   /** The numbers of the chunks that a part is in, with those of its queries and keys. */
   chunks(partName) {
-    return [...chunksIn([this.part(partName).values, this.call, this.aside])];
+    return [...chunksIn([this.part(partName).values, this.call])];
   }
 
   /** The equation of the weights. Throws an Error if the queries and keys are not known. */

@@ -3,8 +3,6 @@
 
 const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
 const GAP = 28; // between maps
-const ASIDE_GAP = 12;
-const ASIDE_WIDTH = 20;
 const LARGEST_CELL = 56;
 const LINE = 12.5; // from label to label
 const LABEL_FONT = `12px ${FONT}`;
@@ -18,8 +16,6 @@ const LABEL_FONT = `12px ${FONT}`;
  * @property {number[]} sight [q0, q1, k0, k1]: what is looked at, in positions and their fractions
  * @property {Array<{part: Object, scale: Object, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
  *   each a map, or what stands for it until its numbers are there
- * @property {{name: string, top: number, rows: Axis, values: Float32Array}|null} aside one more column, apart, in grey
- *   up to `top`
  */
 
 class MapFigure {
@@ -37,20 +33,12 @@ class MapFigure {
    * @param {{width: number, height: number}} room
    * @param {{rows: Axis, columns: Axis}} axes
    * @param {number} count how many maps: side by side, or where that is too narrow below each other
-   * @param {string|null} asideName of one more column, if there is one
    */
-  arrange(room, { rows, columns }, count, asideName) {
+  arrange(room, { rows, columns }, count) {
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height);
-    this.bottom = Math.min(
-      Math.max(
-        this.#labelRoom(columns, 110, room.width),
-        this.#ruler.measureText(asideName ?? "").width + 12,
-      ),
-      110,
-    );
-    const aside = asideName === null ? 0 : ASIDE_GAP + ASIDE_WIDTH;
+    this.bottom = this.#labelRoom(columns, 110, room.width);
     const perLine = room.width < this.left + 240 * count ? 1 : count;
-    const across = (room.width - this.left - aside - GAP * (perLine - 1) - 2) / perLine;
+    const across = (room.width - this.left - GAP * (perLine - 1) - 2) / perLine;
     const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
     const limit = Math.min(across, LARGEST_CELL * columns.length, Math.max(down, 180) * aspect);
@@ -66,7 +54,7 @@ class MapFigure {
       isFirst: i % perLine === 0,
     }));
     const lines = count / perLine;
-    this.width = this.left + perLine * (width + GAP) - GAP + aside + 2;
+    this.width = this.left + perLine * (width + GAP) - GAP + 2;
     this.height = lines * (lineHeight + GAP) - GAP;
   }
 
@@ -83,7 +71,6 @@ class MapFigure {
       }
       this.#paintLabels(context, frame, scene);
     });
-    if (scene.aside) this.#paintAside(context, scene);
   }
 
   /**
@@ -91,8 +78,7 @@ class MapFigure {
    *
    * @param {CanvasRenderingContext2D} context
    * @param {Scene} scene
-   * @param {{row: number|null, column: number|null}} cursor indexes on the axes; the column
-   *   after the last is the aside
+   * @param {{row: number|null, column: number|null}} cursor indexes on the axes
    * @param {{row: number|null, column: number|null}} pinned
    */
   mark(context, scene, cursor, pinned) {
@@ -106,16 +92,12 @@ class MapFigure {
         this.#ring(context, view.cell(pinned.row, pinned.column));
       if (cursor.row !== null)
         this.#lines(context, view.rowBand(cursor.row), view.cell(cursor.row, cursor.column), true);
-      if (cursor.column !== null && cursor.column < scene.axes.columns.length) {
+      if (cursor.column !== null) {
         this.#lines(context, view.columnBand(cursor.column), view.cell(cursor.row, cursor.column), false);
       }
       context.restore();
       this.#light(context, frame, scene, pinned, false);
       this.#light(context, frame, scene, cursor, true);
-    }
-    if (scene.aside && cursor.row !== null && cursor.column === scene.axes.columns.length) {
-      const { y, height } = new FrameView(this.frames.at(-1), scene).rowBand(cursor.row);
-      this.#ring(context, { x: this.#asideX(), y, width: ASIDE_WIDTH, height });
     }
   }
 
@@ -124,17 +106,7 @@ class MapFigure {
     const frame = this.frames.find(
       (one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height,
     );
-    if (frame) return new FrameView(frame, scene).at(x, y);
-    const last = this.frames.at(-1);
-    const isAside =
-      scene.aside &&
-      x >= this.#asideX() &&
-      x < this.#asideX() + ASIDE_WIDTH &&
-      y >= last.y &&
-      y < last.y + last.height;
-    return isAside
-      ? { ...new FrameView(last, scene).at(last.x, y), column: scene.axes.columns.length }
-      : null;
+    return frame ? new FrameView(frame, scene).at(x, y) : null;
   }
 
   /** Of a side that is at most so long, along which tokens that have no room for all stand after their positions. */
@@ -283,37 +255,6 @@ class MapFigure {
       context.fillStyle = columns.isSpecial(index) ? this.colours.quiet : this.colours.ink;
       uprightText(context, fitted(context, text, this.bottom - 10), middle, frame.y + frame.height + 6);
     }
-  }
-
-  #paintAside(context, scene) {
-    const frame = this.frames.at(-1);
-    const box = { x: this.#asideX(), y: frame.y, width: ASIDE_WIDTH, height: frame.height };
-    const { name, top: most, rows, values } = scene.aside;
-    const view = new FrameView(box, { axes: { rows, columns: { place: () => 0 } }, sight: scene.sight });
-    context.fillStyle = this.colours.quiet;
-    for (let row = view.range[0]; row < view.range[1]; row++) {
-      const top = Math.max(view.y(row), box.y);
-      // From paper to grey: another scale than the weights'. What is missing is paper.
-      context.globalAlpha = Math.min(Math.max(values[row] / most || 0, 0), 1);
-      context.fillRect(box.x, top, box.width, Math.min(view.y(row + 1), box.y + box.height) - top);
-    }
-    context.globalAlpha = 1;
-    this.#paintFrame(context, box);
-    context.font = LABEL_FONT;
-    context.textAlign = "right";
-    context.textBaseline = "middle";
-    context.fillStyle = this.colours.quiet;
-    uprightText(
-      context,
-      fitted(context, name, this.bottom - 10),
-      box.x + ASIDE_WIDTH / 2,
-      box.y + box.height + 6,
-    );
-  }
-
-  #asideX() {
-    const frame = this.frames.at(-1);
-    return frame.x + frame.width + ASIDE_GAP;
   }
 
   /** Two lines along a row or a column, on paper so that they are seen on every colour. */

@@ -18,7 +18,6 @@ class MapView {
   #cells = new Map(); // part name → Layer of all cells
   #tokens = null; // Layer of single tokens
   #sight = null; // [q0, q1, k0, k1] in positions and their fractions; null: all
-  #isOnAside = false;
   #pointers = new Map(); // id → {x, y} of what is pressed
   #drag = null; // {x, y, hasMoved} of the last press
   #pinnedBefore = {};
@@ -214,7 +213,7 @@ class MapView {
       width: this.element.clientWidth,
       height: Math.max(window.innerHeight - Math.min(top, 0.4 * window.innerHeight) - 64, 280),
     };
-    this.#figure.arrange(room, this.#axes, this.#parts.length, this.#map.aside?.name ?? null);
+    this.#figure.arrange(room, this.#axes, this.#parts.length);
     const { width, height } = this.#figure;
     for (const canvas of [this.canvas, this.marks]) {
       canvas.style.width = `${width}px`;
@@ -239,23 +238,12 @@ class MapView {
       const thumb = layer || !special ? null : this.#thumb(part, place);
       return { part, scale: layer?.scale ?? scales[part.scale], layer, thumb };
     });
-    const top = map.quantity.isDistribution ? 1 : panels[0].scale.high; // sums of norms are no shares of 1
-    const aside = map.aside && { name: map.aside.name, top, ...this.#aside(map.asideValues(place)) };
     return {
       title: headName(map, head),
       quantity: map.quantity.name,
       axes: this.#shownAxes(),
       sight: this.#sight ?? this.#whole,
       panels,
-      aside,
-    };
-  }
-
-  #aside(values) {
-    const { rows } = this.#axes;
-    return {
-      rows,
-      values: Float32Array.from({ length: rows.length }, (_, index) => values[rows.piece(index)]),
     };
   }
 
@@ -294,12 +282,10 @@ class MapView {
     this.#read(scene);
   }
 
-  /** Indexes on the shown axes of what is pointed at; the column after the last is the aside. */
+  /** Indexes on the shown axes of what is pointed at. */
   #cursor() {
     const { query, key } = this.#app.state.hover;
-    const cell = this.#cellOf(query, key);
-    if (this.#isOnAside && cell.row !== null) cell.column = this.#shownAxes().columns.length;
-    return cell;
+    return this.#cellOf(query, key);
   }
 
   #pinned() {
@@ -318,16 +304,15 @@ class MapView {
 
   #point(row, column) {
     const { rows, columns } = this.#shownAxes();
-    const wasOnAside = this.#isOnAside;
-    this.#isOnAside = column === columns.length;
-    const key = column === null || this.#isOnAside ? null : columns.first(column);
-    this.#app.state.setHover(row === null ? null : rows.first(row), key);
-    if (wasOnAside !== this.#isOnAside) this.#mark();
+    this.#app.state.setHover(
+      row === null ? null : rows.first(row),
+      column === null ? null : columns.first(column),
+    );
   }
 
   #pin({ row, column }) {
     const { rows, columns } = this.#shownAxes();
-    if (row === null || column === null || column >= columns.length) return;
+    if (row === null || column === null) return;
     const [query, key] = [rows.first(row), columns.first(column)];
     const { query: oldQuery, key: oldKey } = this.#app.state.values;
     const isPinned = query === oldQuery && key === oldKey;
@@ -363,15 +348,6 @@ class MapView {
   #reading(scene, { row, column }) {
     const { rows, columns } = scene.axes;
     const query = rows.name(row);
-    if (column >= columns.length) {
-      const { name, rows: cells, values } = scene.aside;
-      return {
-        query,
-        key: name,
-        numbers: [["", numberText(values[cells.indexOf(rows.first(row))], 4)]],
-        note: "",
-      };
-    }
     const { layer } = scene.panels[0];
     const isHidden = layer?.isHidden(row, column);
     const numbers = scene.panels.map((panel) => {
@@ -588,11 +564,10 @@ class MapView {
     const cursor = this.#cursor();
     const isFirst = cursor.row === null || cursor.column === null;
     const start = isFirst ? this.#startingCell() : cursor;
-    const last = columnCount - (this.#map.aside ? 0 : 1); // the aside is one step beyond the last column
     const within = (index, most) => Math.min(Math.max(index, 0), most);
     const row = within(start.row + (isFirst ? 0 : down), rowCount - 1);
-    const column = within(start.column + (isFirst ? 0 : across), last);
-    this.#reveal(row, column < columnCount ? column : null);
+    const column = within(start.column + (isFirst ? 0 : across), columnCount - 1);
+    this.#reveal(row, column);
     this.#point(row, column);
     this.#saySoon();
   }

@@ -16,16 +16,18 @@ const STATISTICS = [
 /** More weights of a head than this are not looked through in the background. */
 const MOST_STATISTICS_WEIGHTS = 2 ** 23;
 
-/** Whether a map has such numbers: it shows weights, of all tokens of a sentence, and not too many. */
+/** Whether a map has such numbers: it shows weights, of all tokens of a sentence, and not too many; shares of norms
+ *  need all keys. */
 function hasStatistics(map) {
   const few = map.rows.tokens * map.columns.tokens <= MOST_STATISTICS_WEIGHTS;
-  return map.mainPart === "weights" && map.exact && map.isWhole && few;
+  const areKnown = map.quantity.isDistribution || !map.isCropped;
+  return map.mainPart === "weights" && map.exact && map.isWhole && few && areKnown;
 }
 
 /**
  * The sums that the numbers of a head are the means of, over some of its queries.
  *
- * Where special tokens are apart, what needs the weight of each of them is not known.
+ * Of a map without special tokens, what needs the weight of each of them is not known.
  *
  * @param {PageMap} map
  * @param {number} place of the head
@@ -42,7 +44,6 @@ function headTotals(map, place, weights, start) {
   };
   const keys = map.columns.tokens;
   const queries = weights.length / keys;
-  const apart = map.asideValues(place);
   const areShares = map.quantity.isDistribution; // of others, such as norms, each row's shares count
   const special = [...map.columns.special];
   const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
@@ -51,9 +52,9 @@ function headTotals(map, place, weights, start) {
   for (let r = 0; r < queries; r++) {
     const i = start + r;
     const numbers = weights.subarray(r * keys, (r + 1) * keys);
-    const { row, rest } = areShares ? { row: numbers, rest: apart?.[i] } : sharesOf(numbers, apart?.[i] ?? 0);
-    const { row: whole } = sharesOf(row, 0); // rows of a softmax with a sink sum to less than 1
-    if (apart === null) {
+    const row = areShares ? numbers : sharesOf(numbers);
+    const whole = sharesOf(row); // rows of a softmax with a sink sum to less than 1
+    if (!map.isCropped) {
       add("entropy", entropyOf(whole));
       add("first", row[0]);
       if (special.length > 0)
@@ -61,12 +62,10 @@ function headTotals(map, place, weights, start) {
           "separators",
           special.reduce((sum, j) => sum + row[j], 0),
         );
-    } else {
-      add("separators", rest);
     }
     if (!samePositions) continue;
 
-    if (apart === null) add("distance", distanceOf(whole, i));
+    if (!map.isCropped) add("distance", distanceOf(whole, i));
     add("itself", row[i]);
     if (i > 0) add("previous", row[i - 1]);
     if (i + 1 < keys && map.kind === "self") add("next", row[i + 1]);
@@ -83,10 +82,10 @@ function headTotals(map, place, weights, start) {
   return totals;
 }
 
-/** A row as shares of its sum, and what else belongs to that sum. */
-function sharesOf(numbers, rest) {
-  const sum = numbers.reduce((total, number) => total + number, rest);
-  return sum > 0 ? { row: numbers.map((number) => number / sum), rest: rest / sum } : { row: numbers, rest };
+/** A row as shares of its sum. */
+function sharesOf(numbers) {
+  const sum = numbers.reduce((total, number) => total + number, 0);
+  return sum > 0 ? numbers.map((number) => number / sum) : numbers;
 }
 
 /** The sums of two groups of queries together. */

@@ -374,21 +374,10 @@ class TextView {
       (piece) => this.#isHidden(piece, key),
     );
     const haveSum = this.#map.exact || this.#map.quantity.reduction !== "max";
-    this.keys.tellElsewhere(rows && !this.#isCompared ? rows[0] : null, this.#aside(query), haveSum);
+    this.keys.tellElsewhere(rows && !this.#isCompared ? rows[0] : null, haveSum);
     this.keys.title = query < 0 ? this.#heading("key") : `${this.queries.pieces.name(query)} looks at`;
     this.queries.title = key < 0 ? this.#heading("query") : `${this.keys.pieces.name(key)} is looked at by`;
     this.#drawLines();
-  }
-
-  /** What a query gives to special tokens that were left out of the map; the mean of several heads. */
-  #aside(query) {
-    const map = this.#map;
-    if (!map.aside || query < 0) return null;
-    const row = map.rows.cellOf(this.queries.pieces.first(query));
-    const heads = this.#chosenHeads;
-    const weight =
-      heads.reduce((sum, head) => sum + map.asideValues(map.placeOf(head))[row], 0) / heads.length;
-    return { name: map.aside.name, weight };
   }
 
   #heading(role) {

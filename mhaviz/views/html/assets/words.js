@@ -269,16 +269,14 @@ class Words {
   }
 
   /**
-   * Says what part of a row is not among the words: outside the tokens shown, where one can go, or on keys left out.
+   * Says what part of a row is not among the words: outside the tokens shown, where one can go.
    *
    * @param {Float32Array|null} weights of all pieces
-   * @param {{name: string, weight: number}|null} aside tokens that were left out of the map
    * @param {boolean} haveSum whether the weights add up: the largest of cells do not
    */
-  tellElsewhere(weights, aside, haveSum) {
+  tellElsewhere(weights, haveSum) {
     this.elsewhere.replaceChildren();
     if (!weights) return;
-    if (aside) this.elsewhere.append(`on ${aside.name}, left out: ${shortWeight(aside.weight)} `);
     if (this.end - this.start === this.pieces.count) return;
     const isOutside = (piece) => piece < this.start || piece >= this.end;
     const total = weights.reduce(
