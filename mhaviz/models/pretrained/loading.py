@@ -33,7 +33,7 @@ from transformers import __version__ as version
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
-from mhaviz.models.pretrained import adapter, capture, config_fields, sharing, sizes
+from mhaviz.models.pretrained import adapter, capture, sharing, sizes
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
 from mhaviz.models.pretrained.predicting_class import named_class, predicting_class
@@ -215,7 +215,7 @@ class Checkpoint:
             MhavizError: it cannot be read, or does not fit into memory.
         """
         self.forecast.require_fit(self.name)
-        with as_one_line(f"{self.name} cannot be loaded"), config_fields.naming_the_field(self.fields, self.name):
+        with as_one_line(f"{self.name} cannot be loaded"):
             return self._load()
 
     def _load(self) -> Loaded:
@@ -288,7 +288,7 @@ def open_checkpoint(
     folder = folder or find_folder(name, revision)
     fields = read_fields(folder, name)
     # its files can hold anything, and make libraries raise it
-    with as_one_line(f"{name} cannot be loaded"), config_fields.naming_the_field(fields, name):
+    with as_one_line(f"{name} cannot be loaded"):
         return _checkpoint(folder, fields, name, device, dtype, writes, spread, processes, predicts)
 
 
@@ -308,10 +308,9 @@ def _checkpoint(
     processes: int,
     predicts: bool,
 ) -> Checkpoint:
-    config_fields.require_sound(fields, name)
     there = sizes.read_sizes(weight_files(folder), name)
     sizes.require_fields(fields, there, name)
-    config = _config(folder, fields, name)
+    config = _config(folder, name)
     if processes > 1:
         sharing.require_shares(config, processes, name)
     tokenizer = _tokenizer(folder, name)
@@ -353,29 +352,9 @@ def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
     return asked is not None
 
 
-def _config(folder: Path, fields: Mapping[str, object], name: str) -> PreTrainedConfig:
-    try:
-        with (
-            as_one_line(f"{name}: its config.json is not understood", "take another copy of the model"),
-            config_fields.naming_the_field(fields, name),
-        ):
-            config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
-    except MhavizError as error:
-        model_type = fields.get("model_type")
-        if model_type is None:
-            raise MhavizError(
-                f"{name}: its config.json names no model_type, so it is no model of transformers'"
-            ) from error
-        if config_fields.kind_of(fields):
-            raise
-        if "auto_map" in fields:
-            raise MhavizError(
-                f"{name} needs code of its own, which mhaviz does not run; use a model of transformers'"
-            ) from error
-        raise MhavizError(
-            f"{name} is a model of type {quoted(model_type)}, which transformers {version} does not know; a later "
-            f"version may"
-        ) from error
+def _config(folder: Path, name: str) -> PreTrainedConfig:
+    with as_one_line(f"{name}: its config.json is not understood"):
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
     config.return_dict = True  # transformers itself goes by it
     return config
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.config_fields import wrong_field
-from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, field_of, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded, recorded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.records import Kind, Site
@@ -90,10 +89,6 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     if not best.sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded)
-        config = loaded.config.get_text_config()
-        if field_of(config, "num_hidden_layers") == 0:
-            field = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
-            raise wrong_field(loaded.name, field, "at least 1", 0)
         raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
     return replace(way, unshown=best.unshown, by_hand=best.by_hand), best.sites
 

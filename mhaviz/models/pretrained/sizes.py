@@ -5,6 +5,7 @@ that there are no weights for them.
 """
 
 import copy
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,17 +24,13 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from mhaviz.errors import MhavizError, counted, quoted
 from mhaviz.files.safetensors_files import read_safetensors
-from mhaviz.models.pretrained.config_fields import LAYERS, Field, read_by_model
 from mhaviz.units import readable_count
 
-_SIZE_ALWAYS = 2**17
-"""A size that is believed whatever the files hold: a model need not use each that its kind of configuration has."""
+_LISTED = re.compile(r"(layers?|blocks?|repeats|loops|cycles|labels|kernel_size)$")
+"""Fields that lists of a configuration are as long as: these are made with it, before anything is built."""
 
-_LAYERS_ALWAYS = 128
-"""As many layers are believed whatever the files hold: layers may share their tensors."""
-
-_LARGER = 8
-"""How many times the largest dimension in the files a size may be: a tensor may be packed, or cut along it."""
+_MOST_LISTED = 2**17
+"""So long they may be."""
 
 _PACKED = 8
 """Numbers that one may stand for where weights are quantised: of 4 bits each, in 32."""
@@ -55,11 +52,6 @@ class FileSizes:
     shapes: Mapping[str, tuple[int, ...]]
     is_packed: bool = False
     dtypes: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def largest(self) -> int:
-        """Of all dimensions."""
-        return max((size for shape in self.shapes.values() for size in shape), default=0)
 
     @cached_property
     def numbers(self) -> int:
@@ -85,15 +77,12 @@ def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
 
 
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
-    """Raise MhavizError if a field that the model reads asks for a size that the files cannot have.
-
-    Not even a configuration can be made of some: ten million labels have names of their own. What nothing reads, such
-    as how many examples a model was trained on, may be of any size.
-    """
-    for found in read_by_model(fields):
-        for one in found.value if isinstance(found.value, list) else [found.value]:
-            if isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < float("inf") and found.is_size:
-                _require_size(found, int(one), sizes, name)
+    """Raise MhavizError if not even a configuration can be made: ten million labels have names of their own."""
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            require_fields(value, sizes, name)
+        elif isinstance(value, int) and value > _MOST_LISTED and _LISTED.search(key):
+            raise _misfit(name, f"{key} {counted(value)}", f"{len(sizes.shapes):,} tensors")
 
 
 def require_model(
@@ -123,14 +112,6 @@ def require_model(
     if sum(lacking.values()) > 1.5 * sizes.numbers + _BUILT_ALWAYS:  # all may be there, by other names
         together = f"{readable_count(sum(lacking.values()))} numbers that are not there"
         raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
-
-
-def _require_size(field: Field, value: int, sizes: FileSizes, name: str) -> None:
-    is_layers = LAYERS.search(field.name)
-    if is_layers and value > max(len(sizes.shapes), _LAYERS_ALWAYS):
-        raise _misfit(name, f"{field.path} {counted(value)}", f"{len(sizes.shapes):,} tensors")
-    if value > max(_LARGER * sizes.largest, _SIZE_ALWAYS):
-        raise _misfit(name, f"{field.path} {counted(value)}", f"tensors of at most {sizes.largest:,} rows or columns")
 
 
 def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:

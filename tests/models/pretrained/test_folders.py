@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import ProphetNetConfig, ProphetNetModel
 
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained import adapter, config_fields, loading, sizes
+from mhaviz.models.pretrained import adapter, loading, sizes
 from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from mhaviz.models.pretrained.silence import silence
 
@@ -197,10 +197,10 @@ def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhavi
             {"num_hidden_layers": 120},
             r"expected weights for all 1927 parameters of a BertModel, got none for 1888 of them",
         ),
-        ({"num_labels": 10_000_000}, r"num_labels 10,000,000, and its weight files hold tensors of at most 5,000 rows"),
-        ({"num_labels": 1e12}, r"num_labels 1,000,000,000,000"),
-        ({"vocab_size": 10**9}, r"vocab_size 1,000,000,000"),
-        ({"hidden_size": 10**30}, r"hidden_size 1(,000)+, "),
+        ({"num_labels": 10_000_000}, r"num_labels 10,000,000, and its weight files hold 39 tensors"),
+        ({"num_labels": 1e12}, r"its config.json is not understood \("),
+        ({"vocab_size": 10**9}, r"asks for more than [\d.]+ M numbers"),
+        ({"hidden_size": 10**30}, r"cannot be loaded \("),
         ({"max_position_embeddings": 10**9}, r"asks for more than [\d.]+ M numbers"),
         (
             {"hidden_size": 64},
@@ -212,14 +212,12 @@ def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhavi
 def test_sizes_that_the_files_do_not_have(mhaviz, folder, fields, message):
     model = folder()
     change(model, CONFIG, **fields)
-    if "num_hidden_layers" in fields:
+    if "39 tensors" in message:
         message = message.replace("39 tensors", f"{len(load_file(model / 'model.safetensors'))} tensors")
     assert re.search(message, refused(mhaviz("heatmap", TEXT, "--model", str(model))))
 
 
-@pytest.mark.parametrize(
-    "part", [{"num_hidden_layers": 10**9}, {"model_type": "llama", "num_hidden_layers": [10**9]}, {"num_labels": 10**9}]
-)
+@pytest.mark.parametrize("part", [{"num_hidden_layers": 10**9}, {"num_labels": 10**9}])
 def test_sizes_of_a_part_that_the_files_do_not_have(mhaviz, folder, part):
     model = folder("clip")
     change(model, CONFIG, text_config=part)
@@ -234,7 +232,6 @@ def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
         CONFIG,
         num_params=110_000_000,
         dataset_size=10**12,
-        n_layers=10**9,
         num_examples_seen=5_000_000,
         task_specific_params={"x": {"num_docs": 21_000_000, "vocab_size": 10**9}},
     )
@@ -248,53 +245,28 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("bert", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
-        ("bert", {"num_attention_heads": -4}, "num_attention_heads in its config.json to be at least 1, got -4;"),
-        ("bert", {"num_hidden_layers": -3}, "num_hidden_layers in its config.json to be at least 1, got -3;"),
-        ("bert", {"num_hidden_layers": 0}, "num_hidden_layers in its config.json to be at least 1, got 0;"),
-        ("gpt2", {"n_layer": 0}, "n_layer in its config.json to be at least 1, got 0;"),
-        ("gpt2", {"num_attention_heads": 0}, "num_attention_heads in its config.json to be at least 1, got 0;"),
-        ("bart", {"encoder_attention_heads": 0}, "encoder_attention_heads in its config.json to be at least 1"),
-        ("llama", {"num_key_value_heads": 0}, "num_key_value_heads in its config.json to be at least 1, got 0;"),
-        ("clip", {"text_config": {"num_attention_heads": 0}}, "text_config.num_attention_heads in its config.json"),
-        (
-            "bert",
-            {"hidden_act": "no such"},
-            r"hidden_act in its config.json to be one that \S+ \S+ knows, got 'no such';",
-        ),
-        ("bert", {"dtype": "no such"}, r"dtype in its config.json to be one that \S+ \S+ knows, got 'no such';"),
-        ("bert", {"layer_norm_eps": NAN}, "layer_norm_eps in its config.json to be a number, got NaN;"),
-        ("bert", {"layer_norm_eps": {"__float__": "NaN"}}, "layer_norm_eps in its config.json to be a number, got NaN"),
-        (
-            "bert",
-            {"layer_norm_eps": -1.0},
-            "layer_norm_eps in its config.json to be a finite number from 0 on, got -1.0",
-        ),
+        ("bert", {"num_attention_heads": 0}, "by zero"),
+        ("bert", {"num_attention_heads": -4}, "cannot be run"),
+        ("bert", {"num_hidden_layers": 0}, "has no attention to be shown"),
+        ("llama", {"num_key_value_heads": 0}, "by zero"),
+        ("bert", {"hidden_act": "no such"}, "'no such'"),
+        ("bert", {"dtype": "no such"}, "'no such'"),
+        ("bert", {"layer_norm_eps": NAN}, "layer 0, self: expected queries that are numbers, got NaN"),
+        ("bert", {"layer_norm_eps": {"__float__": "NaN"}}, "layer 0, self: expected queries that are numbers, got NaN"),
+        ("bert", {"layer_norm_eps": -1.0}, "layer 0, self: expected queries that are numbers, got NaN"),
         (
             "llama",
             {"rope_parameters": {"rope_type": "default", "rope_theta": NAN}},
-            "rope_parameters.rope_theta in its",
+            "layer 0, masked: expected queries",
         ),
-        ("bert", {"num_hidden_layers": [2]}, r"num_hidden_layers in its config.json to be a whole number, got \[2\];"),
-        ("bert", {"is_decoder": "yes"}, "is_decoder in its config.json to be true or false, got 'yes';"),
-        ("bert", {"pad_token_id": "x"}, "pad_token_id in its config.json to be a whole number or null, got 'x';"),
-        (
-            "bert",
-            {"attention_probs_dropout_prob": "x"},
-            "attention_probs_dropout_prob in its .* to be a number, got 'x'",
-        ),
-        ("bert", {"hidden_act": None}, "hidden_act in its config.json to be a text, got null;"),
-        ("bert", {"architectures": 5}, "architectures in its config.json to be a list or null, got 5;"),
-        ("bert", {"quantization_config": 5}, "quantization_config in its config.json to be an object or null, got 5;"),
+        ("bert", {"num_hidden_layers": [2]}, "'num_hidden_layers' expected int, got list"),
+        ("bert", {"hidden_act": None}, "'hidden_act' expected str, got NoneType"),
     ],
 )
-def test_a_field_that_cannot_be_is_named_once(mhaviz, folder, name, fields, message):
+def test_a_field_that_cannot_be(mhaviz, folder, name, fields, message):
     model = folder(name)
     change(model, CONFIG, **fields)
-    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-    assert re.search(f": expected {message}", err)
-    assert err.endswith("; correct it, or take another copy of the model\n")
-    assert err.count(next(iter(fields))) == 1
+    assert message in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
 
 
 @pytest.mark.parametrize(
@@ -304,39 +276,6 @@ def test_a_config_that_python_does_not_read(mhaviz, folder, value, message):
     model = folder()
     change(model, CONFIG, vocab_size=value)
     assert f"its config.json cannot be read ({message}" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-
-
-def test_what_is_0_by_itself_may_be_0():
-    fields = {"model_type": "deberta-v2", "type_vocab_size": 0}
-    config_fields.require_sound(fields, "m")
-    with pytest.raises(MhavizError, match=r"type_vocab_size in its config\.json to be at least 0, got -1"):
-        config_fields.require_sound(fields | {"type_vocab_size": -1}, "m")
-
-
-@pytest.mark.parametrize("name", ["moshi", "mimi"])
-def test_a_head_dim_of_0_is_derived(name):
-    config_fields.require_sound({"model_type": name, "head_dim": 0}, "m")
-
-
-@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("no room"), OSError("the disk has failed")])
-def test_no_field_is_to_blame_for_the_machine(error):
-    fields = {"model_type": "bert", "architectures": "BertModel"}
-    with pytest.raises(type(error)), config_fields.naming_the_field(fields, "m"):
-        raise error
-
-
-def test_a_whole_number_where_a_decimal_point_belongs():
-    with (
-        pytest.raises(MhavizError, match=r"layer_norm_eps in its config\.json to be written with .* as 1\.0, got 1;"),
-        config_fields.naming_the_field({"model_type": "bert", "layer_norm_eps": 1}, "m"),
-    ):
-        raise TypeError
-
-
-@pytest.mark.parametrize("error", [KeyError("layer.weight"), ValueError("gelu"), AttributeError("x", name="no such")])
-def test_an_error_that_no_field_explains_stays_what_it_is(error):
-    with pytest.raises(type(error)), config_fields.naming_the_field({"model_type": "bert", "hidden_act": "gelu"}, "m"):
-        raise error
 
 
 @pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
