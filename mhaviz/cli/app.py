@@ -36,6 +36,8 @@ COMMANDS = {
     "matrices": "Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.",
     "masks": "Show what a mask hides: scores before it and after it, weights, and what dropout drops.",
     "heads": "Say what every head of a model looks at, averaged over many sentences.",
+    "ablate": "Zero one head at a time, and rank the heads by how much predictions change.",
+    "merge": "Join the parts of a corpus that were read apart, by heads or by diff of two models.",
     "compare-scaling": "Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.",
     "compare-projections": "Show how one head comes about: no projection, one, two, three; then several heads.",
     "compare-implementations": "Compute the same attention in five ways, from a loop over queries and keys to a fused "

@@ -11,7 +11,14 @@ from typer.core import TyperCommand
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.usage_errors import LARGEST, beyond
 from mhaviz.errors import ArgumentError, StoppedError
-from mhaviz.views.formats import DIFFERENCE_SUFFIXES, HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.views.formats import (
+    ABLATION_SUFFIXES,
+    DIFFERENCE_SUFFIXES,
+    HEAD_SUFFIXES,
+    MAP_SUFFIXES,
+    PAGE_SUFFIXES,
+    RECORD_SUFFIXES,
+)
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -21,6 +28,7 @@ _FILES = {
     "{map_files}": MAP_SUFFIXES,
     "{difference_files}": DIFFERENCE_SUFFIXES,
     "{head_files}": HEAD_SUFFIXES,
+    "{ablation_files}": ABLATION_SUFFIXES,
 }
 
 

@@ -291,7 +291,7 @@ def test_who_is_who(model, model_folder, tmp_path):
 
 
 def run(mhaviz, *words):
-    result = mhaviz("heads", *map(str, words))
+    result = mhaviz(*(["heads"] if words[0] != "merge" else []), *map(str, words))
     return result.status, result.err.splitlines(), result.out
 
 
@@ -306,11 +306,11 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
         assert (status, said[0]) == (0, f"mhaviz: saved part-{number}.safetensors")
     assert said[1:] == ["mhaviz: shard 9/9 has no sentence of this text"]
     parts = [f"part-{number}.safetensors" for number in range(9, 0, -1)]
-    status, said, merged = run(mhaviz, "--merge", *parts, "--json", "-o", "all.safetensors", "-o", "heads.csv")
+    status, said, merged = run(mhaviz, "merge", *parts, "--json", "-o", "all.safetensors", "-o", "heads.csv")
     assert (status, said) == (0, ["mhaviz: saved all.safetensors", "mhaviz: saved heads.csv"])
     ours, theirs = (json.loads(one)["kinds"][0]["statistics"]["entropy"]["mean"] for one in (merged, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    status, said, table = run(mhaviz, "--merge", "whole.safetensors", "--top", "1")
+    status, said, table = run(mhaviz, "merge", "whole.safetensors", "--top", "1")
     assert (status, said) == (0, [])
     assert "means over 40 sentences" in table
 
@@ -324,18 +324,11 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
         ((*reads, "--resume"), 2, "--resume goes on from what is kept beside the output; add -o"),
         ((*reads, "-o", "a.safetensors", "-o", "b.safetensors"), 2, "expected one .safetensors file among the outputs"),
         ((*reads, "--shard", "9/9", "-o", "x.json"), 1, "shard 9/9 has no sentence of this text, and nothing to draw"),
-        (("--merge", *reads), 2, "--merge joins what has been read; leave out --model, --file"),
-        (
-            ("--merge", *parts, "--show", "norms", "--seed", "1", "--dtype", "float32", "--device", "cpu"),
-            2,
-            "leave out --dtype, --device, --seed, --show",
-        ),
-        (("--merge", *parts, "--ablate"), 2, "leave out --ablate"),
-        (("--merge", *parts[1:]), 1, "shard 9/9 is missing"),
-        (("--merge", *parts, "-o", parts[0]), 2, "is read, and cannot be written at the same time"),
-        (("--merge",), 2, "expected the files of all shards, got none"),
-        (("--merge", "corpus.txt"), 1, "cannot tell the format of corpus.txt"),
-        ((*reads, "--ablate", "--shard", "1/2"), 2, "--ablate reads all sentences in one process; leave out --shard"),
+        (("merge", *parts, "--fail-above", "0.1"), 2, "--fail-above: not for parts of heads"),
+        (("merge", *parts[1:]), 1, "shard 9/9 is missing"),
+        (("merge", *parts, "-o", parts[0]), 2, "is read, and cannot be written at the same time"),
+        (("merge",), 2, "Missing argument 'PART…'"),
+        (("merge", "corpus.txt"), 1, "cannot tell the format of corpus.txt"),
     ):
         got, said, _ = run(mhaviz, *words)
         assert (got, len(said)) == (status, 1), said

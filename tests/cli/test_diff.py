@@ -351,11 +351,13 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     assert f": expected a divergence of at most {most} bits, got " in last
     assert [head["above"] for head in json.loads(result.out)["ranking"]] == [True, True] + [False] * 6
     assert Path("j.xml").read_text().count("<failure") == 2
-    assert mhaviz("diff", shaken_folder, shaken_folder, "the cat", "--fail-above-row", "0", "-q").status == 0
+    assert mhaviz("diff", shaken_folder, shaken_folder, "--file", "t.txt", "--fail-above-row", "0", "-q").status == 0
 
 
 def test_one_model_in_two_precisions(mhaviz, shaken_folder):
-    result = mhaviz("diff", shaken_folder, shaken_folder, "the cat sat", "--dtype", "float32", "--dtype", "bfloat16")
+    result = mhaviz(
+        "diff", shaken_folder, shaken_folder, "--file", "t.txt", "--dtype", "float32", "--dtype", "bfloat16"
+    )
     assert result.status == 0
     words = " ".join(result.out.split())
     assert "float32, cpu; B: bert" in words
@@ -365,15 +367,27 @@ def test_one_model_in_two_precisions(mhaviz, shaken_folder):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("{0}", "shaken"), 2, "is a folder: to compare models, give sentences, or a file of them by --file"),
-        (("{0}", "shaken", "the cat", "--queries", "t.txt"), 2, "--queries: for saved maps, and these are models"),
-        (("{0}", "shaken", "the cat", "--numbers"), 2, "--numbers: for saved maps"),
-        (("{0}", "shaken", "the cat", "-o", "x.html"), 2, ".html: for saved maps"),
-        (("{0}", "shaken", "the cat", "-o", "x.npz"), 2, "expected a name ending in .png, .svg, .pdf, .json, .html"),
-        (("t.txt", "t.txt", "--device", "cpu"), 2, "--device: for models, which read sentences; give some, or --file"),
-        (("{0}", "shaken", "the cat", "--layer", "7"), 2, "--layer: "),
-        (("{0}", "nowhere/at-all", "the cat"), 1, "nowhere/at-all"),
-        (("{0}", "shaken", "the cat", "--fail-above", "1.5"), 2, "--fail-above: expected bits from 0 to 1, got 1.5"),
+        (("{0}", "shaken"), 2, "is a folder: to compare models, name a file of sentences by --file"),
+        (
+            ("{0}", "shaken", "--file", "t.txt", "--queries", "t.txt"),
+            2,
+            "--queries: for saved maps, and these are models",
+        ),
+        (("{0}", "shaken", "--file", "t.txt", "--numbers"), 2, "--numbers: for saved maps"),
+        (("{0}", "shaken", "--file", "t.txt", "-o", "x.html"), 2, ".html: for saved maps"),
+        (
+            ("{0}", "shaken", "--file", "t.txt", "-o", "x.npz"),
+            2,
+            "expected a name ending in .png, .svg, .pdf, .json, .html",
+        ),
+        (("t.txt", "t.txt", "--device", "cpu"), 2, "--device: for models, which read sentences; name a file of them"),
+        (("{0}", "shaken", "--file", "t.txt", "--layer", "7"), 2, "--layer: "),
+        (("{0}", "nowhere/at-all", "--file", "t.txt"), 1, "nowhere/at-all"),
+        (
+            ("{0}", "shaken", "--file", "t.txt", "--fail-above", "1.5"),
+            2,
+            "--fail-above: expected bits from 0 to 1, got 1.5",
+        ),
         (("{0}", "shaken", "--file", "none.txt"), 1, "none.txt"),
     ],
 )
@@ -390,18 +404,18 @@ def test_a_corpus_in_parts(mhaviz, shaken_folder):
     for number in (1, 2):
         result = mhaviz(*command, "--shard", f"{number}/2", "-o", f"p{number}.safetensors")
         assert (result.status, result.err) == (0, "")
-    result = mhaviz("diff", "--merge", "p1.safetensors", "p2.safetensors", "--json", "--fail-above", "0")
+    result = mhaviz("merge", "p1.safetensors", "p2.safetensors", "--json", "--fail-above", "0")
     assert result.status == 3
     merged = json.loads(result.out)
     assert merged["source"] == whole["source"]
     for name in ("mean", "spread", "largest", "sentence", "query"):
         np.testing.assert_allclose(merged["kinds"][0][name], whole["kinds"][0][name], rtol=1e-12)
     assert all(head["above"] for head in merged["ranking"])
-    result = mhaviz("diff", "--merge", "p2.safetensors")
+    result = mhaviz("merge", "p2.safetensors")
     assert (result.status, result.err) == (1, "mhaviz: shard 1/2 is missing; give all 2 shards\n")
-    result = mhaviz("diff", "--merge", "p1.safetensors", "p2.safetensors", "--dtype", "float32", "--layer", "0")
-    assert (result.status, "leave out --layer, --dtype" in result.err) == (2, True)
-    assert "expected A and B" in mhaviz("diff", "p1.safetensors").err
+    result = mhaviz("merge", "p1.safetensors", "p2.safetensors", "--top", "3")
+    assert (result.status, "--top: not for parts of diff" in result.err) == (2, True)
+    assert "Missing argument 'B'" in mhaviz("diff", "p1.safetensors").err
     assert "--resume: for models" in mhaviz("diff", "p1.safetensors", "p2.safetensors", "--resume").err
     assert mhaviz(*command, "--resume", "-o", "p.safetensors", "-o", "p.json").status == 0
     assert json.loads(Path("p.json").read_text())["kinds"] == whole["kinds"]

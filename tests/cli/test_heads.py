@@ -11,7 +11,7 @@ import torch
 from mhaviz.api import loaded
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, SiteCall
-from mhaviz.cli.commands.heads import SortColumn
+from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
 from mhaviz.records import EFFECTS, Site, Source, Tokens
@@ -254,4 +254,4 @@ def test_a_blank_argument(mhaviz, model):
 def test_no_model(mhaviz, tmp_path):
     (tmp_path / "t.txt").write_text("a b")
     result = mhaviz("heads", "--file", str(tmp_path / "t.txt"))
-    assert (result.status, result.err) == (2, "mhaviz: heads needs a model; add --model, with a folder or a hub id\n")
+    assert (result.status, result.err) == (2, "mhaviz: Missing option '--model'; see mhaviz heads --help\n")

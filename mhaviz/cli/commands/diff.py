@@ -9,7 +9,8 @@ import typer
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import FigureOptions, Heads, given, look_option
-from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models, diff_of_parts
+from mhaviz.cli.shared.limit_options import LimitOptions
+from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
 from mhaviz.cli.shared.saved_difference import diff_of_files
 from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.errors import ArgumentError
@@ -37,35 +38,17 @@ class ChangeOptions(FigureOptions):
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A file with maps; a model's folder or hub id.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
     arrays: ArrayOptions,
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
     looks: ChangeOptions,
-    after: Annotated[
-        Path | None, typer.Argument(metavar="B", help="Another, with maps of the same tokens.", show_default=False)
-    ] = None,
-    sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="What two models read, in quotes; or --file.")
-    ] = None,
+    allowed: LimitOptions,
     head: Heads = "all",
     layer: Annotated[
         list[int] | None,
         typer.Option(metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
-    ] = None,
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            metavar="BITS",
-            help="Exit with 3 if the mean divergence of a head is above this, 0 to 1.",
-        ),
-    ] = None,
-    fail_above_row: Annotated[
-        float | None,
-        typer.Option(
-            metavar="BITS",
-            help="Exit with 3 if the divergence of a row is above this, 0 to 1.",
-        ),
     ] = None,
 ) -> None:
     """Show what differs between two saved attentions, or between two models over a corpus.
@@ -77,31 +60,28 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json -o junit.xml
     mhaviz diff path/to/A path/to/A --file corpus.txt --dtype float32 --dtype bfloat16
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
-    mhaviz diff --merge part-*.safetensors --fail-above 0.1 -o junit.xml
 
     A and B are files that mhaviz show draws, with maps of the same tokens: those of the same sentence, layer and kind
-    are compared, B − A. With sentences, or --file, they are models of one tokenizer. The heads are ranked by the mean
-    Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name,
-    --queries and --keys are about arrays.
+    are compared, B − A. With --file they are models of one tokenizer. The heads are ranked by the mean Jensen–Shannon
+    divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name, --queries and --keys
+    are about arrays.
 
-    Output: a {difference_files} file; .xml: JUnit's, a test case a head; .safetensors: sums of two models, for --merge.
+    Output: a {difference_files} file; .xml: JUnit's, a test case a head; .safetensors: sums of two models, for
+    mhaviz merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows. torchrun makes 1 of all: save a part, --merge it.
+    or --fail-above-row allows. torchrun makes 1 of all: save a part, and ask mhaviz merge.
     """
-    reads = pair.file is not None or (bool(sentences) and not corpus.merge)
-    inputs = [before, *([after] if after else []), *arrays.files, *([pair.file] if pair.file else [])]
-    inputs += map(Path, sentences or ()) if corpus.merge else ()
-    delivery.check(inputs, (*DIFFERENCE_SUFFIXES, SUFFIX) if reads or corpus.merge else DIFFERENCE_SUFFIXES)
-    style = looks.any_style
-
-    from mhaviz.records import Limits
-
-    limits = Limits(fail_above, fail_above_row)
-    if not reads and not corpus.merge:
+    reads = pair.file is not None
+    delivery.check(
+        [before, after, *arrays.files, *([pair.file] if pair.file else [])],
+        (*DIFFERENCE_SUFFIXES, SUFFIX) if reads else DIFFERENCE_SUFFIXES,
+    )
+    style, limits = looks.any_style, allowed.limits
+    if not reads:
         if loading := [*given(pair), *given(corpus)]:
-            raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; give some, or --file")
-        diff_of_files((before, _named(after)), arrays, delivery, style, layer, head, limits)
+            raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; name a file of them")
+        diff_of_files((before, after), arrays, delivery, style, layer, head, limits)
         return
     of_maps = [
         *(option for option in given(arrays) if option != "--kind"),
@@ -113,18 +93,5 @@ def diff(
     if of_maps:
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
     style = replace(style, cmap="ink") if looks.cmap == _CHANGES else style
-    if corpus.merge:
-        corpus.require_merge_alone({"--layer": layer, "--kind": arrays.kind} | dict.fromkeys(given(pair), True))
-        parts = [before, *([after] if after else []), *map(Path, sentences or ())]
-        diff_of_parts(parts, corpus, delivery, style, limits)
-        return
     one_layer = layer[0] if layer else None
-    names = before, _named(after)
-    diff_of_models(names, sentences, pair, corpus, delivery, style, one_layer, arrays.kind, limits)
-
-
-def _named(after: Path | None) -> Path:
-    """B. Raises ArgumentError if there is none."""
-    if after is None:
-        raise ArgumentError("diff: expected A and B, two files with maps or two models, got A alone; name both")
-    return after
+    diff_of_models((before, after), pair, corpus, delivery, style, one_layer, arrays.kind, limits)

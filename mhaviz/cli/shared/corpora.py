@@ -30,9 +30,6 @@ class CorpusOptions:
         str | None,
         corpus_option(metavar="K/N", help="The Kth of N parts alone, 1/4 to 4/4; keep it by -o part.safetensors."),
     ] = None
-    merge: Annotated[
-        bool, corpus_option("--merge", help="Join parts: the arguments are their files, and no model is needed.")
-    ] = False
     resume: Annotated[
         bool,
         corpus_option("--resume", help="Go on from NAME.part.safetensors, which a killed run leaves beside -o."),
@@ -50,30 +47,17 @@ class CorpusOptions:
         number, count = map(parse_whole, parts)
         return number, count
 
-    def require_merge_alone(self, others: dict[str, Any]) -> None:
-        """Raise ArgumentError if --merge stands with options of a model or a text; ``others``: by their names."""
-        given = [name for name, value in {"--shard": self.shard, "--resume": self.resume, **others}.items() if value]
-        if self.merge and given:
-            raise ArgumentError(f"--merge joins what has been read; leave out {', '.join(given)}")
-
     def part_of(self, delivery: Delivery) -> Path | None:
         """Where what is added up is kept: the .safetensors file among the outputs, or a file beside the first.
-
-        None: there is no output, or parts are merged.
 
         Raises:
             ArgumentError: two such files; --resume without an output.
         """
-        parts = [path for path in delivery.paths if path.suffix.lower() == SUFFIX]
-        if len(parts) > 1:
-            raise ArgumentError(f"expected one {SUFFIX} file among the outputs, got {len(parts)}; name one")
-        if parts:
-            return parts[0]
         if self.resume and not delivery.paths:
             raise ArgumentError(
                 f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
             )
-        return part_beside(delivery.paths[0]) if delivery.paths and not self.merge else None
+        return part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
 
     def division(self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
         """The arguments of Python's functions for these options. Raises ArgumentError for what cannot be."""
@@ -126,32 +110,31 @@ class CorpusOptions:
         for path in kept.difference(delivery.paths):
             path.unlink(missing_ok=True)
 
-    def require_none(self, option: str, is_given: bool) -> None:
-        """Raise ArgumentError if a corpus is to be read in parts, and ``option`` asks for what has none."""
-        several = {"--shard": self.shard, "--resume": self.resume}
-        given = [name for name, value in several.items() if value]
-        given += [] if this_process().is_alone else ["torchrun"]
-        if is_given and given:
-            raise ArgumentError(f"{option} reads all sentences in one process; leave out {', '.join(given)}")
-
     def deliver(self, record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
-        """Save and show a record, beside the part that has been written; of several processes the first alone does.
-
-        Raises:
-            MhavizError: as ``Delivery.deliver``; there is nothing to draw, as a shard has no sentence.
-        """
-        if not this_process().is_first:
-            return
-        part = self.part_of(delivery)
-        rest = replace(delivery, output=[path for path in delivery.paths if path != part])
-        if part in delivery.paths:
-            delivery.notice(f"saved {part}")
+        """As ``deliver_beside_part``; a shard without a sentence is said, where nothing was to be drawn of it."""
         if getattr(record, "kinds", True):
-            rest.deliver(record, style, **details)
-        elif rest.paths:
+            deliver_beside_part(record, delivery, style, **details)
+            return
+        part = part_among(delivery)
+        if [path for path in delivery.paths if path != part]:
             raise MhavizError(f"shard {self.shard} has no sentence of this text, and nothing to draw")
-        else:
-            delivery.notice(f"shard {self.shard} has no sentence of this text")
+        delivery.tell([*([f"saved {part}"] if part else []), f"shard {self.shard} has no sentence of this text"])
+
+
+def part_among(delivery: Delivery) -> Path | None:
+    """The .safetensors file among the outputs. Raises ArgumentError for two of them."""
+    parts = [path for path in delivery.paths if path.suffix.lower() == SUFFIX]
+    if len(parts) > 1:
+        raise ArgumentError(f"expected one {SUFFIX} file among the outputs, got {len(parts)}; name one")
+    return parts[0] if parts else None
+
+
+def deliver_beside_part(record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
+    """Save and show a record, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
+    part = part_among(delivery)
+    if part is not None:
+        delivery.notice(f"saved {part}")
+    replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(record, style, **details)
 
 
 def _kept_text(paths: Iterable[Path]) -> str:

@@ -11,7 +11,7 @@ from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Device, model_option
 from mhaviz.cli.shared.saved_maps import of_each
-from mhaviz.cli.shared.sentences import quotes_notice, stream_sentences
+from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.errors import ChangedError
 from mhaviz.processes import this_process
 
@@ -55,7 +55,6 @@ class PairOptions(CorpusTexts):
 
 def diff_of_models(
     names: tuple[Path, Path],
-    sentences: Sequence[str] | None,
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
@@ -70,8 +69,8 @@ def diff_of_models(
         ChangedError: they differ by more than the limits allow.
         ArgumentError, MhavizError: as ``mhaviz.diff_models``.
     """
-    division = corpus.division(delivery, sentences, pair.file)
-    stream = stream_sentences(sentences, pair.file)
+    division = corpus.division(delivery, None, pair.file)
+    stream = stream_sentences(None, pair.file)
 
     from mhaviz.api.corpus_difference import diff_models
 
@@ -92,21 +91,9 @@ def diff_of_models(
                 **division,
                 on_saved=on_saved,
             )
-        corpus.deliver(difference, delivery, style, notice=quotes_notice(sentences))
+        corpus.deliver(difference, delivery, style)
     if this_process().is_first:  # it alone has the whole
         require_at_most(difference)
-
-
-def diff_of_parts(
-    parts: Sequence[Path], corpus: CorpusOptions, delivery: Delivery, style: "Style", limits: "Limits"
-) -> None:
-    """Join what shards of a corpus have given. Raises as ``mhaviz.merge``, and ChangedError."""
-    from mhaviz.api.parts import merge
-
-    merged: CorpusDifference = merge(parts, study="diff", part=corpus.part_of(delivery))
-    difference = merged.limited(limits.mean, limits.row)
-    corpus.deliver(difference, delivery, style)
-    require_at_most(difference)
 
 
 def require_at_most(difference: "CorpusDifference") -> None:

@@ -13,13 +13,42 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProbeOptions:
-    """Random repeats, or a needle in the sentences."""
+class RepeatOptions:
+    """Random tokens, repeated, in place of sentences; and the bootstrap of the intervals."""
 
     random_repeat: Annotated[
         int | None,
         typer.Option(metavar="N", help="Instead of sentences: N random tokens, repeated, to find induction heads."),
     ] = None
+    sequences: Annotated[
+        int | None,
+        typer.Option(metavar="N", hidden=True, help="So many random sequences. \\[default: 32]", show_default=False),
+    ] = None
+    seed: Annotated[
+        int, typer.Option(metavar="N", hidden=True, help="Of random tokens, and of the bootstrap's draws.")
+    ] = 0
+    replicates: Annotated[
+        int,
+        typer.Option(metavar="N", hidden=True, help="Of the bootstrap that 95 % intervals are of; 0: no intervals."),
+    ] = 1000
+
+    def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
+        """What texts are made for, if they are. Raises ArgumentError for what does not go together."""
+        from mhaviz.records import RandomRepeats
+
+        if self.random_repeat is None:
+            if self.sequences is not None:
+                raise ArgumentError("--sequences goes with --random-repeat")
+            return None
+        if sentences or file is not None:
+            raise ArgumentError("--random-repeat takes the place of sentences; leave out one of them")
+        return RandomRepeats(self.random_repeat, 32 if self.sequences is None else self.sequences, self.seed)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProbeOptions(RepeatOptions):
+    """The same, or a needle in the sentences."""
+
     needle: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Put this into each sentence at several depths, and see who reads it again."),
@@ -37,58 +66,20 @@ class ProbeOptions:
             show_default=False,
         ),
     ] = None
-    sequences: Annotated[
-        int | None,
-        typer.Option(metavar="N", hidden=True, help="So many random sequences. \\[default: 32]", show_default=False),
-    ] = None
-    seed: Annotated[
-        int, typer.Option(metavar="N", hidden=True, help="Of random tokens, and of the bootstrap's draws.")
-    ] = 0
-    replicates: Annotated[
-        int,
-        typer.Option(metavar="N", hidden=True, help="Of the bootstrap that 95 % intervals are of; 0: no intervals."),
-    ] = 1000
 
-    def parse(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
-        """What texts are made for, if they are.
-
-        Raises:
-            ArgumentError: what does not go together.
-        """
-        from mhaviz.records import Needle, RandomRepeats
+    def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
+        """As ``RepeatOptions.probe``."""
+        from mhaviz.records import Needle
 
         if self.random_repeat is not None and self.needle is not None:
             raise ArgumentError("--random-repeat and --needle make two kinds of texts; leave out one")
-        if self.sequences is not None and self.random_repeat is None:
-            raise ArgumentError("--sequences goes with --random-repeat")
         for name, value in (("question", self.question), ("depths", self.depths)):
             if value is not None and self.needle is None:
                 raise ArgumentError(f"--{name} goes with --needle")
-        if self.random_repeat is not None:
-            if sentences or file is not None:
-                raise ArgumentError("--random-repeat takes the place of sentences; leave out one of them")
-            return RandomRepeats(self.random_repeat, 32 if self.sequences is None else self.sequences, self.seed)
         if self.needle is None:
-            return None
+            return super().probe(sentences, file)
         usual = Needle(self.needle, self.question or "")
         return usual if self.depths is None else replace(usual, depths=_parse_depths(self.depths))
-
-
-def require_needle(sort: str | None, probe: "Probe | None") -> None:
-    """Raise ArgumentError if heads are to be ranked by what they read of a needle, and there is none."""
-    from mhaviz.records import OF_A_NEEDLE, Needle
-
-    if sort in OF_A_NEEDLE and not isinstance(probe, Needle):
-        raise ArgumentError(f"--sort {sort} ranks heads by what they read of a needle; read sentences with --needle")
-
-
-def usual_sort(probe: "Probe | None") -> str:
-    """The number by which heads are ranked unasked: that which their texts were made for."""
-    from mhaviz.records import RandomRepeats
-
-    if probe is None:
-        return "entropy"
-    return "induction" if isinstance(probe, RandomRepeats) else "retrieval"
 
 
 def _parse_depths(text: str) -> tuple[float, ...]:

@@ -36,8 +36,8 @@ def diff_of_files(
     for path in paths:
         if path.is_dir():
             raise ArgumentError(
-                f"{path} is a folder: to compare models, give sentences, or a file of them by --file; else expected a "
-                f"file with attention maps"
+                f"{path} is a folder: to compare models, name a file of sentences by --file; else expected a file with "
+                f"attention maps"
             )
     before, after = paths
     first_layer, second_layer = of_each("--layer", layer, 2)

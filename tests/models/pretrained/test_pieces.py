@@ -215,7 +215,6 @@ def test_on_the_command_line(mhaviz, short, tmp_path):
     assert mhaviz("diff", name, name, *corpus, "--fail-above", "0").status == 0
     for arguments, message in (
         (("--overlap", "12"), "--overlap: expected from 0 to"),
-        (("--overlap", "3", "--ablate"), "--overlap: for what heads look at"),
         (("--target-language", "fr"), "--target-language: "),
     ):
         result = mhaviz("heads", "--model", name, *corpus[:2], *arguments)

@@ -1,4 +1,4 @@
-"""mhaviz heads --ablate and --without, as a user types them, with a model that has learnt to copy."""
+"""mhaviz ablate, and heads --without, as a user types them, with a model that has learnt to copy."""
 
 import csv
 import json
@@ -24,8 +24,14 @@ def heads(mhaviz, folder, monkeypatch):
     return lambda *arguments: mhaviz("heads", "--model", "model", "--file", "text.txt", *arguments)
 
 
-def test_a_head_that_others_need_stands_first(heads, folder):
-    result = heads("--ablate", "-o", "a.png", "-o", "a.csv", "-o", "a.json")
+@pytest.fixture
+def ablate(mhaviz, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return lambda *arguments: mhaviz("ablate", "--model", "model", "--file", "text.txt", *arguments)
+
+
+def test_a_head_that_others_need_stands_first(ablate, folder):
+    result = ablate("-o", "a.png", "-o", "a.csv", "-o", "a.json")
     assert (result.status, "saved a.png" in result.err) == (0, True)
     assert "4 heads, each zeroed by itself, means over 8 sentences, 168 tokens" in " ".join(result.out.split())
     found = json.loads((folder / "a.json").read_text())
@@ -37,20 +43,20 @@ def test_a_head_that_others_need_stands_first(heads, folder):
     assert rows[0][:2] == [first["layer"], first["head"]]
 
 
-def test_json_and_chosen_heads(heads):
-    result = heads("--ablate", "--layer", "1", "--head", "1", "--sort", "loss", "--json")
+def test_json_and_chosen_heads(ablate):
+    result = ablate("--layer", "1", "--head", "1", "--sort", "loss", "--json")
     (kind,) = json.loads(result.out)["kinds"]
     assert kind["layers"] == [1]
     assert kind["change"]["mean"][0][0] is None
     assert kind["change"]["mean"][0][1] > 0
 
 
-def test_several_processes_would_do_the_same(heads, monkeypatch):
+def test_several_processes_would_do_the_same(ablate, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
-    result = heads("--ablate")
+    result = ablate()
     assert (result.status, result.out) == (2, "")
-    assert "--ablate reads all sentences in one process; leave out torchrun" in result.err
+    assert "ablate reads all sentences in one process; start it without torchrun" in result.err
 
 
 def test_statistics_without_heads(heads):
@@ -64,20 +70,20 @@ def test_statistics_without_heads(heads):
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["--ablate", "--sort", "entropy"], 2, "--sort: expected change, loss or layer with --ablate, got entropy"),
-        (["--sort", "loss"], 2, "--sort loss ranks what changes without a head; add --ablate"),
-        (["--head", "0"], 2, "--head chooses the heads that --ablate zeroes; add --ablate"),
-        (["--ablate", "--head", "2"], 2, "--head: there is no head 2; the layer has heads 0 to 1"),
-        (["--ablate", "--without", "0.0"], 2, "leave out one"),
-        (["--ablate", "--show", "norms"], 2, "leave out --show"),
-        (["--ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
-        (["--ablate", "--shard", "1/2"], 2, "--ablate reads all sentences in one process"),
-        (["--without", "0"], 2, "--without: expected heads such as 0.3,1.2, got '0'"),
-        (["--without", "5.0"], 2, "--without: expected a layer from 0 to 1 and one of its heads, from 0 to 1, got"),
+        (["ablate", "--sort", "entropy"], 2, "'--sort': 'entropy' is not one of 'change', 'loss', 'layer'"),
+        (["ablate", "--head", "2"], 2, "--head: there is no head 2; the layer has heads 0 to 1"),
+        (["ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
+        (["heads", "--without", "0"], 2, "--without: expected heads such as 0.3,1.2, got '0'"),
+        (
+            ["heads", "--without", "5.0"],
+            2,
+            "--without: expected a layer from 0 to 1 and one of its heads, from 0 to 1, got",
+        ),
     ],
 )
-def test_wrong_command_lines(heads, arguments, status, expected):
-    result = heads(*arguments)
+def test_wrong_command_lines(mhaviz, folder, monkeypatch, arguments, status, expected):
+    monkeypatch.chdir(folder)
+    result = mhaviz(*arguments, "--model", "model", "--file", "text.txt")
     assert (result.status, result.out) == (status, "")
     assert expected in result.err
     assert result.err.count("\n") == 1

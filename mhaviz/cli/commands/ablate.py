@@ -1,0 +1,68 @@
+"""mhaviz ablate"""
+
+from typing import Annotated, Literal
+
+import typer
+
+from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
+from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import Heads, TitleOptions
+from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.probes import RepeatOptions
+from mhaviz.cli.shared.ranking import Top, parse_top
+from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
+from mhaviz.errors import ArgumentError
+from mhaviz.processes import this_process
+from mhaviz.views.formats import ABLATION_SUFFIXES
+
+
+def ablate(
+    checkpoint: CheckpointOptions,
+    delivery: Delivery,
+    looks: TitleOptions,
+    repeats: RepeatOptions,
+    sentences: Sentences = None,
+    file: CorpusFile = None,
+    head: Heads = "all",
+    sort: Annotated[
+        Literal["change", "loss", "layer"], typer.Option(metavar="COLUMN", help="Rank by change, loss or layer.")
+    ] = "change",
+    reverse: Annotated[bool, typer.Option("--reverse", help="The other end first.")] = False,
+    top: Top = "16",
+) -> None:
+    """Zero one head at a time, and rank the heads by how much predictions change.
+
+    \b
+    mhaviz ablate --model path/to/gpt2 --file sentences.txt -o ablation.png
+    mhaviz ablate --model path/to/bert "Paris is the capital of France." --sort loss --top 5
+    mhaviz ablate --model path/to/gpt2 --random-repeat 50 -o induction.png
+
+    What changes is the distribution of the next token or of a masked token, in bits; of models that predict none,
+    1 − cosine of the mean of the last layer. A text that is too long for the model is left out.
+
+    Output: a {ablation_files} file.
+    """
+    delivery.check([file] if file else [], ABLATION_SUFFIXES)
+    if not this_process().is_alone:
+        raise ArgumentError("ablate reads all sentences in one process; start it without torchrun")
+
+    from mhaviz.pages.ablation import EffectOrder
+
+    style, order = looks.style, EffectOrder(sort, reverse, parse_top(top))
+    probe = repeats.probe(sentences, file)
+    stream = stream_sentences(sentences, file) if probe is None else ()
+    loaded = checkpoint.load(delivery, predicts=True)
+    with progress(delivery.quiet, time_left=True) as on_progress:
+        found = loaded.ablate(
+            stream,
+            layer=checkpoint.layers(loaded),
+            head=parse_heads(head, loaded.n_heads),
+            kind=checkpoint.kind,
+            probe=probe,
+            replicates=repeats.replicates,
+            seed=repeats.seed,
+            on_notice=delivery.notice,
+            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+        )
+    delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))

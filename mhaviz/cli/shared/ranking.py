@@ -1,0 +1,72 @@
+"""The order and length of a table of heads."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+
+from mhaviz.errors import ArgumentError, quoted
+from mhaviz.units import parse_whole
+
+if TYPE_CHECKING:
+    from mhaviz.pages.head_statistics import Order
+    from mhaviz.records import Probe
+
+SortColumn = Literal[
+    "entropy",
+    "distance",
+    "itself",
+    "previous",
+    "next",
+    "first",
+    "separators",
+    "copies",
+    "induction",
+    "sink",
+    "retrieval",
+    "needle",
+    "layer",
+]
+"""What heads can be ranked by; "layer" is the order of the model."""
+
+Top = Annotated[str, typer.Option(metavar="N|all", help="Rows of the table.")]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankingOptions:
+    """Which heads stand first in a table of what they look at, and how many."""
+
+    sort: Annotated[
+        SortColumn | None,
+        typer.Option(metavar="COLUMN", help=f"Rank by {', '.join(get_args(SortColumn))}. \\[default: entropy]"),
+    ] = None
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
+    ] = False
+    top: Top = "16"
+
+    def order(self, probe: "Probe | None") -> "Order":
+        """How the table is ordered: unasked, by the number that the texts were made for.
+
+        Raises:
+            ArgumentError: what heads read of a needle is asked for, and there is none.
+        """
+        from mhaviz.pages.head_statistics import Order
+        from mhaviz.records import OF_A_NEEDLE, Needle, RandomRepeats
+
+        if self.sort in OF_A_NEEDLE and not isinstance(probe, Needle):
+            raise ArgumentError(
+                f"--sort {self.sort} ranks heads by what they read of a needle; read sentences with --needle"
+            )
+        usual = "entropy" if probe is None else "induction" if isinstance(probe, RandomRepeats) else "retrieval"
+        return Order(self.sort or usual, self.reverse, parse_top(self.top))
+
+
+def parse_top(text: str) -> int | None:
+    """ "20" → 20; "all" → None. Raises ArgumentError if it cannot be read."""
+    if text.strip().lower() == "all":
+        return None
+    most = parse_whole(text.strip()) if text.strip().isdecimal() else 0
+    if not most:
+        raise ArgumentError(f"--top: expected a number of heads such as 20, or all, got {quoted(text)}")
+    return most
