@@ -93,7 +93,7 @@ def kind_of(study: str) -> StudyKind:
 def merge_parts(paths: Sequence[Path]) -> CorpusPart:
     """One part of the whole corpus, of those in these files. Raises as ``merge``."""
     if not paths:
-        raise ArgumentError(f"{parameter('merge')}: expected the files of all shards, got none")
+        raise ArgumentError("merge: expected the files of all shards, got none")
     return joined([(str(path), read_part(path)) for path in paths])
 
 

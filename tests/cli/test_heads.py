@@ -14,7 +14,7 @@ from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
-from mhaviz.records import EFFECTS, Site, Source, Tokens
+from mhaviz.records import Site, Source, Tokens
 
 
 class FakeModel(CorpusModel):
@@ -192,7 +192,7 @@ def test_a_corpus_streams(mhaviz, model):
 
 
 def test_the_columns_are_those_of_the_table():
-    columns = [*(column.name for column in COLUMNS), *EFFECTS, IN_MODEL_ORDER]
+    columns = [*(column.name for column in COLUMNS), IN_MODEL_ORDER]
     assert list(get_args(SortColumn)) == columns
 
 
