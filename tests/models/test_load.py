@@ -18,52 +18,6 @@ def test_a_new_kind_is_a_row_of_the_table(monkeypatch):
         load_model("random", width=3)
 
 
-@pytest.mark.parametrize(
-    ("name", "ending"),
-    [("randon", "cannot be reached; did you mean random?"), ("gpt", "cannot be reached")],
-)
-def test_a_name_that_is_near_to_a_known_one(name, ending, monkeypatch):
-    def find_nothing(name, revision):
-        raise MhavizError(f"{name}: the hub cannot be reached")
-
-    monkeypatch.setattr(load, "find_folder", find_nothing)
-    with pytest.raises(MhavizError) as raised:
-        load_model(name)
-    assert str(raised.value).endswith(ending)
-
-
-@pytest.mark.parametrize(
-    ("name", "ending"),
-    [
-        ("minilm2", "; did you mean minilm?"),
-        ("./minlm/", "; did you mean minilm?"),
-        ("lyer.pt", "No such file or directory; did you mean layer.pt?"),
-        ("no/minlm", "no/minlm: the hub cannot be reached"),
-        ("nots", "nots: the hub cannot be reached"),
-        ("else.pt", "No such file or directory"),
-    ],
-)
-def test_a_name_that_is_near_to_a_file_or_folder_beside_it(name, ending, monkeypatch, tmp_path):
-    def find_nothing(name, revision):
-        raise MhavizError(f"{name}: the hub cannot be reached")
-
-    monkeypatch.setattr(load, "find_folder", find_nothing)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "minilm").mkdir()
-    (tmp_path / "layer.pt").touch()
-    (tmp_path / "notes").touch()
-    with pytest.raises(MhavizError) as raised:
-        load_model(name)
-    assert str(raised.value).endswith(ending)
-
-
-def test_a_broken_folder_is_not_taken_for_a_misspelt_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "randon").mkdir()
-    with pytest.raises(MhavizError, match=r"randon is no model: expected a folder with a config.json and safetensors$"):
-        load_model("randon")
-
-
 def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("translation", "random"):

@@ -9,21 +9,14 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.errors import as_one_line, parameter
 from mhaviz.models.pretrained.sharing import whole_weight
-from mhaviz.units import parse_bytes
-
-WAYS = ("auto", "balanced", "balanced_low_0", "sequential")
-"""How a model may be spread; see accelerate. auto: as evenly as the devices have memory, the fastest first."""
-
-_DIGITS = 5  # no machine has so many GPUs that their numbers have as many
 
 MaxMemory = Mapping[str | int, str | int]
 """The most bytes on each device: {"cpu": "2GiB", 0: 10**10}, where 0 is cuda:0."""
@@ -34,7 +27,7 @@ class Spread:
     """How a model is spread.
 
     Attributes:
-        way: one of ``WAYS``.
+        way: as transformers' ``device_map``: "auto", "balanced", "balanced_low_0", "sequential".
         most: bytes that each device may hold, as accelerate names them; None: as much as is free.
     """
 
@@ -46,17 +39,17 @@ class Spread:
         """What a user has asked for; ``max_memory`` may be text, "cpu=2GiB,0=10GiB".
 
         Raises:
-            ArgumentError: no such way, or memory that cannot be read.
-            MhavizError: accelerate is not installed.
+            MhavizError: memory that accelerate cannot read.
         """
-        if way not in WAYS:
-            raise ArgumentError(f"{parameter('device_map')}: expected {', '.join(WAYS)}, got {quoted(way)}")
-        most = None if max_memory is None else _parsed(max_memory)
-        if find_spec("accelerate") is None:
-            raise MhavizError(
-                f'{parameter("device_map")} needs accelerate; install it with pip install "mhaviz[large]"'
-            )
-        return cls(way, most)
+        if max_memory is None:
+            return cls(way)
+        advice = 'expected bytes for each device, such as "cpu=2GiB,0=10GiB", where 0 is cuda:0'
+        with as_one_line(f"{parameter('max_memory')} cannot be read", advice):
+            from accelerate.utils import get_max_memory
+
+            pairs = [pair.split("=") for pair in max_memory.split(",")] if isinstance(max_memory, str) else max_memory
+            most = {int(place) if str(place).isdecimal() else place: size for place, size in dict(pairs).items()}
+            return cls(way, get_max_memory(most))
 
     def options(self) -> tuple[dict[str, Any], str]:
         """For ``from_pretrained``, and the temporary folder for weights that are not in the files as they are used."""
@@ -116,34 +109,3 @@ def _places(model: nn.Module) -> list[str]:
 
 def _name(place: object) -> str:
     return f"cuda:{place}" if isinstance(place, int) else str(place)
-
-
-def _parsed(given: MaxMemory | str) -> dict[str | int, int]:
-    """Bytes by device. Raises ArgumentError."""
-    if isinstance(given, str):
-        pairs = [pair.partition("=") for pair in given.split(",")]
-        places = [place.strip() for place, _, _ in pairs]
-        if lacking := next((place for place, between, _ in pairs if not between), ""):
-            raise _unlike(quoted(lacking))
-        if twice := next((place for place in places if places.count(place) > 1), ""):
-            raise _unlike(f"{quoted(twice)} twice")
-        given = {place: size for place, (_, _, size) in zip(places, pairs, strict=True)}
-    most: dict[str | int, int] = {}
-    for place, size in given.items():
-        name = str(place).removeprefix("cuda:")
-        is_gpu = name.isascii() and name.isdigit() and len(name) < _DIGITS
-        if not is_gpu and name not in ("cpu", "mps"):
-            raise _unlike(f"the device {quoted(str(place))}")
-        try:
-            number = size if isinstance(size, int) else parse_bytes(size)
-        except ValueError as error:
-            raise _unlike(quoted(size)) from error
-        if number < 1:
-            raise _unlike(f"{number} bytes")
-        most[int(name) if is_gpu else name] = number
-    return most
-
-
-def _unlike(got: str) -> ArgumentError:
-    expected = 'expected bytes for each device, such as "cpu=2GiB,0=10GiB", where 0 is cuda:0'
-    return ArgumentError(f"{parameter('max_memory')}: {expected}, got {got}")
