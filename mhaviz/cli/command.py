@@ -13,7 +13,6 @@ from mhaviz.cli.usage_errors import LARGEST, beyond
 from mhaviz.errors import ArgumentError, StoppedError
 from mhaviz.views.formats import (
     ABLATION_SUFFIXES,
-    DIFFERENCE_SUFFIXES,
     HEAD_SUFFIXES,
     MAP_SUFFIXES,
     PAGE_SUFFIXES,
@@ -26,7 +25,6 @@ _FILES = {
     "{record_files}": RECORD_SUFFIXES,
     "{page_files}": PAGE_SUFFIXES,
     "{map_files}": MAP_SUFFIXES,
-    "{difference_files}": DIFFERENCE_SUFFIXES,
     "{head_files}": HEAD_SUFFIXES,
     "{ablation_files}": ABLATION_SUFFIXES,
 }

@@ -72,7 +72,6 @@ class Result:
         sheet: its figure, where a picture is asked for.
         style: how it looks in the browser.
         document: its JSON document, where that is more than its own.
-        checked: what limits are about, where that is more than the record.
         details: what its page takes beside it.
     """
 
@@ -80,7 +79,6 @@ class Result:
     sheet: "Sheet | None" = None
     style: "Style | None" = None
     document: dict[str, object] | None = None
-    checked: object = None
     details: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -135,21 +133,12 @@ def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
     write_html(result.record, result.style or Style(), stream, **result.details)
 
 
-def _write_junit(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import CorpusDifference, Difference
-    from mhaviz.views.junit import write_junit
-
-    record = result.checked or result.record
-    assert isinstance(record, CorpusDifference | Difference)
-    write_junit(record, stream)
-
-
 @dataclass(frozen=True)
 class Format:
     """How files of a suffix are written; ``of``: what they can hold."""
 
     write: Callable[[Result, str, BinaryIO], None]
-    of: Literal["pictures", "records", "pages", "maps", "differences"]
+    of: Literal["pictures", "records", "pages", "maps"]
 
 
 FORMATS = {
@@ -161,7 +150,6 @@ FORMATS = {
     ".npz": Format(_write_npz, "maps"),
     ".csv": Format(_write_csv, "maps"),
     ".html": Format(_write_html, "pages"),
-    ".xml": Format(_write_junit, "differences"),
 }
 """Every format that mhaviz writes."""
 
@@ -170,17 +158,15 @@ RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.o
 PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records", "pages"))
 HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
 ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
-DIFFERENCE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "maps")
-MAP_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of != "differences")
+MAP_SUFFIXES = tuple(FORMATS)
 _OF_RECORDS = {
     "Ablation": ABLATION_SUFFIXES,
     "Attention": MAP_SUFFIXES,
-    "CorpusDifference": tuple(suffix for suffix in DIFFERENCE_SUFFIXES if suffix != ".html"),
-    "Difference": DIFFERENCE_SUFFIXES,
+    "Difference": PAGE_SUFFIXES,
     "HeadStatistics": HEAD_SUFFIXES,
     "Report": PAGE_SUFFIXES,
 }
-"""Of records that are more than a picture: tables, maps that a browser can show, limits that a machine checks."""
+"""Of records that are more than a picture: tables, or maps that a browser can show."""
 
 
 def suffixes_of(record: object) -> tuple[str, ...]:
@@ -195,7 +181,6 @@ def save_all(
     whole: dict[str, object] | None = None,
     style: "Style | None" = None,
     details: Mapping[str, object] | None = None,
-    checked: object = None,
 ) -> list[str]:
     """Write the record in the format of each path's suffix: all files, or none.
 
@@ -205,7 +190,6 @@ def save_all(
         draw: makes the figure; called only if a picture is among the paths.
         whole: the JSON document, if it is more than the record's own.
         style, details: of a page for the browser: how it looks, and what it takes beside the record.
-        checked: what limits are about, if it is more than the record.
 
     Returns:
         Notices that the figure came with.
@@ -215,7 +199,7 @@ def save_all(
     """
     suffixes = [path.suffix.lower() for path in paths]
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
-    result = Result(record, sheet, style, whole, checked, details or {})
+    result = Result(record, sheet, style, whole, details or {})
     write_whole(
         [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )

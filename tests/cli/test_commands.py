@@ -250,7 +250,10 @@ READ = [
     "heatmap a --model x.safetensors",
     "heatmap --file x.json",
     *(f"{command} a --model x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes")),
-    *(f"{command} --file x.json" for command in ("explain", "compare-scaling", "report", "trace-shapes", "heads")),
+    *(
+        f"{command} --file x.json"
+        for command in ("explain", "compare-scaling", "report", "trace-shapes", "heads --model m")
+    ),
     "compare-projections --file x.json",
     "show x.safetensors",
     "show a.npy --queries x.json",

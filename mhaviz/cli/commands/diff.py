@@ -15,7 +15,7 @@ from mhaviz.cli.shared.saved_difference import diff_of_files
 from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
-from mhaviz.views.formats import DIFFERENCE_SUFFIXES
+from mhaviz.views.formats import PAGE_SUFFIXES
 
 _CHANGES = "RdBu_r"
 _OF_PANELS = ("--cmap", "--dpi", "--title", "--no-title", "--no-footnote")  # which a picture of two models has, too
@@ -57,7 +57,7 @@ def diff(
     mhaviz diff before.safetensors after.safetensors -o change.png
     mhaviz diff before.safetensors after.safetensors --fail-above 0.05
     mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
-    mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json -o junit.xml
+    mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
     mhaviz diff path/to/A path/to/A --file corpus.txt --dtype float32 --dtype bfloat16
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
@@ -66,8 +66,7 @@ def diff(
     divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name, --queries and --keys
     are about arrays.
 
-    Output: a {difference_files} file; .xml: JUnit's, a test case a head; .safetensors: sums of two models, for
-    mhaviz merge.
+    Output: a {page_files} file; .safetensors: sums of two models, for mhaviz merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
     or --fail-above-row allows. torchrun makes 1 of all: save a part, and ask mhaviz merge.
@@ -75,7 +74,7 @@ def diff(
     reads = pair.file is not None
     delivery.check(
         [before, after, *arrays.files, *([pair.file] if pair.file else [])],
-        (*DIFFERENCE_SUFFIXES, SUFFIX) if reads else DIFFERENCE_SUFFIXES,
+        (*PAGE_SUFFIXES, SUFFIX) if reads else PAGE_SUFFIXES,
     )
     style, limits = looks.any_style, allowed.limits
     if not reads:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import TitleOptions, given
 from mhaviz.cli.shared.limit_options import LimitOptions
-from mhaviz.cli.shared.model_pair import require_at_most
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
@@ -51,4 +51,4 @@ def merge(
         return
     difference = found.limited(allowed.mean, allowed.row)
     deliver_beside_part(difference, delivery, style)
-    require_at_most(difference)
+    require_models_alike(difference)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.records import Difference, HeadDifference
+    from mhaviz.records import CorpusDifference, Difference, HeadDifference
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""
@@ -35,8 +35,6 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
 
 def require_at_most(difference: "Difference", sides: Sides) -> None:
     """Raise ChangedError if a head is above a limit, MhavizError if something has no divergence that could be."""
-    from mhaviz.pages.verdicts import bits_above
-
     limits = difference.limits
     known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
     if (most := limits.mean) is not None:
@@ -44,10 +42,7 @@ def require_at_most(difference: "Difference", sides: Sides) -> None:
         if above:
             divergence, worst = above[0]
             others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
-            raise ChangedError(
-                f"expected a divergence of at most {most} bits, got {bits_above(divergence, most)} in head "
-                f"{worst.head} of {worst.map.name}{others}"
-            )
+            raise ChangedError(f"{_expected(most, divergence)} in head {worst.head} of {worst.map.name}{others}")
     if (most := limits.row) is not None:
         rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
         rows = sorted((one for one in rows if one[0] > most), key=lambda one: -one[0])
@@ -55,11 +50,32 @@ def require_at_most(difference: "Difference", sides: Sides) -> None:
             divergence, query, worst = rows[0]
             others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
             raise ChangedError(
-                f"expected a divergence of at most {most} bits in every row, got {bits_above(divergence, most)} in "
-                f"row {query} of head {worst.head} of {worst.map.name}{others}"
+                f"{_expected(most, divergence, ' in every row')} in row {query} of head {worst.head} of "
+                f"{worst.map.name}{others}"
             )
     if limits.are_given and (reason := next(_not_compared(difference, sides), None)) is not None:
         raise MhavizError(f"cannot tell whether too much has changed: {reason}")
+
+
+def require_models_alike(difference: "CorpusDifference") -> None:
+    """Raise ChangedError if a head of two models is above a limit."""
+    if not (above := difference.above):
+        return
+    limits, worst = difference.limits, above[0]
+    others = f"; {len(above)} heads of {len(difference.ranking)} are above" if len(above) > 1 else ""
+    if limits.mean is not None and worst.mean > limits.mean:
+        reason = _expected(limits.mean, worst.mean)
+    else:
+        assert limits.row is not None
+        where = f" in row {worst.query} of sentence {worst.sentence}"
+        reason = _expected(limits.row, worst.largest, " in every row") + where
+    raise ChangedError(f"layer {worst.layer}, {worst.kind}, head {worst.head}: {reason}{others}")
+
+
+def _expected(most: float, got: float, of: str = "") -> str:
+    """What was expected and what came, in as many digits as it takes to be above the limit."""
+    digits = next(text for digits in range(4, 18) if float(text := f"{got:.{digits}g}") > most)
+    return f"expected a divergence of at most {most} bits{of}, got {digits}"
 
 
 def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:

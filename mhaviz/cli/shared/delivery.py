@@ -79,7 +79,6 @@ class Delivery:
         style: "Style",
         shown: dict[str, Any] | None = None,
         document: dict[str, Any] | None = None,
-        checked: object = None,
         notice: str | None = None,
         **details: Any,
     ) -> None:
@@ -93,7 +92,6 @@ class Delivery:
             details: what its page takes beside it.
             shown: the same of its page in the terminal alone.
             document: the JSON, if it is more than the record's own.
-            checked: what limits are about, if it is more than the record.
             notice: what the user should be told.
         """
         if not is_first_process():
@@ -115,7 +113,7 @@ class Delivery:
                 self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(
-                self.paths, record, lambda: figure_of(record, style, **details), document, style, details, checked
+                self.paths, record, lambda: figure_of(record, style, **details), document, style, details
             )
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))

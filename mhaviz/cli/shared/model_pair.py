@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
@@ -12,12 +13,11 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Device, model_option
 from mhaviz.cli.shared.saved_maps import of_each
 from mhaviz.cli.shared.sentences import stream_sentences
-from mhaviz.errors import ChangedError
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.records import CorpusDifference, Kind, Limits
+    from mhaviz.records import Kind, Limits
     from mhaviz.views.style import Style
 
 
@@ -93,18 +93,4 @@ def diff_of_models(
             )
         corpus.deliver(difference, delivery, style)
     if this_process().is_first:  # it alone has the whole
-        require_at_most(difference)
-
-
-def require_at_most(difference: "CorpusDifference") -> None:
-    """Raise ChangedError if a head of two models differs by more than is allowed."""
-    from mhaviz.pages.verdicts import above_text
-
-    above, n_heads = difference.above, len(difference.ranking)
-    if not above:
-        return
-    worst = above[0]
-    where = f"row {worst.query} of sentence {worst.sentence}"
-    reason = next(above_text(difference.limits, worst.mean, worst.largest, where))
-    others = f"; {len(above)} heads of {n_heads} are above" if len(above) > 1 else ""
-    raise ChangedError(f"layer {worst.layer}, {worst.kind}, head {worst.head}: {reason}{others}")
+        require_models_alike(difference)

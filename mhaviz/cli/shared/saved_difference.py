@@ -60,7 +60,7 @@ def diff_of_files(
     )
     delivery.tell(flaw_notices(whole, sides))
 
-    delivery.deliver(difference, style, shown={"most": MOST_MAPS}, checked=whole)
+    delivery.deliver(difference, style, shown={"most": MOST_MAPS})
     require_at_most(whole, sides)
 
 
