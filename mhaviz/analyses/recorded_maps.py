@@ -97,6 +97,11 @@ class RecordedMaps:
         if kept is not None:
             self.bytes -= sum(m.weights.nbytes for m in kept.maps)
 
+    def forget_pass(self, number: int, pass_number: int) -> None:
+        """The same of all examples."""
+        for key in [key for key in self._kept if key[:2] == (number, pass_number)]:
+            self.forget(*key)
+
     def shorten(self, number: int, pass_number: int, n_queries: int, is_cross: bool) -> None:
         """Drop all but the first queries of an attention in a pass, and their keys, unless these are other tokens.
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
 from mhaviz.analyses.head_statistics import HeadStudy
@@ -20,6 +21,7 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import OnAttention, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.recording.axes import Part
 from mhaviz.recording.caches import crops_followed, may_crop
 from mhaviz.recording.caught import Caught, example
 from mhaviz.recording.looks import VisitorError, one_line, unseen
@@ -112,7 +114,7 @@ class Recording(ContextDecorator):
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
         self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names)
-        self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn)
+        self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
         self._study = HeadStudy() if statistics else None
@@ -120,7 +122,7 @@ class Recording(ContextDecorator):
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
         self._has_batches = False
         self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
-        self._d_keys: dict[int, tuple[int, int]] = {}
+        self._n_heads: dict[int, int] = {}
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
         self._left_out = 0
@@ -224,7 +226,7 @@ class Recording(ContextDecorator):
                     columns=replace(m.columns, tokens=names_of(m.columns.tokens)),
                     kind="cross" if site.is_block else site.kind,
                     layer=layer,
-                    module=_name_of(site),
+                    module=_name_of(site.joins or site),
                     sentence=one if several[2] else None,
                     pass_number=pass_number if several[1] or not self._options.passes.is_first else None,
                 )
@@ -232,7 +234,7 @@ class Recording(ContextDecorator):
         self._names.finish()
         if not maps:
             raise self._no_such_layer(layers)
-        return Attention(self._source(), tuple(maps))
+        return Attention(self._source(), _with_heads_joined(maps))
 
     def require_rollout(self) -> None:
         """Raise ArgumentError unless all modules and all heads are recorded, as a rollout goes through all."""
@@ -306,7 +308,8 @@ class Recording(ContextDecorator):
         self._device = str(caught.call.device)
         call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        self._d_keys[run.site.number] = n_heads, d_key
+        heads = tuple(sorted(run.caught.heads)) or tuple(range(n_heads))
+        self._n_heads[run.site.number] = n_heads
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
@@ -323,14 +326,18 @@ class Recording(ContextDecorator):
                 rows,
                 run.caught.order.patches,
             )
+            if not run.first_query:
+                queries, keys = map(_placed, (queries, keys), rows, run.caught.order.parts)
             of_places = None if padding is None else padding.of_examples(places)
-            return SiteCall(site, of.call, tuple(range(n_heads)), queries, keys, of.output, padding=of_places)
+            return SiteCall(site, of.call, heads, queries, keys, of.output, padding=of_places)
 
         try:
             if is_wanted and self._on_attention is not None:
                 self._visit(seen_of(range(batch_size), run.caught))
             is_whole = run.first_query == 0 and (run.site.kind == "cross" or q_length == k_length > 1)
-            if self._study is not None and is_whole:
+            if self._study is not None and run.site.heads:
+                self._watch.miss(f"{run.site.name}: a softmax for each of its heads, which statistics do not count")
+            elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), run.caught)
                 # The kind may change while the program runs; the number does not.
                 whole = replace(whole, site=replace(site, layer=site.number))
@@ -361,6 +368,9 @@ class Recording(ContextDecorator):
             self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
         except MhavizError as error:
             self._watch.miss(f"{_name_of(site)}, pass {site.passes - 1}: {error}")
+
+    def _on_part(self, site: SeenSite) -> None:
+        self._maps.forget_pass(site.number, site.passes - 1)
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
         """Average over the examples, which are numbered for each attention as they come, over all passes."""
@@ -422,12 +432,12 @@ class Recording(ContextDecorator):
         among those of its kind."""
         layers: dict[int, int] = {}
         for kind in dict.fromkeys(site.kind for site in self._sites.all):
-            sites = [site for site in self._sites.all if site.kind == kind]
+            sites = [site for site in self._sites.all if site.kind == kind and site.joins is None]
             numbers = [_number_in(site.name) for site in sites]
             is_own = None not in numbers and len(set(numbers)) == len(numbers) and all(s.is_module for s in sites)
             for place, (site, number) in enumerate(zip(sites, numbers, strict=True)):
                 layers[site.number] = number if is_own and number is not None else place
-        return layers
+        return layers | {site.number: layers[site.joins.number] for site in self._sites.all if site.joins is not None}
 
     def _no_such_layer(self, layers: dict[int, int]) -> ArgumentError:
         there = sorted({layers[site.number] for site in self._sites.all if self._options.wants(site)})
@@ -437,9 +447,13 @@ class Recording(ContextDecorator):
         )
 
     def _source(self) -> Source:
-        n_heads = [heads for heads, _ in self._d_keys.values()]
+        counted: Counter[int] = Counter()
+        for site in self._sites.all:
+            if site.number in self._n_heads and not site.is_part:
+                counted[(site.joins or site).number] += self._n_heads[site.number]
+        n_heads = list(counted.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
-        count = len(self._d_keys)
+        count = len(counted)
         parts = [
             f"recorded: {self._program or 'a program'}",
             f"{count} attention{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
@@ -504,9 +518,45 @@ def _rows_called(caught: Caught) -> tuple[str, str]:
     return queries, keys
 
 
+def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:
+    """One map of those of several heads of the same attention."""
+    found: dict[tuple[object, ...], list[AttentionMap]] = {}
+    for m in maps:
+        of = m.pass_number, m.sentence, m.kind, m.layer, m.module, m.quantity.key, m.quantity.reduction
+        found.setdefault((*of, m.rows.tokens, m.columns.tokens, m.weights.shape[1:]), []).append(m)
+    joined: list[AttentionMap] = []
+    for several in found.values():
+        heads = [head for m in several for head in m.heads]
+        if len(several) == 1 or len(set(heads)) < len(heads):
+            joined += several
+            continue
+        weights = np.concatenate([m.weights for m in several])[np.argsort(heads)]
+        sink = any(m.sink for m in several)
+        reach = several[0].reach if len({m.reach for m in several}) == 1 else None
+        whole = replace(several[0], weights=weights, heads=tuple(sorted(heads)), sink=sink, reach=reach)
+        joined.append(replace(whole, queries_and_keys=None))
+    return tuple(joined)
+
+
+def _placed(several: Sequence[Tokens], called: str, part: Part | None) -> tuple[Tokens, ...]:
+    """The names of tokens that are known by their positions alone, if they are a part of a sequence."""
+    if called or part is None or part.is_first:
+        return tuple(several)
+    names = tuple(map(str, part.places)) or tuple(f"row {place}" for place in range(part.n))
+    return tuple(
+        Tokens(names) if not tokens.ids and tokens.grid is None and len(tokens) == part.n else tokens
+        for tokens in several
+    )
+
+
 def _queries_of(site: SeenSite, m: AttentionMap, name: Callable[[Tokens], Tokens]) -> Tokens:
     """The names of a map's queries, of which nothing but their order may be known."""
     queries, keys = m.rows.tokens, m.columns.tokens
+    q, k = site.parts
+    is_whole = q is not None and k is not None and q.of == k.of and k.is_first and k.n == len(keys) > q.n
+    names = () if q is None or not is_whole or q.step != 1 or q.start + q.n > len(keys) else tuple(map(str, q.places))
+    if q is not None and queries.texts == names:
+        return name(keys)[q.start : q.start + q.n]
     if site.is_block:
         return Tokens(tuple(f"row {place}" for place in range(len(queries))))
     if site.kind == "masked" and len(queries) < len(keys) and not queries.ids:  # lined up at their ends

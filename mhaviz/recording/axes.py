@@ -25,7 +25,7 @@ from mhaviz.recording.products import PRODUCTS, Product, einsum_of
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """An axis as it was when it first came up.
+    """An axis as it was when it first came up. What is cut from it is equal to it.
 
     Attributes:
         size: its length.
@@ -35,6 +35,9 @@ class Origin:
         is_lost: whether it came of a function that may have put anything there.
         rows: of the columns of an image's patches, the axis of their rows.
         patches: of the tokens of a sequence, those that are patches of an image; None: none is, or it is not known.
+        cuts: what was cut from it, one after the other.
+        beside: what was cut from another axis that came of it: heads, beside the features of each.
+        whole: what it was cut from; None: nothing was.
     """
 
     size: int
@@ -44,6 +47,56 @@ class Origin:
     is_lost: bool = False
     rows: "Origin | None" = None
     patches: Patches | None = None
+    cuts: tuple["Cut", ...] = ()
+    beside: "Cut | None" = None
+    whole: "Origin | None" = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin) and (self.whole or self) is (other.whole or other)
+
+    def __hash__(self) -> int:
+        return id(self.whole or self)
+
+    def cut(self, cut: "Cut", beside: bool = False) -> "Origin":
+        """What is left of it."""
+        if beside:
+            return replace(self, beside=cut, whole=self.whole or self)
+        return replace(self, cuts=(*self.cuts, cut), whole=self.whole or self)
+
+
+class Cut(NamedTuple):
+    """Every ``step``-th of ``size`` numbers from ``start`` on, ``n`` in all."""
+
+    start: int
+    step: int
+    n: int
+    size: int
+
+
+class Part(NamedTuple):
+    """Tokens: every ``step``-th of a sequence from ``start`` on, ``n`` in all; or, with a step of 0, those of a part of
+    that number, of which nothing else is known."""
+
+    of: Origin
+    start: int
+    step: int
+    n: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the sequence begins with them."""
+        return (self.start, self.step) == (0, 1)
+
+    @property
+    def places(self) -> range:
+        """Of the tokens in the sequence; empty: not known."""
+        return range(self.start, self.start + self.step * self.n, self.step or 1)
+
+    def is_beside(self, other: "Part") -> bool:
+        """Whether the other is of the same sequence, and of other tokens."""
+        if self.of != other.of or bool(self.step) != bool(other.step):
+            return False
+        return not set(self.places) & set(other.places) if self.step else self.start != other.start
 
 
 Factor = tuple[Origin, int]
@@ -81,7 +134,16 @@ class Layouts:
 
     def of(self, x: Tensor) -> Layout:
         """The layout of a tensor, which begins here if it was not seen to be computed."""
-        return self.get(x) or _given(x.shape)
+        layout = self.get(x)
+        if layout is None:
+            layout = _given(x.shape)
+            if x.is_floating_point():  # numbers of tokens are read once
+                self._layouts.set(x, layout)
+        return layout
+
+    def part(self, x: Tensor, axis: int) -> Part | None:
+        """The tokens along an axis of a tensor; None: not known."""
+        return _part(self.of(x).axes[axis])
 
     def patches(self, x: Tensor) -> Patches | None:
         """The patches of an image that stand along one axis of a tensor; None: along none."""
@@ -111,6 +173,8 @@ class Layouts:
             if result.is_nested:
                 return
             layout = self._after(func, args, kwargs, result)
+            if layout is not None and func in _PARTS:
+                layout = _as_part(self.of(_source(args, kwargs)), _source(args, kwargs), layout, result)
             if layout is not None:
                 self._layouts.set(result, layout)
         elif func in _CUTS and args and isinstance(args[0], Tensor) and type(result) in (tuple, list):
@@ -118,7 +182,7 @@ class Layouts:
             dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
             for one in result:
                 named = args[1] if func in _UNBINDS and len(args) > 1 else dim
-                self._layouts.set(one, _cut(source, one.shape, named))
+                self._layouts.set(one, _as_part(source, args[0], _cut(source, one.shape, named), one))
         elif result is None and func is _SET_ITEM:
             self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
 
@@ -142,6 +206,61 @@ class Layouts:
         if same is not None or other is None:
             return same
         return _cut(other, shape, kwargs.get("dim", args[1] if len(args) > 1 else None))
+
+
+def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
+    """The layout of a view, with what it has kept of each axis."""
+    try:
+        if result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
+            return layout
+        first: Any = result.storage_offset() - x.storage_offset()
+        last: Any = first + sum((n - 1) * stride for n, stride in zip(result.shape, result.stride(), strict=True))
+    except (RuntimeError, NotImplementedError):  # of tensors without storage
+        return layout
+    axes, scores = list(layout.axes), layout.scores
+    for place in sorted(range(x.ndim), key=x.stride().__getitem__, reverse=True):
+        stride, size, axis = int(x.stride(place)), x.shape[place], source.axes[place]
+        if size < 2 or not stride:
+            continue
+        (start, first), (end, last) = divmod(first, stride), divmod(last, stride)
+        if len(_origins(axis)) != 1:
+            continue
+        (origin,) = _origins(axis)
+        kept = [
+            (one, n, result.stride(one) // stride)
+            for one, n in enumerate(result.shape)
+            if n > 1 and result.stride(one) * (n - 1) == (end - start) * stride
+        ]
+        own, n, step = kept[0] if len(kept) == 1 and start < end else (-1, 1, 1)
+        cut = Cut(start, step, n, size)
+        if cut.n == size or (start < end and own < 0):
+            continue
+        for one, factors in enumerate(axes):
+            axes[one] = _with_cut(factors, origin, cut, beside=one != own)
+        if scores is not None:
+            summed = tuple(_with_cut(factors, origin, cut, beside=True) for factors in scores.summed)
+            scores = replace(scores, summed=summed)
+    return layout._replace(axes=tuple(axes), scores=scores)
+
+
+def _with_cut(axis: Axis, origin: Origin, cut: Cut, beside: bool) -> Axis:
+    return tuple((one.cut(cut, beside) if one == origin else one, n) for one, n in axis)
+
+
+def _part(axis: Axis) -> Part | None:
+    """The tokens along an axis; None: not known."""
+    if len(axis) != 1:
+        return None
+    ((origin, n),) = axis
+    start, step = 0, 1
+    if origin.cuts and origin.cuts[-1].n == n:
+        for cut in reversed(origin.cuts):
+            start, step = cut.start + cut.step * start, cut.step * step
+    elif origin.beside is not None:
+        start, step = origin.beside.start, 0
+    elif origin.cuts or n != origin.size:
+        return None
+    return Part(origin, start, step, n)
 
 
 def _given(shape: Sequence[int]) -> Layout:
@@ -256,6 +375,11 @@ def _resize(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any
 
 def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     return _in_any_order(_cut(axes.of(_source(args, kwargs)), result.shape))
+
+
+def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    return _cut(axes.of(_source(args, kwargs)), result.shape, dim)
 
 
 def _in_any_order(layout: Layout) -> Layout:
@@ -414,7 +538,9 @@ def _cut_from(parts: Sequence[Tensor], layouts: Sequence[Layout | None]) -> Orig
         return None
     ((origin, n),) = end
     is_cut = len(parts) > 1 and origin.maker is not None and origin.size % (len(parts) * n) == 0
-    return origin if is_cut else None
+    origins = [layout.axes[-1][0][0] for layout in layouts if layout is not None]
+    is_cut = is_cut and len({(one.cuts, one.beside) for one in origins}) == len(parts)
+    return replace(origin, cuts=(), beside=None, whole=origin.whole or origin) if is_cut else None
 
 
 def _linear(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -560,6 +686,7 @@ def _functions(names: str) -> list[Any]:
 
 _SET_ITEM = Tensor.__setitem__
 _UNBINDS = _functions("unbind")
+_PARTS = frozenset([Tensor.__getitem__, *_functions("narrow select")])
 _CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {
     func: way
@@ -572,6 +699,7 @@ _WAYS: dict[Any, Way] = {
         (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
         (_functions("masked_scatter"), _put),
         ([Tensor.__getitem__], _index),
+        (_functions("narrow select"), _keep),
         ([torch.stack], _stack),
         (_functions("cat concat concatenate"), _cat),
         ([F.linear], _linear),
@@ -598,6 +726,9 @@ class Order:
         channels: whether queries are the features of a head, and not tokens.
         windows: how many of each example the batch is known to hold; 1: none, or it is not known.
         patches: those of an image that queries and keys are of; None: they are not, or it is not known.
+        parts: the tokens that queries and keys are; None: not known.
+        heads: the first of them, and of how many they are a part; None: all, or not known.
+        why_unknown: it is not known which tokens the keys are; "" if it is not so.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -605,6 +736,9 @@ class Order:
     channels: bool = False
     windows: int = 1
     patches: tuple[Patches | None, Patches | None] = None, None
+    parts: tuple[Part | None, Part | None] = None, None
+    heads: tuple[int, int] | None = None
+    why_unknown: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -659,13 +793,46 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     own = _origins(*layout.scores.summed)
     channels = _has_features(_origins(query) - own) and all(origin.maker is None for origin in own)
     sizes = [layout.shape[place] for place in places[:-2]]
-    return Order(
+    order = Order(
         tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
         _named(query, 1, heads) if of_query else (),
         channels,
         _windows(before, heads, query),
         (_patches_along(query), _patches_along(key)),
+        parts_of(layout, places),
     )
+    n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)
+    of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)
+    has_queries = places[-2] >= 0 and layout.shape[places[-2]] > 1
+    is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
+    return replace(order, heads=_heads_of(layout.scores.summed, n_heads), why_unknown=OWN_KEYS if is_lost else "")
+
+
+OWN_KEYS = (
+    "each of its queries meets keys of its own, as of a window around it, and which tokens these are is not known; not "
+    "shown"
+)
+
+
+def parts_of(layout: Layout, places: Sequence[int]) -> tuple[Part | None, Part | None]:
+    """The tokens that queries and keys are; None: not known. ``places``: see ``order_of``."""
+    query, key = (None if place < 0 else _part(layout.axes[place]) for place in places[-2:])
+    return query, key
+
+
+def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
+    """The first head of so many, and of how many they are, by the features of queries and of keys; None: not known."""
+    origins = [axis[0] for axis in summed if len(axis) == 1]
+    beside = {o.beside for o, _ in origins if o.beside is not None and o.beside.n == n_heads and o.beside.step == 1}
+    if beside:
+        most = max(cut.size for cut in beside)
+        several = [cut for cut in beside if cut.size == most]
+        return (several[0].start, most) if len(several) == 1 else None
+    cuts = {o.cuts[-1] if o.cuts and o.cuts[-1].n == n else None for o, n in origins}
+    (cut,) = cuts if len(cuts) == 1 else (None,)
+    if cut is None or n_heads != 1 or cut.step != 1 or cut.start % cut.n or cut.size % cut.n:
+        return None
+    return cut.start // cut.n, cut.size // cut.n
 
 
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:

@@ -55,6 +55,12 @@ class Caught:
     visible: Tensor | None = None
     order: Order = NO_ORDER
 
+    @property
+    def heads(self) -> frozenset[int]:
+        """The numbers of its heads, if they are some of a layer's; none: all, or not known."""
+        first, n_heads = self.order.heads or (0, 0)
+        return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
+
 
 def caught_weights(A: Tensor, order: Order) -> Caught:
     """Weights in the program's own axes, (…, q_length, k_length). Raises MhavizError if some are negative."""

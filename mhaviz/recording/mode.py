@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.axes import Layouts, Order, order_of
+from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, order_of
 from mhaviz.recording.by_hand import SOFTMAXES, ByHand
 from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
@@ -229,8 +229,13 @@ class Watch:
 
     def _order_of_call(self, call: AttentionCall, place: Place, given: Sequence[Tensor]) -> Order:
         """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
-        order = self._order_of_axes(call, place)
-        return replace(order, patches=(self._axes.patches(given[0]), self._axes.patches(given[1])))
+        order = _known(self._order_of_axes(call, place))
+        axis = -2 if given[0] is call.query else 0 if given[0].ndim < 4 else -3
+        return replace(
+            order,
+            patches=(self._axes.patches(given[0]), self._axes.patches(given[1])),
+            parts=(self._axes.part(given[0], axis), self._axes.part(given[1], axis)),
+        )
 
     def _order_of_axes(self, call: AttentionCall, place: Place) -> Order:
         query, key = call.query, call.key
@@ -238,6 +243,8 @@ class Watch:
             order = None
         else:
             order = order_of(self._axes.of_call(query, key), range(query.ndim))
+        if order is None and query.ndim > 4 and query.shape[-2] == 1:
+            raise MhavizError(OWN_KEYS)
         if order is None and query.ndim > 3:
             return Order(tuple(((n, axis == query.ndim - 3),) for axis, n in enumerate(query.shape[:-2])))
         return order or order_by_sizes(query.shape[:-2], place.batch_size)
@@ -285,7 +292,8 @@ class Watch:
         def arranged(place: Place) -> Caught:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
-            order = met.order or order_by_sizes(A.shape[:-2], place.batch_size)
+            order = _known(met.order or order_by_sizes(A.shape[:-2], place.batch_size))
+            order = replace(order, parts=met.parts)
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -376,6 +384,12 @@ class Watch:
         if tensors[0].is_meta or not all(x.numel() for x in tensors):
             return "computes with tensors that hold nothing"
         return None
+
+
+def _known(order: Order) -> Order:
+    if order.why_unknown:
+        raise MhavizError(order.why_unknown)
+    return order
 
 
 _MOST_LINES = 1000

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.recording.axes import Part
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.modules import Place
 from mhaviz.records import Kind
@@ -52,6 +53,10 @@ class SeenSite:
         is_lost: whether a step of the pass that goes on was not known to be one; see ``Sites``.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
+        parts: the tokens that queries and keys of its last run are; None: not known.
+        is_part: whether its queries have met a part of their keys, and the others in other softmaxes.
+        heads: those of which it was in its first run; none: all, or not known.
+        joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
     """
 
     number: int
@@ -72,6 +77,10 @@ class SeenSite:
     forward: int = -1
     call: int = 0
     is_block: bool = False
+    parts: tuple[Part | None, Part | None] = None, None
+    is_part: bool = False
+    heads: frozenset[int] = frozenset()
+    joins: "SeenSite | None" = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,7 @@ class Sites:
         miss: is told what is not told apart, in a line.
         is_drawn: whether the pass of an attention that goes on is wanted; of others nothing is told.
         on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had.
+        on_part: is called with an attention that turns out to have been a part of one; see ``SeenSite.is_part``.
 
     A step of a decoder is known by its keys: those before its own are a run of the keys that its pass has had. Where
     that run ends, its queries begin. A pass ends where the keys are others, or where several runs are the same.
@@ -109,8 +119,9 @@ class Sites:
         miss: Callable[[str], None],
         on_rejected: Callable[[SeenSite], None],
         is_drawn: Callable[[SeenSite], bool],
+        on_part: Callable[[SeenSite], None],
     ) -> None:
-        self._on_rejected, self._is_drawn = on_rejected, is_drawn
+        self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
         self._sites: dict[tuple[int, str, int], SeenSite] = {}
         self._miss = miss
         self._forward = -1
@@ -205,24 +216,68 @@ class Sites:
                 self._miss(f"{MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(place.name, caught)
-            order = sum(other.kind == kind for other in self._sites.values())
+            order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
+            self._join_heads(
+                site, [one for one in sites if one.call == place.call and one.forward == place.forward], caught
+            )
         self.settle(site)
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.is_lost = site.rejects = False
         site.call = place.call
-        self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place)
+        self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
+        if self._is_part(site, place, caught):
+            return None
         return Run(site, site.passes - 1, 0, caught)
 
-    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place) -> None:
+    def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], caught: Caught) -> None:
+        """Note of which attention of the same call of a module these are other heads."""
+        site.heads = caught.heads
+        parts, is_one = caught.order.parts, caught.call.shape[1] == 1 and not site.heads
+        if is_one and parts[1] is not None and any(one.parts == parts and not one.heads for one in before):
+            self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
+        first = next((one for one in before if one.heads and one.joins is None), None)
+        if first is None or not site.heads or (first.length, first.k_length) != caught.call.shape[2:]:
+            return
+        there = [one.heads for one in before if one is first or one.joins is first]
+        if not site.heads & frozenset().union(*there):
+            site.joins, site.order = first, first.order
+
+    def _is_part(self, site: SeenSite, place: Place, caught: Caught) -> bool:
+        """Whether the queries meet other keys in other softmaxes, as where these are joined by their sums; say so."""
+        site.parts = query, key = caught.order.parts
+        others = [
+            one
+            for one in self.all
+            if one is not site
+            and (one.root, one.forward) == (place.root, place.forward)
+            and (one.name == place.name or not place.is_module)
+            and key is not None
+            and one.parts[1] is not None
+            and key.is_beside(one.parts[1])
+            and query == one.parts[0]
+        ]
+        for one in others:
+            self._on_part(one)
+        for one in (*others, site) if others else ():
+            one.is_part = True
+        if others and self._is_drawn(site):
+            self._miss(
+                f"{site.name}: its queries meet the keys part by part, in a softmax for each, as where these are "
+                f"joined by their sums; not shown"
+            )
+        return bool(others)
+
+    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place, caught: Caught) -> None:
         """Note of attentions that run within one call of a module with the same keys that their queries are not known.
 
         They may be blocks of the queries in any order; queries as long as the module's input are all of them.
         """
-        if not place.is_module or site.length == (place.length or site.k_length):
+        is_known = caught.order.parts[0] is not None and caught.order.parts[0].step
+        if not place.is_module or is_known or site.length == (place.length or site.k_length):
             return
         for one in before:
             if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):

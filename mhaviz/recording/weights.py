@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.axes import Layouts, Order, order_of
+from mhaviz.recording.axes import Layouts, Order, Part, order_of, parts_of
 from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
@@ -39,6 +39,7 @@ class Meeting:
         why_unknown: it is not known what the weights of inference are; "" if it is.
         sides: what of it is fixed.
         order: of its axes; None: not known.
+        parts: the tokens that queries and keys are; None: not known.
     """
 
     weights: Tensor
@@ -49,6 +50,7 @@ class Meeting:
     why_unknown: str = ""
     sides: Sides = ALL_TOKENS
     order: Order | None = None
+    parts: tuple[Part | None, Part | None] = None, None
 
 
 @dataclass(frozen=True)
@@ -276,9 +278,9 @@ class WeightsByHand:
                 if joined is None:
                     return
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
-                order = order_of(made.layout, made.parts.order)
+                layout, places = made.layout, made.parts.order
             else:
-                visible, order = mark.visible(), order_of(self._layouts.get(A), product.places(how.axis, which))
+                visible, layout, places = mark.visible(), self._layouts.get(A), product.places(how.axis, which)
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
@@ -287,7 +289,9 @@ class WeightsByHand:
             if mark.kept is not None:
                 mark.kept.tensor = None
             shown = None if mark.is_part else how
-            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order))
+            order = order_of(layout, places)
+            parts = (None, None) if layout is None else parts_of(layout, places)
+            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order, parts))
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
         """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""

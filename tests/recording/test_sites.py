@@ -155,9 +155,9 @@ def test_a_block_that_reads_its_neighbours_on_both_sides_is_not_masked(by_hand):
 class InBlocks(nn.Module):
     """Computes queries in blocks, in any order, each with a softmax of its own."""
 
-    def __init__(self, starts: tuple[int, ...], size: int, is_causal: bool = False) -> None:
+    def __init__(self, starts: tuple[int, ...], size: int, is_causal: bool = False, gathers: bool = False) -> None:
         super().__init__()
-        self.starts, self.size, self.is_causal = starts, size, is_causal
+        self.starts, self.size, self.is_causal, self.gathers = starts, size, is_causal, gathers
 
     def forward(self, x: Tensor) -> Tensor:
         q, made = x.unflatten(-1, (2, 4)).transpose(1, 2), []
@@ -165,12 +165,13 @@ class InBlocks(nn.Module):
             end = start + self.size
             k = q[:, :, :end] if self.is_causal else q
             mask = torch.arange(end) <= torch.arange(start, end)[:, None] if self.is_causal else None
-            made.append(F.scaled_dot_product_attention(q[:, :, start:end], k, k, mask))
+            some = q[:, :, torch.arange(start, end)] if self.gathers else q[:, :, start:end]
+            made.append(F.scaled_dot_product_attention(some, k, k, mask))
         return torch.cat(made, dim=2)
 
 
 @pytest.mark.parametrize(("starts", "size"), [((0, 2, 4), 2), ((3, 0), 3), ((4, 2, 0), 2)])
-def test_queries_in_blocks_are_named_after_no_token(starts, size):
+def test_queries_in_blocks_are_named_after_their_tokens(starts, size):
     x, names = torch.randn(1, 6, 8), list("abcdef")
     with record(tokens=names) as recording:
         InBlocks(starts, size)(x)
@@ -178,7 +179,16 @@ def test_queries_in_blocks_are_named_after_no_token(starts, size):
     A = (q @ q.mT / 2).softmax(dim=-1)[0]
     for m, start in zip(recording.attention.maps, starts, strict=True):
         np.testing.assert_allclose(m.weights, A[:, start : start + size], atol=CLOSE)
-        assert (m.kind, list(m.queries), list(m.keys)) == ("cross", [f"row {n}" for n in range(size)], names)
+        assert (m.kind, list(m.queries), list(m.keys)) == ("cross", names[start : start + size], names)
+    assert recording.notices == []
+
+
+def test_queries_in_blocks_that_were_gathered_are_named_after_no_token():
+    x = torch.randn(1, 6, 8)
+    with record() as recording:
+        InBlocks((0, 3), 3, gathers=True)(x)
+    for m in recording.attention.maps:
+        assert list(m.queries) == ["row 0", "row 1", "row 2"]
     (line,) = recording.notices
     assert "which tokens its queries are is not known" in line
 

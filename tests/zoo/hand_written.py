@@ -288,7 +288,7 @@ def heads_first(m):
 @style("a loop over heads")
 def loop(m):
     A = [(m.q[:, i] @ m.k[:, i].mT / math.sqrt(SIZE)).softmax(-1) for i in range(HEADS)]
-    return torch.stack([A[i] @ m.v[:, i] for i in range(HEADS)], 1), [one[:, None] for one in A]
+    return torch.stack([A[i] @ m.v[:, i] for i in range(HEADS)], 1), torch.stack(A, 1)
 
 
 @style("windows in the batch axis (Swin)")

@@ -1,0 +1,196 @@
+"""Softmaxes over parts: of the keys, of the heads, of a window for each query. The oracle is the whole softmax."""
+
+import numpy as np
+import pytest
+import torch
+from rounding import rounding
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import mhaviz
+
+B, H, T, D = 2, 3, 8, 4
+CLOSE = rounding()
+
+
+class Layer(nn.Module):
+    """Projects its input, and attends as it is told."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.linear, self.attend = nn.Linear(H * D, 3 * H * D), attend
+
+    def projected(self, x):
+        return [y.view(B, -1, H, D).transpose(1, 2) for y in self.linear(x).chunk(3, -1)]
+
+    def forward(self, x):
+        return self.attend(*self.projected(x))
+
+
+def recorded(attend):
+    """The recording, and the weights of a plain softmax of each head, (n_heads, T, T), of the first example."""
+    torch.manual_seed(0)
+    layer, x = Layer(attend), torch.randn(B, T, H * D)
+    with mhaviz.record(layer) as recording, torch.no_grad():
+        layer(x)
+        q, k, _ = layer.projected(x)
+    return recording, (q @ k.mT).softmax(-1)[0]
+
+
+def merged(several):
+    """Flash-decoding: the outputs of several softmaxes by the logarithms of their sums."""
+    outputs, sums = map(torch.stack, zip(*several, strict=True))
+    return (outputs * sums.softmax(0)[..., None]).sum(0)
+
+
+def by_hand(q, k, v):
+    S = q @ k.mT
+    return S.softmax(-1) @ v, S.logsumexp(-1)
+
+
+def by_operator(q, k, v):
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[:2]
+
+
+def by_sdpa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v), (q @ k.mT).logsumexp(-1)
+
+
+CUTS = {
+    "sliced": lambda x: [x[:, :, :5], x[:, :, 5:]],
+    "chunked": lambda x: x.chunk(2, 2),
+    "narrowed": lambda x: [x.narrow(2, 4, 4), x.narrow(2, 0, 4)],
+    "every second": lambda x: [x[:, :, ::2], x[:, :, 1::2]],
+    "viewed": lambda x: x.unflatten(2, (2, -1)).unbind(2),
+}
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_operator, by_sdpa])
+@pytest.mark.parametrize("cut", CUTS)
+def test_softmaxes_over_parts_of_the_keys_are_not_shown(attend, cut):
+    parts = CUTS[cut]
+    recording, _ = recorded(lambda q, k, v: merged([attend(q, *pair) for pair in zip(parts(k), parts(v), strict=True)]))
+    assert recording.is_empty
+    assert "Layer: its queries meet the keys part by part, in a softmax for each" in recording.notices[0]
+
+
+def test_a_ring_of_queries_and_keys_is_not_shown():
+    def ring(q, k, v):
+        some = [
+            merged([by_hand(one, *pair) for pair in zip(k.chunk(2, 2), v.chunk(2, 2), strict=True)])
+            for one in q.chunk(2, 2)
+        ]
+        return torch.cat(some, 2)
+
+    assert recorded(ring)[0].is_empty
+
+
+@pytest.mark.parametrize("starts", [(0, 4), (4, 0)])
+@pytest.mark.parametrize("more", [0, 2])
+def test_blocks_of_queries_with_their_own_keys_have_their_own_names(starts, more):
+    def local(q, k, v):
+        return [
+            F.scaled_dot_product_attention(q[:, :, i : i + 4], *(x[:, :, max(i - more, 0) : i + 4] for x in (k, v)))
+            for i in starts
+        ]
+
+    recording, _ = recorded(local)
+    found = {m.queries[0]: (m.queries, m.keys) for m in recording.attention.maps}
+    names = {i: (range(i, i + 4), range(max(i - more, 0), i + 4)) for i in starts}
+    assert found == {str(i): tuple(tuple(map(str, one)) for one in pair) for i, pair in names.items()}
+
+
+def test_blocks_that_were_viewed_are_rows():
+    recording, _ = recorded(
+        lambda q, k, v: [by_hand(*one) for one in zip(*map(CUTS["viewed"], (q, k, v)), strict=True)]
+    )
+    assert {m.queries for m in recording.attention.maps} == {("row 0", "row 1", "row 2", "row 3")}
+
+
+def windows(x):
+    return F.pad(x, (0, 0, 2, 0)).unfold(2, 3, 1)
+
+
+def gathered(x):
+    return x[:, :, (torch.arange(T)[:, None] + torch.arange(-2, 1)).clamp(0)].mT
+
+
+def shifted(x):
+    return torch.stack([F.pad(x, (0, 0, 2, 0))[:, :, i : i + T] for i in range(3)], -1)
+
+
+@pytest.mark.parametrize("window", [windows, gathered, shifted])
+@pytest.mark.parametrize("way", ["einsum", "matmul", "sdpa"])
+def test_a_window_for_each_query_is_not_shown(window, way):
+    def local(q, k, v):
+        k, v = window(k), window(v)
+        if way == "sdpa":
+            return F.scaled_dot_product_attention(q[:, :, :, None], k.mT, v.mT)
+        if way == "matmul":
+            return (q[:, :, :, None] @ k).softmax(-1) @ v.mT
+        A = torch.einsum("bhtd,bhtdw->bhtw", q, k).softmax(-1)
+        return torch.einsum("bhtw,bhtdw->bhtd", A, v)
+
+    recording, _ = recorded(local)
+    assert recording.is_empty
+    assert recording.notices == [
+        "Layer: each of its queries meets keys of its own, as of a window around it, and which tokens these are is not "
+        "known; not shown"
+    ]
+
+
+def in_order(q, k, v):
+    return [by_hand(q[:, h], k[:, h], v[:, h]) for h in range(H)]
+
+
+def in_reverse(q, k, v):
+    return [by_hand(q[:, h], k[:, h], v[:, h]) for h in reversed(range(H))]
+
+
+def by_slices(q, k, v):
+    return [F.scaled_dot_product_attention(*(x[:, a:b] * D**0.25 for x in (q, k, v))) for a, b in ((1, 3), (0, 1))]
+
+
+def unbound(q, k, v):
+    return [by_hand(*one) for one in zip(q.unbind(1), k.unbind(1), v.unbind(1), strict=True)]
+
+
+def of_features(q, k, v):
+    parts = (x.transpose(1, 2).flatten(2).split(D, -1) for x in (q, k, v))
+    return [by_hand(*one) for one in zip(*parts, strict=True)]
+
+
+def of_scores(q, k, v):
+    S = q @ k.mT
+    return [S[:, h].softmax(-1) @ v[:, h] for h in range(H)]
+
+
+@pytest.mark.parametrize("attend", [in_order, in_reverse, by_slices, unbound, of_features, of_scores])
+def test_heads_with_a_softmax_each_are_one_attention(attend):
+    recording, A = recorded(attend)
+    (m,) = recording.attention.maps
+    assert (m.module, m.layer, m.heads) == ("Layer", 0, (0, 1, 2))
+    np.testing.assert_allclose(m.weights, A, atol=CLOSE)
+    assert "1 attention of 3 heads" in recording.attention.source.footnote
+
+
+def test_some_heads_keep_their_numbers():
+    recording, A = recorded(lambda q, k, v: [by_hand(q[:, h], k[:, h], v[:, h]) for h in (2, 1)])
+    (m,) = recording.attention.maps
+    assert m.heads == (1, 2)
+    np.testing.assert_allclose(m.weights, A[1:], atol=CLOSE)
+
+
+def test_heads_whose_numbers_nothing_tells_are_said_to_be_unknown():
+    q, k, v = torch.randn(3, B, H, T, D)
+    with mhaviz.record() as recording:
+        in_order(q, k, v)
+    assert [m.heads for m in recording.attention.maps] == [(0,)] * H
+    assert "which heads, of which layer, is not known" in recording.notices[0]
+
+
+def test_statistics_leave_out_heads_with_a_softmax_each():
+    layer = Layer(in_order)
+    with mhaviz.record(layer, statistics=True) as recording:
+        layer(torch.randn(B, T, H * D))
+    assert "Layer: a softmax for each of its heads, which statistics do not count" in recording.notices
