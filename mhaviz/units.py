@@ -88,10 +88,3 @@ def _rounded(number: float, digits: int) -> str:
     """With so many significant digits, and in full: 1234 → "1,230", 12.3 → "12.3", 1 → "1.00"."""
     rounded = float(f"{number:.{digits - 1}e}")
     return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
-
-
-def with_article(name: str) -> str:
-    """A name of a program after its article: "a bert", "an albert", "an mpt", "a umt5"."""
-    spelled = r"(?!f[lr]|ll|s[chklmnpqtw])[fhlmnrsx](?![aeiouy])"  # read letter by letter, as in "an xlm"
-    has_vowel = re.match(rf"(?!eu)[aeio]|{spelled}", name.lower())
-    return f"{'an' if has_vowel else 'a'} {name}"

@@ -73,7 +73,7 @@ def first_input(
     """
     stack = _stack(loaded, of_target)
     length = (target_ids if of_target and target_ids is not None else ids).shape[1]
-    cannot = MhavizError(f"{loaded.name}, {loaded.type}, does not show what goes into its first layer")
+    cannot = MhavizError(f"{loaded.name} ({loaded.type}) does not show what goes into its first layer")
     try:
         table = stack.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # tokens that are hashed

@@ -164,7 +164,7 @@ def form_of_its_own(loaded: Loaded, advice: str = "") -> MhavizError:
     attention = attention_class(loaded)
     named = f" ({attention})" if attention else ""
     return MhavizError(
-        f"{loaded.name}, {loaded.type}, gives its attention in a form of its own{named}, and not as weights of queries "
+        f"{loaded.name} ({loaded.type}) gives its attention in a form of its own{named}, and not as weights of queries "
         f"and keys: it cannot be drawn" + (f"; {advice}" if advice else "")
     )
 

@@ -20,25 +20,19 @@ os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread woul
 
 from transformers import (
     AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForTextEncoding,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers import __version__ as version
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
 from mhaviz.models.pretrained import adapter, capture, sharing, sizes
+from mhaviz.models.pretrained.classes import is_encoder_alone, named_class, predicting_class, usual_class
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
-from mhaviz.models.pretrained.predicting_class import named_class, predicting_class
 from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, remove_with, where_it_lies
-from mhaviz.units import with_article
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -47,8 +41,6 @@ _FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": Fa
 
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
 """Parts that read what the last layer has made: without their weights the attention is the same."""
-
-_OF_TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "bpe.codes", "*.model", "*.spm", "*.tiktoken", "*.tokenizer")
 
 
 @dataclass(frozen=True)
@@ -90,8 +82,8 @@ class Loaded:
 
     @property
     def type(self) -> str:
-        """What transformers calls models of its kind: "a bert", "an albert"."""
-        return with_article(str(self.config.model_type))
+        """What transformers calls models of its kind: "bert", "albert"."""
+        return str(self.config.model_type)
 
     @property
     def where(self) -> str:
@@ -111,12 +103,14 @@ class Loaded:
         Afterwards the model is as it was before, which may be in use elsewhere. So is what reading a short text makes
         of it: BigBird then leaves out its blocks, in later texts too.
         """
-        what = f"{self.name}, {self.type}, cannot be run" + (" on text alone" if self.other_inputs else "")
+        what = f"{self.name} ({self.type}) cannot be run" + (" on text alone" if self.other_inputs else "")
         length = getattr(self.config, "segment_means_seq_len", None)
         is_told = isinstance(length, int)
         advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
         if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
             advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
+        if self.processes > 1:
+            advice = "start as many processes as divide its heads, those of keys too"
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
@@ -129,7 +123,7 @@ class Loaded:
     @property
     def has_encoder(self) -> bool:
         """Whether there is an encoder and a decoder."""
-        return bool(self.config.is_encoder_decoder) and type(self.model) is not _encoder_of(self.config)
+        return bool(self.config.is_encoder_decoder) and not is_encoder_alone(self.model)
 
 
 @contextmanager
@@ -311,10 +305,8 @@ def _checkpoint(
     there = sizes.read_sizes(weight_files(folder), name)
     sizes.require_fields(fields, there, name)
     config = _config(folder, name)
-    if processes > 1:
-        sharing.require_shares(config, processes, name)
     tokenizer = _tokenizer(folder, name)
-    usual = _model_class(config, name, writes)
+    usual = usual_class(config, name, writes)
     kind = usual
     if adapter.has_adapter(folder) and not writes:  # which names the modules of the class that it was trained with
         kind = named_class(config) or usual
@@ -360,13 +352,8 @@ def _config(folder: Path, name: str) -> PreTrainedConfig:
 
 
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
-    if "AutoTokenizer" in _code_of_words(folder):
-        advice = "its own code may be needed, which mhaviz does not run"
-    else:
-        advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
+    advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
     with as_one_line(f"{name} has no tokenizer that can be read", advice):
-        if not any(path for pattern in _OF_TOKENIZERS for path in folder.glob(pattern)):
-            raise ValueError("it has no such files")
         require_sound_steps(folder)
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
@@ -405,34 +392,6 @@ def _ignored_code(
     return said
 
 
-def _encoder_of(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    """The encoder alone of a model that has a decoder too, such as T5EncoderModel; None: there is none."""
-    mapping: Any = AutoModelForTextEncoding._model_mapping
-    encoder: type[PreTrainedModel] | None = mapping.get(type(config), None)
-    return encoder
-
-
-def _model_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
-    encoder = _encoder_of(config)
-    if not writes and encoder and encoder.__name__ in (config.architectures or ()):
-        return encoder
-    auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
-    if type(config) not in auto._model_mapping:
-        if writes:
-            raise ArgumentError(
-                f"{name}, {with_article(config.model_type)}, writes no text; leave out {parameter('generate')}"
-            )
-        auto = AutoModel
-    if type(config) not in auto._model_mapping:
-        raise MhavizError(
-            f"{name}: transformers {version} has no model for {with_article(config.model_type)} on its own"
-        )
-    kind = auto._model_mapping[type(config)]
-    kinds: dict[str, type[PreTrainedModel]] = {k.__name__: k for k in (kind if isinstance(kind, tuple) else (kind,))}
-    wanted = next((named for named in config.architectures or () if named in kinds), next(iter(kinds)))
-    return kinds[wanted]
-
-
 def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
@@ -465,15 +424,10 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
 
 
 def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
-    """Raise an error if parameters that matter are random; if they are those that write, say so."""
-    below = [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
-    if below and not (writes and all(not key.startswith(model.base_model_prefix) for key in below)):
+    """Raise MhavizError if parameters that matter are random."""
+    lacking = missing if writes else [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
+    if lacking:
         raise MhavizError(
-            f"{name}: expected weights for all {len(model.state_dict())} parameters of "
-            f"{with_article(type(model).__name__)}, got none for {len(below)} of them, such as "
-            f"{below[0]}; they would be random"
-        )
-    if writes and missing:
-        raise ArgumentError(
-            f"{parameter('generate')}: {name} has no weights for what writes text, such as {missing[0]}; leave it out"
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
+            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random"
         )

@@ -247,7 +247,7 @@ class PretrainedModel(PredictingModel):
             return
         if ran.zero is None:
             raise MhavizError(
-                f"{self.loaded.name}, {self.loaded.type}, projects what a head has made within a function of PyTorch: "
+                f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch: "
                 f"heads cannot be zeroed"
             )
         ran.zero(heads)
@@ -393,7 +393,7 @@ class PretrainedModel(PredictingModel):
         """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
         if self._show_weights_alone:
             raise MhavizError(
-                f"{self.loaded.name}, {self.loaded.type}, shows its weights alone, and no queries and "
+                f"{self.loaded.name} ({self.loaded.type}) shows its weights alone, and no queries and "
                 f"keys: only heatmap and heads can draw it"
             )
 

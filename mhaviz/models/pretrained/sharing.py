@@ -5,51 +5,22 @@ gathered, so that every process sees the whole attention. ``torchrun`` starts th
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.recording.zeroing import Zero
-from mhaviz.units import with_article
 
 _BY_HEADS = "rowwise"
 """How a plan shares the projection after the heads where each process has a part of them. Other plans gather the heads
 before, and share nothing but the projections."""
-
-
-def require_shares(config: PreTrainedConfig, processes: int, name: str) -> None:
-    """Raise MhavizError before a model is loaded that so many processes cannot share."""
-    if find_spec("accelerate") is None:
-        raise MhavizError(
-            f'{name}: several processes share a model by accelerate; install it with pip install "mhaviz[large]"'
-        )
-    plan = _plan(config)
-    alone = f"run it without torchrun, by {parameter('device_map')} auto if one device has no room for it"
-    if not plan:
-        raise MhavizError(
-            f"{name}: transformers has no plan by which several processes share {with_article(config.model_type)}; "
-            f"{alone}"
-        )
-    if not _shares_heads(plan.items()):
-        return
-    text = config.get_text_config(decoder=True)
-    n_heads = getattr(text, "num_attention_heads", None)
-    kinds = {"heads": n_heads, "key heads": getattr(text, "num_key_value_heads", None) or n_heads}
-    for kind, number in kinds.items():
-        if isinstance(number, int) and number % processes:
-            fitting = [str(i) for i in range(2, number + 1) if all(n % i == 0 for n in kinds.values() if n)]
-            others = f"start {' or '.join(fitting[:4])} processes" if fitting else alone
-            raise MhavizError(
-                f"{name}: expected a number of {kind} that {processes} processes can share, got {number}; {others}"
-            )
 
 
 def options(device: torch.device) -> dict[str, Any]:
@@ -132,16 +103,6 @@ def _gathered(x: Tensor, axis: int) -> Tensor:
     parts = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, sent)
     return torch.cat(parts, dim=axis).view(x.dtype)
-
-
-def _plan(config: PreTrainedConfig) -> dict[str, str]:
-    """How transformers shares the parts of a model of this configuration."""
-    parts = [config, config.get_text_config(), config.get_text_config(decoder=True)]
-    return next((dict(part.base_model_tp_plan) for part in parts if part.base_model_tp_plan), {})
-
-
-def _shares_heads(rules: Iterable[tuple[str, str]]) -> bool:
-    return any("att" in rule and style == _BY_HEADS for rule, style in rules)
 
 
 def _pattern(name: str) -> str:

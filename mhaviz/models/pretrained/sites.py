@@ -89,7 +89,7 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     if not best.sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded)
-        raise MhavizError(f"{loaded.name}, {loaded.type}, has no attention to be shown")
+        raise MhavizError(f"{loaded.name} ({loaded.type}) has no attention to be shown")
     return replace(way, unshown=best.unshown, by_hand=best.by_hand), best.sites
 
 

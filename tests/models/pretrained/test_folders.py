@@ -195,7 +195,7 @@ def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhavi
         ({"num_hidden_layers": 1_000_000}, r"num_hidden_layers 1,000,000, and its weight files hold 39 tensors"),
         (
             {"num_hidden_layers": 120},
-            r"expected weights for all 1927 parameters of a BertModel, got none for 1888 of them",
+            r"expected weights for all 1927 parameters of BertModel, got none for 1888 of them",
         ),
         ({"num_labels": 10_000_000}, r"num_labels 10,000,000, and its weight files hold 39 tensors"),
         ({"num_labels": 1e12}, r"its config.json is not understood \("),

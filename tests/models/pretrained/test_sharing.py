@@ -11,7 +11,6 @@ from two_processes import run_two
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained import sharing
 
 TEXT = "the cat sat on the mat"
@@ -102,29 +101,6 @@ def test_the_first_process_alone_shows_and_saves(shared):
 def test_steps_are_traced_in_one_process(shared):
     _, _, ((first, _), _) = shared
     assert "traced in one process; run it without torchrun" in first
-
-
-@pytest.mark.parametrize(
-    ("config", "processes", "said"),
-    [
-        (hf.LlamaConfig(**GROUPED), 4, "a number of key heads that 4 processes can share, got 2; start 2 processes"),
-        (
-            hf.LlamaConfig(**GROUPED | {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 6}),
-            4,
-            "start 2 or 3 or 6",
-        ),
-        (hf.LlamaConfig(**GROUPED | {"num_key_value_heads": 1}), 2, r"key heads .*, got 1; run it without torchrun"),
-        (hf.GPT2Config(), 2, "no plan by which several processes share a gpt2; run it without torchrun"),
-    ],
-)
-def test_heads_that_do_not_divide_are_told_before_a_model_is_loaded(config, processes, said):
-    with pytest.raises(MhavizError, match=said):
-        sharing.require_shares(config, processes, "it")
-
-
-def test_heads_that_divide_or_are_not_shared():
-    sharing.require_shares(hf.LlamaConfig(**GROUPED), 2, "it")
-    sharing.require_shares(hf.Olmo2Config(**GROUPED), 3, "it")
 
 
 def test_all_that_has_heads_is_gathered(monkeypatch):

@@ -1,9 +1,34 @@
-"""Which of transformers' classes reads a checkpoint together with what predicts tokens."""
+"""Which of transformers' classes reads a checkpoint."""
 
 from typing import Any
 
 import transformers
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForTextEncoding,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from mhaviz.errors import MhavizError
+
+
+def usual_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
+    """The class that writes text; or the model without what stands on top, an encoder with its decoder and their top.
+
+    Raises MhavizError if there is none.
+    """
+    first = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
+    found = _classes(first, config) or (() if writes else _classes(AutoModel, config))
+    if not found:
+        which = "model that writes text" if writes else "model"
+        raise MhavizError(f"{name}: transformers has no {which} of the type {config.model_type}")
+    encoders = () if writes else _classes(AutoModelForTextEncoding, config)  # such as T5EncoderModel
+    named = config.architectures or ()
+    return next((kind for kind in (*encoders, *found) if kind.__name__ in named), found[0])
 
 
 def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
@@ -28,6 +53,11 @@ def named_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
     kind = getattr(transformers, next(iter(config.architectures or ()), ""), None)
     is_its_own = isinstance(kind, type) and issubclass(kind, PreTrainedModel) and kind.config_class is type(config)
     return kind if is_its_own else None
+
+
+def is_encoder_alone(model: PreTrainedModel) -> bool:
+    """Whether it is the encoder alone of a model that has a decoder too."""
+    return type(model) in _classes(AutoModelForTextEncoding, model.config)
 
 
 def _classes(auto: Any, config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
