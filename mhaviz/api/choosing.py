@@ -1,53 +1,16 @@
-"""Checks the numbers of heads and layers that are asked for, and finds the token that is named."""
+"""Finds the token that is named."""
 
 import difflib
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from mhaviz.errors import ArgumentError, counted, parameter, quoted
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.tokens import tokenize
 from mhaviz.units import parse_whole
 from mhaviz.views.labels import bare, cut, visible
 
-Numbers = int | Sequence[int] | None
-"""One, several, or all."""
-
 _LISTED = 12  # tokens that an error lists
-
-
-def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str) -> tuple[int, ...]:
-    """Those that are wanted, of those that are there; None: all.
-
-    Raises:
-        ArgumentError: one is not there, or none is named.
-    """
-    if wanted is None:
-        return tuple(there)
-    try:
-        several = wanted if isinstance(wanted, Iterable) else (wanted,)
-        numbers = tuple(dict.fromkeys(map(operator.index, several)))  # numpy's whole numbers, too
-    except TypeError:
-        raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}") from None
-    if not numbers:
-        raise ArgumentError(
-            f"{parameter(what)}: expected at least one {what}, got none; {owner} has {listed_numbers(what, there)}"
-        )
-    for number in numbers:
-        if number not in there:
-            raise ArgumentError(
-                f"{parameter(what)}: there is no {what} {number}; {owner} has {listed_numbers(what, there)}"
-            )
-    return numbers
-
-
-def listed_numbers(what: str, there: Sequence[int]) -> str:
-    """ "heads 0 to 7", "head 0 only", "layers 1, 3 and 5"."""
-    if len(there) == 1:
-        return f"{what} {there[0]} only"
-    if list(there) == list(range(there[0], there[-1] + 1)):
-        return f"{what}s {there[0]} to {there[-1]}"
-    return f"{what}s {', '.join(map(str, there[:-1]))} and {there[-1]}"
 
 
 def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool = False) -> int:

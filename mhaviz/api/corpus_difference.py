@@ -7,7 +7,6 @@ from pathlib import Path
 from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
 from mhaviz.analyses.difference import joined_source
 from mhaviz.analyses.study import Sums
-from mhaviz.api.choosing import Numbers
 from mhaviz.api.corpora import CorpusRun, sentences_of, source_of_part
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
@@ -16,6 +15,7 @@ from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import MhavizError
 from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
+from mhaviz.numbering import Numbers
 from mhaviz.records import CorpusDifference, CorpusPart, Kind, Limits, Source, Tokens
 
 _SAMPLE = "The cat sat on the mat."

@@ -12,7 +12,7 @@ from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
-from mhaviz.api.choosing import Numbers, choose_token, require_numbers
+from mhaviz.api.choosing import choose_token
 from mhaviz.api.division import Division
 from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
@@ -23,6 +23,7 @@ from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records import (
     Ablation,
     Attention,

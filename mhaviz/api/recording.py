@@ -14,13 +14,13 @@ import torch
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
-from mhaviz.api.choosing import Numbers, listed_numbers
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import OnAttention, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.numbering import Numbers, listed_numbers
 from mhaviz.recording.axes import Part
 from mhaviz.recording.caches import crops_followed, may_crop
 from mhaviz.recording.caught import Caught, example

@@ -5,11 +5,11 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from mhaviz.analyses.pooled_maps import Pooling
-from mhaviz.api.choosing import Numbers
 from mhaviz.api.long_inputs import LongInputs
 from mhaviz.api.passes import Passes
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
+from mhaviz.numbering import Numbers
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import SeenSite
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from mhaviz.analyses import difference
 from mhaviz.analyses.positions import position_table
-from mhaviz.api.choosing import Numbers, require_numbers
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import RANDOM, Notice
 from mhaviz.models.single_layer import WORKED_EXAMPLE
+from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records import (
     Ablation,
     Attention,

@@ -1,14 +1,14 @@
 """Attention weights with the tokens that they stand between."""
 
-import operator
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError, parameter, quoted
+from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError
+from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.axis import Axis
 from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
@@ -274,32 +274,17 @@ class Attention(Shown):
         }
         return tuple(name for name, is_known in has.items() if is_known)
 
-    def select(self, head: int | Sequence[int] | None = None, layer: int | None = None) -> "Attention":
-        """The maps of a layer, with these heads alone, where one map may have fewer of them than another; None: all.
+    def select(self, head: Numbers = None, layer: Numbers = None) -> "Attention":
+        """The maps of these layers, with these heads alone, where one map may have fewer of them than another.
 
         Raises:
             ArgumentError: there is no such layer, or no such head in any of its maps.
         """
-        layers = sorted({m.layer for m in self.maps})
-        try:
-            layer = None if layer is None else operator.index(layer)
-        except TypeError:
-            raise ArgumentError(f"{parameter('layer')}: expected a whole number, got {quoted(layer)}") from None
-        if layer is not None and layer not in layers:
-            there = f"layer {layers[0]} only" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
-            raise ArgumentError(f"{parameter('layer')}: there is no layer {layer}; the maps have {there}")
-        maps = tuple(m for m in self.maps if layer in (None, m.layer))
+        layers = require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps")
+        maps = tuple(m for m in self.maps if m.layer in layers)
         if head is None:
             return replace(self, maps=maps)
-        try:
-            heads = tuple(map(operator.index, head if isinstance(head, Iterable) else (head,)))  # numpy's numbers, too
-        except TypeError:
-            raise ArgumentError(f"{parameter('head')}: expected whole numbers, got {quoted(head)}") from None
-        if not heads:
-            raise ArgumentError(f"{parameter('head')}: expected at least one head, got none")
-        for number in heads:
-            if all(number not in m.heads for m in maps):
-                raise ArgumentError(f"expected a head from 0 to {max(max(m.heads) for m in maps)}, got {number}")
+        heads = require_numbers("head", head, sorted({number for m in maps for number in m.heads}), "the maps")
         chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
 

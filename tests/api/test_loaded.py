@@ -243,7 +243,7 @@ def test_changes_between_layers_and_of_some_heads(random_map):
     assert not m.change.weights.any()
     with pytest.raises(MhavizError, match="expected the same heads, got 0, 1, 2, 3 and 2, 0; choose some with `head`"):
         mhaviz.diff(both, few, layer=0)
-    with pytest.raises(ArgumentError, match="`layer`: there is no layer 2; the maps have layers 0, 1"):
+    with pytest.raises(ArgumentError, match="`layer`: there is no layer 2; the maps have layers 0 to 1"):
         mhaviz.diff(both, both, layer=2)
 
 
@@ -255,7 +255,7 @@ def test_what_cannot_be_chosen_is_said():
         (lambda: model.explain("a b", "a", head="0"), "`head`: expected a whole number, or several"),
         (lambda: attention.plot(head=1), "a picture has no head: expected a style among cmap, dpi"),
         (lambda: attention.save("a.png", colour="red"), "a picture has no colour: expected a style"),
-        (lambda: attention.select(head=2), "expected a head from 0 to 1, got 2"),
+        (lambda: attention.select(head=2), "there is no head 2; the maps have heads 0 to 1"),
     ):
         with pytest.raises(ArgumentError, match=message):
             wrong()

@@ -192,7 +192,7 @@ def test_an_image_that_cannot_be_read(attention, tmp_path):
 
 def test_a_layer_is_a_number_and_never_its_text(attention):
     assert len(attention.select(layer=np.int64(1))) == 1
-    with pytest.raises(ArgumentError, match="`layer`: expected a whole number, got '0'"):
+    with pytest.raises(ArgumentError, match="`layer`: expected a whole number, or several, got '0'"):
         attention.select(layer="0")
-    with pytest.raises(ArgumentError, match="`head`: expected whole numbers, got '0'"):
+    with pytest.raises(ArgumentError, match="`head`: expected a whole number, or several, got '0'"):
         attention.select(head="0")

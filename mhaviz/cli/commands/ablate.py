@@ -8,7 +8,7 @@ from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, TitleOptions
-from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top, parse_top
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
@@ -56,8 +56,8 @@ def ablate(
     with progress(delivery.quiet, time_left=True) as on_progress:
         found = loaded.ablate(
             stream,
-            layer=checkpoint.layers(loaded),
-            head=parse_heads(head, loaded.n_heads),
+            layer=parse_numbers("layer", checkpoint.layer),
+            head=parse_numbers("head", head),
             kind=checkpoint.kind,
             probe=probe,
             replicates=repeats.replicates,

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions, given
-from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
 
@@ -62,8 +62,8 @@ def compare_scaling(
     with delivery.working("computing"):
         comparison = loaded.compare_scaling(
             whole_input,
-            head=parse_heads(head, loaded.n_heads),
-            layer=model.one_layer(loaded),
+            head=parse_numbers("head", head),
+            layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
         )

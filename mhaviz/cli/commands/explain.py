@@ -7,7 +7,7 @@ import typer
 from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import DpiOption, ModelOptions
-from mhaviz.cli.shared.numbers import parse_head
+from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.layer.tokens import tokenize
 
@@ -48,12 +48,12 @@ def explain(
 
     style, given = looks.style, texts.all_of(sentences)
     loaded = model.load(delivery.notice)
-    one_head = parse_head(head, loaded.n_heads, "explain takes one head")
+    one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(
         given,
         token,
         head=one_head,
-        layer=model.one_layer(loaded),
+        layer=model.one_layer,
         kind=model.kind,
         generate=model.generate,
     )

@@ -11,6 +11,7 @@ from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import TitleOptions
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
@@ -74,7 +75,7 @@ def heads(
         with progress(delivery.quiet, time_left=True) as on_progress:
             found = loaded.head_statistics(
                 stream,
-                layer=checkpoint.layers(loaded),
+                layer=parse_numbers("layer", checkpoint.layer),
                 kind=checkpoint.kind,
                 show=shown.show,
                 probe=probe,

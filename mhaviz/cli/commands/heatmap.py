@@ -5,7 +5,7 @@ from typing import Annotated
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
-from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.views.formats import MAP_SUFFIXES
@@ -59,8 +59,8 @@ def heatmap(
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
             given,
-            layer=model.layers(loaded),
-            head=parse_heads(head, loaded.n_heads),
+            layer=parse_numbers("layer", model.layer),
+            head=parse_numbers("head", head),
             kind=model.kind,
             generate=model.generate,
             hide_special=hide_special,

@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
-from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError
 from mhaviz.models.load import kind_of
@@ -67,8 +67,8 @@ def masks(
             given,
             dropout=dropout,
             seed=seed,
-            head=parse_heads(head, loaded.n_heads),
-            layer=model.one_layer(loaded),
+            head=parse_numbers("head", head),
+            layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
         )

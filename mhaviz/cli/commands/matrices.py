@@ -8,7 +8,7 @@ import typer
 from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
-from mhaviz.cli.shared.numbers import parse_heads
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.layer.tokens import tokenize
 
@@ -65,8 +65,8 @@ def matrices(
         found = loaded.matrices(
             given,
             token=token,
-            head=None if head is None else parse_heads(head, loaded.n_heads),
-            layer=model.one_layer(loaded),
+            head=None if head is None else parse_numbers("head", head) or range(loaded.n_heads),
+            layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
         )

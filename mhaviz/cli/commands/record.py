@@ -5,24 +5,23 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import MapOptions, PoolOptions
+from mhaviz.cli.shared.groups import Heads, Layers, MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.numbers import parse_ranges
+from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.running import room_for_a_program
-from mhaviz.errors import ArgumentError, MhavizError, counted
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
     from mhaviz.recording.program import Ending, Program
 
-_LARGEST = 999_999  # number of a head, a layer or an example
 _MOST_HEADS = 16  # rows of the table of --heads
 
 
@@ -34,8 +33,8 @@ class Recorded:
         list[str] | None,
         typer.Option(metavar="GLOB", help="Attentions of these names, such as 'blocks.*.attn'. Repeatable."),
     ] = None
-    layer: Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")] = None
-    head: Annotated[str | None, typer.Option(help="Heads to draw: 0,3-5 or all. \\[default: all]")] = None
+    layer: Layers = "all"
+    head: Heads = "all"
     passes: Annotated[
         str | None,
         typer.Option(metavar="N,N-N,N-,last", help="Forward passes, such as 0,100,last. \\[default: the first]"),
@@ -54,10 +53,10 @@ class Recorded:
         Passes.of(self.passes)
         return {
             "module": self.module or None,
-            "layer": None if self.layer is None else _numbers("layer", self.layer),
-            "head": None if self.head is None else _numbers("head", self.head),
+            "layer": parse_numbers("layer", self.layer),
+            "head": parse_numbers("head", self.head),
             "passes": self.passes,
-            "examples": _numbers("examples", self.examples) or "all",
+            "examples": parse_numbers("examples", self.examples) or "all",
             "tokens": None if self.tokens is None else read_labels(self.tokens),
         }
 
@@ -204,13 +203,3 @@ def _is_here(folder: Path) -> bool:
     with suppress(OSError):
         return os.path.samefile(folder, os.curdir)  # noqa: PTH121
     return False
-
-
-def _numbers(what: Literal["layer", "head", "examples"], text: str) -> list[int] | None:
-    """ "0,3-5" → [0, 3, 4, 5]; "all" → None. Raises ArgumentError if it cannot be read."""
-    if text.strip().lower() == "all":
-        return None
-    ranges = parse_ranges(what, text)
-    if (most := max(high for _, high in ranges)) > _LARGEST:
-        raise ArgumentError(f"--{what}: expected numbers up to {_LARGEST:,}, got {counted(most)}")
-    return list(dict.fromkeys(number for low, high in ranges for number in range(low, high + 1)))

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import ModelOptions, PageOptions
-from mhaviz.cli.shared.numbers import parse_head
+from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.views.formats import PAGE_SUFFIXES
 
@@ -34,12 +34,12 @@ def report(
 
     style, given = looks.style, texts.all_of(sentences)
     loaded = model.load(delivery.notice)
-    one_head = parse_head(head, loaded.n_heads, "report compares the scaling of one head")
+    one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):
         page = loaded.report(
             given,
             head=one_head,
-            layer=model.one_layer(loaded),
+            layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
             queries_and_keys=None if delivery.has_page else False,

@@ -8,7 +8,8 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, MapOptions
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.saved_maps import ArrayOptions, choose_maps
+from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -41,5 +42,5 @@ def show(
     style = looks.any_style
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
-    attention = choose_maps(saved.attention, layer, head)
+    attention = saved.attention.select(parse_numbers("head", head), layer)
     images.deliver(attention, delivery, style)

@@ -75,7 +75,7 @@ def trace_shapes(
         trace = loaded.trace_shapes(
             whole_input,
             values=values,
-            layer=model.one_layer(loaded),
+            layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
         )

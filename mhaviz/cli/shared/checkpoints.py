@@ -16,7 +16,6 @@ from mhaviz.cli.shared.groups import (
     ModelDevice,
     Revision,
 )
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class CheckpointOptions:
     """The checkpoint, the layers and the kind that are looked at, and where it runs."""
 
     model: Annotated[str, typer.Option(metavar="FOLDER|ID", help="A folder of transformers, or a hub id.")]
-    layer: Layers = None
+    layer: Layers = "all"
     kind: KindOption = None
     device: ModelDevice = "auto"
     revision: Revision = None
@@ -57,7 +56,3 @@ class CheckpointOptions:
         )
         delivery.tell(loaded.notices)
         return loaded
-
-    def layers(self, loaded: "LoadedModel") -> tuple[int, ...] | None:
-        """Those that are asked for; None: all. Raises ArgumentError if one is not there."""
-        return None if self.layer is None else parse_numbers("layer", self.layer, loaded.layers, "the model")

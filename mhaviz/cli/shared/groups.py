@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.console import option_name
-from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MAX_TOKENS, MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
@@ -36,7 +36,7 @@ _LAST_POSITION = 10**12  # no input is so long
 AnyKind = Literal["self", "masked", "cross"]
 AnyNumbers = Literal["weights", "norms"]
 
-Layers = Annotated[str | None, typer.Option(help="Layers to draw: 0,3-5 or all. \\[default: all]")]
+Layers = Annotated[str, typer.Option(help="Layers to draw: 0,3-5 or all.")]
 Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
 KindOption = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
@@ -149,23 +149,17 @@ class ModelOptions:
             tensor_parallel=self.takes_any_text and not this_process().is_alone,
         )
 
-    def layers(self, loaded: "LoadedModel") -> tuple[int, ...] | None:
-        """Those that are asked for; None: as many as the command looks at. Raises ArgumentError if one is not there."""
-        return None if self.layer is None else parse_numbers("layer", self.layer, loaded.layers, "the model")
-
-    def one_layer(self, loaded: "LoadedModel") -> int | None:
-        """The same, of a command that looks into one."""
-        layers = self.layers(loaded)
-        if layers is not None and len(layers) > 1:
-            raise ArgumentError(f"--layer: expected one layer, got {len(layers)}; name one of them")
-        return layers[0] if layers else None
+    @property
+    def one_layer(self) -> int | None:
+        """The layer that is looked into; None: nobody has said which."""
+        return None if self.layer is None else parse_number("layer", self.layer, "expected one layer")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManyLayers(ModelOptions):
     """The same options, of commands that draw all layers."""
 
-    layer: Layers = None
+    layer: Layers = "all"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

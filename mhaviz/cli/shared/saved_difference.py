@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from mhaviz.cli.shared.change_limits import flaw_notices, require_at_most
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.saved_maps import ArrayOptions, find_heads, of_each
+from mhaviz.cli.shared.numbers import parse_numbers
+from mhaviz.cli.shared.saved_maps import ArrayOptions, of_each
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def diff_of_files(
     files = arrays.read(paths, delivery)
     first, second = (_named(*one) for one in zip(files, paths, strict=True))
     first, second = of_layers(first, second, (first_layer, second_layer))
-    find_heads(first, head)  # for its error
-    heads = find_heads(second, head)
+    heads = parse_numbers("head", head)
+    first.select(heads)  # for its error
+    second.select(heads)
     if heads is not None:
         first, second = with_common_heads(first, second)
     n_maps = min(len(first.maps), len(second.maps))

@@ -10,12 +10,10 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import AnyKind, given
-from mhaviz.cli.shared.numbers import parse_heads
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
-    from mhaviz.records import Attention
 
 _T = TypeVar("_T")
 
@@ -95,26 +93,3 @@ def _labels(option: str, path: Path | None) -> tuple[str, ...] | None:
         return None if path is None else read_labels(path)
     except MhavizError as error:
         raise MhavizError(f"{option}: {error}") from error
-
-
-def choose_maps(attention: "Attention", layer: int | None, head: str = "all") -> "Attention":
-    """The maps of a layer, or of all, with the heads that are asked for.
-
-    Raises:
-        ArgumentError: there is no such layer or head.
-    """
-    chosen = attention.select(layer=layer)
-    return chosen.select(find_heads(chosen, head))
-
-
-def find_heads(attention: "Attention", head: str) -> tuple[int, ...] | None:
-    """The heads that are asked for; None: all. Raises ArgumentError if a map lacks one."""
-    if head.strip().lower() == "all":
-        return None
-    heads = parse_heads(head, 1 + max(number for m in attention.maps for number in m.heads))
-    for m in attention.maps:
-        missing = [number for number in heads if number not in m.heads]
-        if missing:
-            there = ", ".join(map(str, m.heads[:12])) + ", …" * (len(m.heads) > 12)
-            raise ArgumentError(f"--head: there is no head {missing[0]}; a map has heads {there}")
-    return heads

@@ -1,0 +1,53 @@
+"""Heads, layers and others by their numbers, counted from 0."""
+
+import operator
+from collections.abc import Iterable, Sequence
+
+from mhaviz.errors import ArgumentError, counted, parameter, quoted
+
+Numbers = int | Sequence[int] | None
+"""One, several, or all."""
+
+
+def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str) -> tuple[int, ...]:
+    """Those that are wanted, of those that are there; None: all.
+
+    Args:
+        what: they are: "head".
+        owner: has them: "the model".
+
+    Raises:
+        ArgumentError: one is not there, or none is named.
+    """
+    if wanted is None:
+        return tuple(there)
+    try:
+        several = wanted if isinstance(wanted, Iterable) else (wanted,)
+        numbers = tuple(dict.fromkeys(map(operator.index, several)))  # numpy's whole numbers, too
+    except TypeError:
+        raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}") from None
+    if not numbers:
+        raise ArgumentError(
+            f"{parameter(what)}: expected at least one {what}, got none; {owner} {_has(owner)} "
+            f"{listed_numbers(what, there)}"
+        )
+    missing = [number for number in numbers if number not in there]
+    if missing:
+        raise ArgumentError(
+            f"{parameter(what)}: there is no {what} {counted(missing[0])}; {owner} {_has(owner)} "
+            f"{listed_numbers(what, there)}"
+        )
+    return numbers
+
+
+def _has(owner: str) -> str:
+    return "have" if owner.endswith("s") else "has"
+
+
+def listed_numbers(what: str, there: Sequence[int]) -> str:
+    """ "heads 0 to 7", "head 0 only", "layers 1, 3 and 5"."""
+    if len(there) == 1:
+        return f"{what} {there[0]} only"
+    if list(there) == list(range(there[0], there[-1] + 1)):
+        return f"{what}s {there[0]} to {there[-1]}"
+    return f"{what}s {', '.join(map(str, there[:-1]))} and {there[-1]}"
