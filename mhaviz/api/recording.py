@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -120,6 +121,8 @@ class Recording(ContextDecorator):
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
+        self._queries: Counter[int] = Counter()  # those that count, likewise
+        self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
         self._has_batches = False
         self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
         self._n_heads: dict[int, int] = {}
@@ -245,6 +248,27 @@ class Recording(ContextDecorator):
                 f"{', '.join(map(parameter, unheeded))}"
             )
 
+    def _require_one_stack(self) -> None:
+        """Raise ArgumentError where attention was missed, or it is not known that layers read what others have made."""
+        missed = next((line for line in self.missed if _IS_MISSED.search(line)), None)
+        if missed is not None:
+            raise ArgumentError(
+                f"{parameter('rollout')} goes through all attention of a program, and misses some: {missed}"
+            )
+        sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
+        for a, b in pairwise(sorted(sites, key=lambda site: site.kind)):
+            if a.kind != b.kind:
+                continue
+            numbers = [re.findall(r"\d+", site.name) for site in (a, b)]
+            several = sum(one != other for one, other in zip(*numbers, strict=False)) > 1 or a.repeat or b.repeat
+            query, other = a.parts[0], b.parts[0]
+            is_other = query is not None and other is not None and query.of != other.of and bool(several)
+            if is_other or a.root != b.root or re.sub(r"\d+", "", a.name) != re.sub(r"\d+", "", b.name):
+                raise ArgumentError(
+                    f"{parameter('rollout')} goes through layers that read one another, and of {_name_of(a)} and "
+                    f"{_name_of(b)} that is not known, as of two towers; record the one or the other"
+                )
+
     @property
     def rollout(self) -> Attention:
         """The attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
@@ -255,6 +279,7 @@ class Recording(ContextDecorator):
             MhavizError: as ``attention``.
         """
         self.require_rollout()
+        self._require_one_stack()
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
         if not maps:
@@ -274,10 +299,12 @@ class Recording(ContextDecorator):
         """
         if self._study is None:
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
-        if not self._study.kinds:
+        whole = {site.number for site in self._sites.all if not site.is_part}
+        if not self._study.kinds or whole.isdisjoint(self._n_heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
-        kinds = [replace(one, layers=tuple(layers[number] for number in one.layers)) for one in found.kinds]
+        kinds = [one.select(tuple(number for number in one.layers if number in whole)) for one in found.kinds]
+        kinds = [replace(one, layers=tuple(layers[number] for number in one.layers)) for one in kinds]
         if self._options.layers is not None:
             kinds = [chosen for one in kinds if (chosen := one.select(self._options.layers)).layers]
         if not kinds:
@@ -342,6 +369,8 @@ class Recording(ContextDecorator):
                 # The kind may change while the program runs; the number does not.
                 whole = replace(whole, site=replace(site, layer=site.number))
                 self._count(self._study, whole)
+            elif run.first_query:
+                self._steps[run.site.number] += batch_size * q_length
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)
         except MhavizError as error:
@@ -380,8 +409,9 @@ class Recording(ContextDecorator):
         show(lambda seen: study.add(seen, numbers), whole, "statistics", "they do not count it")
         self._counted[number] = numbers.stop
         self._has_batches |= len(numbers) > 1
-        if whole.padding is not None:
-            self._padded[number] += int((~whole.padding.queries).sum())
+        n_padded = 0 if whole.padding is None else int((~whole.padding.queries).sum())
+        self._padded[number] += n_padded
+        self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
@@ -476,10 +506,12 @@ class Recording(ContextDecorator):
         remark = f"{padded:,} positions that masks tell to be padding do not count"
         if not padded:
             remark = "no mask tells of padding: all positions of a batch count" if self._has_batches else ""
+        queries, steps = (max(one.values(), default=0) for one in (self._queries, self._steps))
+        counted = f"counted are {queries:,} queries of whole inputs, and not {steps:,} of a decoder's steps"
         return Source(
             f"{source.footnote}, {passes}",
-            {**source.details, "passes": [0, last], "padded": padded},
-            "; ".join(filter(None, [source.remark, remark])),
+            {**source.details, "passes": [0, last], "padded": padded, "queries": queries, "queries_of_steps": steps},
+            "; ".join(filter(None, [source.remark, remark, counted if steps else ""])),
         )
 
     def _why_empty(self) -> str:
@@ -504,6 +536,10 @@ class Recording(ContextDecorator):
         if options.examples and self._left_out and min(options.examples) >= self._left_out:
             return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
         return ""
+
+
+_IS_MISSED = re.compile("which looks like attention and is not drawn|; not shown|, is not known$")
+"""What is said of attention that is not drawn, or of heads of which it is not known whether they are of one layer."""
 
 
 def _name_of(site: SeenSite) -> str:

@@ -194,3 +194,51 @@ def test_statistics_leave_out_heads_with_a_softmax_each():
     with mhaviz.record(layer, statistics=True) as recording:
         layer(torch.randn(B, T, H * D))
     assert "Layer: a softmax for each of its heads, which statistics do not count" in recording.notices
+
+
+def test_statistics_leave_out_parts_of_keys():
+    layer = Layer(
+        lambda q, k, v: merged([by_hand(q, *pair) for pair in zip(k.chunk(2, 2), v.chunk(2, 2), strict=True)])
+    )
+    with mhaviz.record(layer, statistics=True) as recording:
+        layer(torch.randn(B, T, H * D))
+    with pytest.raises(mhaviz.MhavizError, match="part by part"):
+        _ = recording.head_statistics
+
+
+class Towers(nn.Module):
+    """Two stacks of layers, which read inputs of one length."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = (nn.ModuleList(Layer(self.attend) for _ in range(2)) for _ in range(2))
+
+    @staticmethod
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    def forward(self, x, y):
+        for one, other in zip(self.left, self.right, strict=True):
+            x, y = one(x), other(y)
+        return x @ y.mT
+
+
+def test_no_rollout_goes_through_two_towers():
+    towers, x = Towers(), torch.randn(B, T, H * D)
+    with mhaviz.record(towers) as recording:
+        towers(x, x)
+    with pytest.raises(mhaviz.ArgumentError, match=r"left.0 and right.0 that is not known, as of two towers"):
+        _ = recording.rollout
+    with mhaviz.record() as one:
+        towers.left[0](x)
+        towers.left[1](x)
+    with pytest.raises(mhaviz.ArgumentError, match="two towers"):
+        _ = one.rollout
+
+
+def test_no_rollout_passes_over_attention_that_was_missed():
+    def with_gates(q, k, v):
+        return by_hand(q, k, v)[0] + (q @ k.mT).sigmoid() @ v
+
+    with pytest.raises(mhaviz.ArgumentError, match="misses some: Layer: sigmoid"):
+        _ = recorded(with_gates)[0].rollout

@@ -275,6 +275,15 @@ def test_steps_join_where_the_cache_has_lost_keys_of_the_prompt(window, cache):
     _require_maps_of_text(model, recording, written)
 
 
+def test_statistics_say_that_they_count_no_steps():
+    model = _tiny()
+    with record(model, statistics=True) as recording:
+        model.generate(REPEATING, max_new_tokens=5, do_sample=False)
+    source = recording.head_statistics.source
+    assert "counted are 12 queries of whole inputs, and not 4 of a decoder's steps" in source.remark
+    assert (source.details["queries"], source.details["queries_of_steps"]) == (12, 4)
+
+
 def test_a_prompt_that_is_read_in_parts_by_a_window_is_one_map():
     model = _tiny(sliding_window=4)
     with record(model) as recording:
