@@ -20,7 +20,7 @@ from mhaviz.records import Kind, Text, Tokens
 
 @dataclass(frozen=True)
 class GivenInputs:
-    """X of the queries, of the keys and of the values, each float32, (batch_size, length, features).
+    """X of the queries, of the keys and of the values, each float32, (batch_size, length, d_model).
 
     Attributes:
         path: where they are from.
@@ -33,6 +33,13 @@ class GivenInputs:
     key: Tensor
     value: Tensor
     name: str | None = None
+
+    @property
+    def sides(self) -> dict[str, Tensor]:
+        """The tensors by their names in the file."""
+        return (
+            {"query": self.query, "key": self.key, "value": self.value} if self.name is None else {self.name: self.key}
+        )
 
     @property
     def names(self) -> str:
@@ -146,17 +153,13 @@ class GivenEncoder(Encoder):
         if given.name is not None:
             X = step("X = as given", given.query.to(device), "batch_size seq_length d_model")
             return X, X, X
-        d_model = given.query.shape[2]
-        k_dim, v_dim = (
-            "d_model" if X.shape[2] == d_model else name for name, X in (("k_dim", given.key), ("v_dim", given.value))
-        )
         query = step("X query = as given", given.query.to(device), "batch_size q_length d_model")
-        key = step("X key = as given", given.key.to(device), f"batch_size k_length {k_dim}")
+        key = step("X key = as given", given.key.to(device), "batch_size k_length d_model")
         if given.value is given.key:
             return query, key, key
-        return query, key, step("X value = as given", given.value.to(device), f"batch_size k_length {v_dim}")
+        return query, key, step("X value = as given", given.value.to(device), "batch_size k_length d_model")
 
     def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
         """A part of X of one sentence, so that no more of it need be on the device."""
-        X = {"query": self.given.query, "key": self.given.key, "value": self.given.value}[side]
+        X: Tensor = getattr(self.given, side)
         return X[i, start : start + layer_inputs.PIECE].to(device)

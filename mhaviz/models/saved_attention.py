@@ -15,8 +15,8 @@ from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray, require_room
 from mhaviz.layer.attention import MultiHeadAttention
 
-_PACKED, _SEPARATE = "in_proj_weight", "q_proj_weight"
-"""The parameters by which a torch.nn.MultiheadAttention is known, the second if it has kdim or vdim."""
+_PACKED = "in_proj_weight"
+"""The parameter by which a torch.nn.MultiheadAttention is known."""
 
 _OF_SIDES = (("Wq", "Wk", "Wv"), ("q_proj", "k_proj", "v_proj"), ("to_q", "to_k", "to_v"), ("query", "key", "value"))
 """What linear layers of queries, keys and values are called elsewhere, mhaviz's own layer first."""
@@ -27,10 +27,9 @@ _OF_ALL = ("qkv", "c_attn", "Wqkv")
 _OUTWARD = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", "dense", "output.dense")
 """What the projection of the joined heads is called."""
 
-_KNOWN = (_PACKED, _SEPARATE, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
+_KNOWN = (_PACKED, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
 
 _NUMBER = "[0-9]{1,18}"  # of a layer; what has more digits counts as several
-_ANY = -1  # of a size that a parameter settles itself
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class SavedAttention:
 
     Attributes:
         path, prefix: where they are from.
-        parameters: float32; Wq.weight (d_model, d_model), Wk.weight (d_model, k_dim), Wv.weight (d_model, v_dim),
-            Wo.weight (d_model, d_model), and a bias (d_model) of each that has one.
+        parameters: float32; Wq.weight, Wk.weight, Wv.weight and Wo.weight (d_model, d_model), and a bias (d_model) of
+            each that has one.
     """
 
     path: Path
@@ -48,18 +47,17 @@ class SavedAttention:
     parameters: Mapping[str, Tensor]
 
     @property
-    def features(self) -> tuple[int, int, int]:
-        """Of the queries' X, which are d_model, of the keys' and of the values'."""
-        d_model, k_dim, v_dim = (self.parameters[f"W{side}.weight"].shape[1] for side in "qkv")
-        return d_model, k_dim, v_dim
+    def d_model(self) -> int:
+        """Features of the input and of the output."""
+        return len(self.parameters["Wq.weight"])
 
     def attention(self, n_heads: int) -> MultiHeadAttention:
         """A new layer that shares these parameters. Raises ArgumentError if n_heads does not divide d_model."""
         with torch.device("meta"):  # nothing is drawn
-            attention = MultiHeadAttention(self.features[0], n_heads)
+            attention = MultiHeadAttention(self.d_model, n_heads)
             for name in ("Wq", "Wk", "Wv", "Wo"):
-                d_out, d_in = self.parameters[f"{name}.weight"].shape
-                setattr(attention, name, nn.Linear(d_in, d_out, bias=f"{name}.bias" in self.parameters))
+                bias = f"{name}.bias" in self.parameters
+                setattr(attention, name, nn.Linear(self.d_model, self.d_model, bias))
         attention.load_state_dict(self.parameters, assign=True)
         return attention
 
@@ -153,15 +151,12 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
     d = 0 if len(shape) != 2 else min(shape) if stem in _OF_ALL else shape[1]
     weights: tuple[str, ...]
     biases: tuple[str, ...]
-    if first in (_PACKED, _SEPARATE):
-        weights = (_PACKED,) if first == _PACKED else (_SEPARATE, "k_proj_weight", "v_proj_weight")
-        biases, outward = ("in_proj_bias",), "out_proj"
+    if first == _PACKED:
+        weights, biases, outward = (_PACKED,), ("in_proj_bias",), "out_proj"
     else:
         sides = (stem,) if stem in _OF_ALL else next(names for names in _OF_SIDES if names[0] == stem)
         weights, biases = tuple(f"{side}.weight" for side in sides), tuple(f"{side}.bias" for side in sides)
         outward = _outward(there, attention)
-        if stem != "Wq":
-            _require_own_keys({name: there[name].shape for name in weights[1:] if name in there}, d, where)
     require_room(there[name] for name in (*weights, f"{outward}.weight") if name in there)
 
     is_turned = stem in _OF_ALL and shape == (d, 3 * d)
@@ -169,7 +164,7 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
         packed = _read(there, where, {first: (d, 3 * d) if is_turned else (3 * d, d)})[first]
         of_sides = (packed.T if is_turned else packed).chunk(3)
     else:
-        of_sides = tuple(_read(there, where, {weights[0]: (d, d)} | dict.fromkeys(weights[1:], (d, _ANY))).values())
+        of_sides = tuple(_read(there, where, dict.fromkeys(weights, (d, d))).values())
     of_biases = list(_read(there, where, dict.fromkeys(biases, (3 * d if len(biases) == 1 else d,)), True).values())
     if of_biases and len(of_biases) < len(biases):
         named = ", ".join(name.removesuffix(".bias") for name in biases)
@@ -196,16 +191,6 @@ def _outward(there: Mapping[str, SavedArray], attention: str) -> str:
     )
 
 
-def _require_own_keys(shapes: Mapping[str, tuple[int, ...]], d: int, where: str) -> None:
-    """Raise MhavizError if heads share their keys: of keys and values there are other features than of queries."""
-    for name, shape in shapes.items():
-        if d and len(shape) == 2 and shape[0] != d:
-            raise MhavizError(
-                f"{where}{name}: expected as many features of keys and values as of queries, {d}, got {shape[0]}, as "
-                f"of heads that share their keys; give the model's folder"
-            )
-
-
 def _read(
     there: Mapping[str, SavedArray], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
 ) -> dict[str, Tensor]:
@@ -218,8 +203,8 @@ def _read(
             raise MhavizError(f"{where}{name} is missing; expected {', '.join(shapes)}, got {listed(sorted(there))}")
         there[name].require_floats()
         got = there[name].shape
-        if len(got) != len(shape) or 0 in got or any(n not in (m, _ANY) for m, n in zip(got, shape, strict=True)):
-            expected = ", ".join("any" if n == _ANY else str(n) if n else "d_model" for n in shape)
+        if got != shape or 0 in got:
+            expected = ", ".join(str(n or "d_model") for n in shape)
             raise MhavizError(f"{where}{name}: expected ({expected}), got ({', '.join(map(str, got))})")
         found[name] = there[name]
     require_room(found.values())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mhaviz.errors import MhavizError, parameter
+from mhaviz.errors import MhavizError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed
 from mhaviz.models.given_inputs import GivenInputs, labelled_inputs
@@ -31,8 +31,7 @@ class SavedLayer(SingleLayer):
 
     Raises:
         ArgumentError: heads that cannot be, a device that has no name.
-        MhavizError: inputs that do not fit the weights, or none for weights that need keys of other sizes; a device
-            that is not there.
+        MhavizError: inputs that do not fit the weights; a device that is not there.
     """
 
     saved: SavedAttention
@@ -47,29 +46,18 @@ class SavedLayer(SingleLayer):
         check_heads(self.d_model, self.n_heads, settled=True)
         check_seed(self.seed)
         _ = self.device
-        if self.inputs is not None:
-            self._check_features(self.inputs)
-        elif len(set(self.saved.features)) > 1:
-            d_model, k_dim, v_dim = self.saved.features
-            raise MhavizError(
-                f"{self.saved.path}: these weights take queries of {d_model} features, keys of {k_dim} and values of "
-                f"{v_dim}, which sentences do not have; use {parameter('input')} with query, key and value"
-            )
+        inputs = self.inputs
+        for side, X in inputs.sides.items() if inputs is not None else ():
+            if inputs is not None and X.shape[2] != self.d_model:
+                raise MhavizError(
+                    f"{inputs.path}: {side}: expected {self.d_model} features, as {self.saved.path} has weights for, "
+                    f"got {X.shape[2]}"
+                )
 
     @property
     def d_model(self) -> int:
         """Features of the queries and of the output."""
-        return self.saved.features[0]
-
-    def _check_features(self, inputs: GivenInputs) -> None:
-        sides = ("query", inputs.query), ("key", inputs.key), ("value", inputs.value)
-        for expected, (side, X) in zip(self.saved.features, sides, strict=True):
-            if X.shape[2] != expected:
-                name = side if inputs.name is None else f"{inputs.name:.80}, as {side}"
-                raise MhavizError(
-                    f"{inputs.path}: {name}: expected {expected} features, as {self.saved.path} has weights for, got "
-                    f"{X.shape[2]}"
-                )
+        return self.saved.d_model
 
     def _attention(self) -> MultiHeadAttention:
         return self.saved.attention(self.n_heads)
