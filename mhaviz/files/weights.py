@@ -27,9 +27,8 @@ class Layers:
 def read_layers(path: Path, name: str | None = None) -> Layers:
     """The weights in a file, or those of this name.
 
-    An array is (q_length, k_length), (n_heads, q_length, k_length), (n_layers, n_heads, q_length, k_length), or
-    (n_layers, 1, n_heads, q_length, k_length), or the same with its first two axes swapped. In a list each is a layer,
-    up to (1, n_heads, q_length, k_length), and so are arrays layer_0, layer_1, … of a file.
+    An array is (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length). In a
+    list each is a layer, up to (1, n_heads, q_length, k_length), and so are arrays layer_0, layer_1, … of a file.
     What cannot be weights, by type or by shape, is passed over where one array is left. Types and shapes are checked
     before numbers are read.
 
@@ -94,7 +93,7 @@ def _numbered_layers(held: Mapping[str, SavedArray | ArrayList]) -> ArrayList | 
 def _could_be_weights(arrays: SavedArray | ArrayList, numbers: Numbers) -> bool:
     if isinstance(arrays, tuple):
         return _alike(arrays) and all(_could_be_weights(array, numbers) for array in arrays)
-    return arrays.numbers == numbers and len(arrays.shape) in range(2, 6) and 0 not in arrays.shape
+    return arrays.numbers == numbers and len(arrays.shape) in range(2, 5) and 0 not in arrays.shape
 
 
 def _alike(arrays: ArrayList) -> bool:
@@ -117,15 +116,10 @@ def _layers(array: SavedArray) -> list[NDArray[np.float32]]:
     """An array as its layers. Raises ContentError by its type and its shape, before its numbers are read."""
     _check_type(array)
     axes = len(array.shape)
-    if axes not in range(2, 6):
+    if axes not in range(2, 5):
         raise ContentError(
             "expected weights (q_length, k_length), (n_heads, q_length, k_length) or "
             f"(n_layers, n_heads, q_length, k_length), got {axes} axes: {_shape(array)}"
-        )
-    if axes == 5 and 1 not in array.shape[:2]:
-        raise ContentError(
-            f"expected (n_layers, 1, n_heads, q_length, k_length), got {_shape(array)}; save one sequence of the "
-            "batch, such as the first: array[:, :1]"
         )
     if 0 in array.shape:
         raise ContentError(f"expected at least one weight, got none: {_shape(array)}")

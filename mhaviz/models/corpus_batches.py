@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain, count, islice
 
-import numpy as np
-
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.records import Behind, Shard, Text
 
@@ -191,18 +189,15 @@ class _Row:
 
 
 def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]:
-    """Where the batches begin and end that take the least time, padding included; found from the last one back.
+    """Where the batches begin and end: with a sentence whose padding would take longer than another batch.
 
     ``lengths``: in tokens, the longest first.
     """
-    n = len(lengths)
-    least, ends = np.zeros(n + 1), np.zeros(n, np.int64)
-    for start in range(n - 1, -1, -1):
-        most = min(max(most_tokens // lengths[start], 1), n - start)
-        times = _OF_A_BATCH + lengths[start] * np.arange(1, most + 1) + least[start + 1 : start + most + 1]
-        best = int(times.argmin())
-        least[start], ends[start] = times[best], start + 1 + best
-    start = 0
-    while start < n:
-        yield start, int(ends[start])
-        start = int(ends[start])
+    start = padding = 0
+    for i, length in enumerate(lengths):
+        padding += lengths[start] - length
+        if i > start and (padding > _OF_A_BATCH or lengths[start] * (i + 1 - start) > most_tokens):
+            yield start, i
+            start, padding = i, 0
+    if lengths:
+        yield start, len(lengths)

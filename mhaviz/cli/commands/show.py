@@ -31,10 +31,10 @@ def show(
     mhaviz show maps.safetensors --image photo.png --query 5,7 -o over.png
 
     FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
-    of weights of another tool: (q_length, k_length), (n_heads, q_length, k_length),
-    (n_layers, n_heads, q_length, k_length) or (n_layers, 1, n_heads, q_length, k_length); several arrays layer_0,
-    layer_1, … are a layer each, and so are the tensors of a list in a .pt file, such as the attentions of a Hugging
-    Face model. The first of four axes is always taken for layers: of a batch, save one sequence, such as array[0].
+    of weights of another tool: (q_length, k_length), (n_heads, q_length, k_length) or
+    (n_layers, n_heads, q_length, k_length); several arrays layer_0, layer_1, … are a layer each, and so are the tensors
+    of a list in a .pt file, such as the attentions of a Hugging Face model. The first of four axes is always taken for
+    layers: of a batch, save one sequence, such as array[0].
 
     Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
     """
