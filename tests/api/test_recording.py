@@ -570,14 +570,14 @@ def test_examples_that_come_one_behind_the_other_are_no_windows():
 
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
-        for seed in range(3):
+        for seed in range(16):  # the last that were read are kept
             gpt(ids(seed=seed))
         gc.collect()
         before = len(gc.get_objects())
         for seed in range(200):
             gpt(ids(seed=seed))
         gc.collect()
-        assert len(gc.get_objects()) - before < 50
+        assert len(gc.get_objects()) - before < 20
     assert len(recording.attention) == 3
 
 
