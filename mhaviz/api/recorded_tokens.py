@@ -40,7 +40,7 @@ class TokenNames:
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self._looked = self._looked_anywhere = False
         self._given_fits = False
-        self._forward, self._read_before, self._read_last = -1, 0, 0
+        self._forward = -1
         self._sides: dict[tuple[Any, ...], _Sides] = {}
 
     def sides(
@@ -53,6 +53,7 @@ class TokenNames:
         is_cross: bool,
         rows: tuple[str, str] = ("", ""),
         patches: tuple[Patches | None, Patches | None] = (None, None),
+        reads: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset()),
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -65,21 +66,17 @@ class TokenNames:
             is_cross: whether the keys are of another input.
             rows: what the queries are called that are no tokens, "fixed" or "channel", and the keys; "": tokens.
             patches: of an image, that the queries are, or the keys; None: they are not, or it is not known.
+            reads: the numbers of what was read that queries and keys come from; none: it is not known.
         """
         if forward != self._forward:
-            self._forward, self._read_before = forward, self._read_last
+            self._forward = forward
             self._sides.clear()
-        self._read_last = self._inputs.n_read
-        read = None if rows[0] else self._read(lengths[0])
-        read_of_keys, first_key = read, 0
-        if is_cross:
-            read_of_keys = self._read(lengths[1], read if lengths[0] == lengths[1] else None)
-        elif first:  # an older cache may have lost its first keys
+        read = None if rows[0] else self._read(reads[0], lengths[0])
+        read_of_keys, first_key = self._read(reads[1], lengths[1]), 0
+        if first and not is_cross:  # an older cache may have lost its first keys
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
-        elif lengths[0] != lengths[1]:
-            read_of_keys = self._read(lengths[1])
-        reads = read, read_of_keys
-        seen = patches, *(one and one.number for one in reads)
+        texts = read, read_of_keys
+        seen = patches, *(one and one.number for one in texts)
         key = lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
@@ -88,7 +85,7 @@ class TokenNames:
                     for example in examples
                 )
                 for length, start, one, called, there in zip(
-                    lengths, (first, first_key), reads, rows, patches, strict=True
+                    lengths, (first, first_key), texts, rows, patches, strict=True
                 )
             )
             self._sides[key] = queries, keys
@@ -151,36 +148,32 @@ class TokenNames:
         positions = Tokens(tuple(str(first + place) for place in range(length)))
         if read is None:
             return positions
-        if len(read.ids) == 1 or (len(read.ids) != batch_size and not example):  # several beams of each example
+        n_rows = len(read.ids)
+        if n_rows == 1 or (
+            n_rows != batch_size and batch_size % n_rows == 0 and not example
+        ):  # several beams of each example
             example = 0
-        elif len(read.ids) != batch_size:
+        elif n_rows != batch_size:
             return positions
         ids = tuple(read.ids[example].tolist())
         return replace(positions, ids=ids, special=self._special(ids))
 
-    def _read(self, length: int, later: ReadIds | None = None) -> ReadIds | None:
-        """The numbers of so many tokens that were read last; neither their positions nor their types.
+    def _read(self, numbers: frozenset[int], length: int) -> ReadIds | None:
+        """The numbers of so many tokens, among what was read of them: neither their positions nor their types.
 
-        None: there are none, or others were read beside them, before an attention has run: nothing tells which it sees.
-        ``later``: what was read after those that are looked for, and after an attention.
+        None: there are none, or several that differ, or not all that was read is still there.
         """
         if not self._looked:
             self._tokenizer, self._looked = tokenizer_in_sight(), True
         least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
-        found = None
-        for read in reversed(self._inputs.ids):
-            if read.vocabulary < least or read.ids.shape[1] != length:
-                continue
-            if later is not None and read.n_attentions >= later.n_attentions:
-                continue
-            if found is not None and read.n_attentions < found.n_attentions:
-                break
-            if not self._may_be_text(read.ids[0].tolist()):
-                continue
-            if found is not None and not torch.equal(found.ids, read.ids):
-                return None
-            found = found or read
-        return found
+        there = [read for read in self._inputs.ids if read.number in numbers]
+        texts = [
+            read
+            for read in there
+            if read.vocabulary >= least and read.ids.shape[1] == length and self._may_be_text(read.ids[0].tolist())
+        ]
+        is_one = len(there) == len(numbers) and all(torch.equal(texts[0].ids, read.ids) for read in texts)
+        return texts[-1] if texts and is_one else None
 
     def _may_be_text(self, ids: list[int]) -> bool:
         is_run = all(b - a == 1 for a, b in pairwise(ids))

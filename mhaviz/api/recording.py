@@ -352,6 +352,7 @@ class Recording(ContextDecorator):
                 run.site.kind == "cross",
                 rows,
                 run.caught.order.patches,
+                run.caught.order.reads,
             )
             if not run.first_query:
                 queries, keys = map(_placed, (queries, keys), rows, run.caught.order.parts)

@@ -10,7 +10,7 @@ examples, windows, points in time. It does not matter where the batch is in a mo
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +38,7 @@ class Origin:
         cuts: what was cut from it, one after the other.
         beside: what was cut from another axis that came of it: heads, beside the features of each.
         whole: what it was cut from; None: nothing was.
+        reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
     """
 
     size: int
@@ -47,6 +48,7 @@ class Origin:
     is_lost: bool = False
     rows: "Origin | None" = None
     patches: Patches | None = None
+    reads: frozenset[int] = frozenset()
     cuts: tuple["Cut", ...] = ()
     beside: "Cut | None" = None
     whole: "Origin | None" = None
@@ -122,10 +124,10 @@ class Layout(NamedTuple):
 
 
 class Layouts:
-    """The layouts of a program's tensors."""
+    """The layouts of a program's tensors. ``reads``: the numbers of what look-ups have made."""
 
-    def __init__(self) -> None:
-        self._layouts = Marks[Layout]()
+    def __init__(self, reads: Marks[int]) -> None:
+        self._layouts, self.reads = Marks[Layout](), reads
 
     def get(self, x: Tensor) -> Layout | None:
         """The layout of a tensor; None: nothing is known of it."""
@@ -150,6 +152,17 @@ class Layouts:
         layout = self.get(x)
         found = (_patches_along(axis) for axis in layout.axes) if layout is not None else ()
         return next((patches for patches in found if patches is not None), None)
+
+    def reads_of(self, x: Tensor, axis: int) -> frozenset[int]:
+        """The look-ups that the tokens along an axis come from; none: from others, too, or it is not known."""
+        layout = self.get(x)
+        return frozenset() if layout is None or axis < -len(layout.axes) else _reads_along(layout.axes[axis])
+
+    def take(self, result: Any, seen: Any) -> None:
+        """Let what nobody saw being computed have the layouts of the same that was seen."""
+        for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
+            if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
+                self._layouts.set(x, layout)
 
     def before(self, x: Tensor) -> Layout:
         """The layout that a tensor had before its axes were moved in place."""
@@ -183,6 +196,8 @@ class Layouts:
             for one in result:
                 named = args[1] if func in _UNBINDS and len(args) > 1 else dim
                 self._layouts.set(one, _as_part(source, args[0], _cut(source, one.shape, named), one))
+        elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
+            self._layouts.set(result[0], _cut(self.of(args[0]), result[0].shape))
         elif result is None and func is _SET_ITEM:
             self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
 
@@ -190,7 +205,11 @@ class Layouts:
         way = _WAYS.get(func)
         if way is not None:
             return way(self, func, args, kwargs, result)
-        shape, same, other = result.shape, None, None
+        return self.alike(args, kwargs, result.shape)
+
+    def alike(self, args: Sequence[Any], kwargs: dict[str, Any], shape: torch.Size) -> Layout | None:
+        """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""
+        same, other = None, None
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) is list or type(x) is tuple:
                 x = next((one for one in x if self._layouts.get(one) is not None), None)
@@ -202,7 +221,7 @@ class Layouts:
             elif layout.scores is not None:  # rather than of a mask
                 return layout
             else:
-                same = same or layout
+                same = layout if same is None else _with_reads_of(same, layout)
         if same is not None or other is None:
             return same
         return _cut(other, shape, kwargs.get("dim", args[1] if len(args) > 1 else None))
@@ -287,7 +306,35 @@ def _fitted(axis: Axis, size: int) -> Axis:
     if math.prod(n for _, n in axis) == size:
         return axis
     origins = _origins(axis)
-    return ((origins.pop(), size),) if len(origins) == 1 else _lost(size)
+    return ((_unread(origins.pop()), size),) if len(origins) == 1 else _lost(size)
+
+
+def _first(axis: Axis, size: int) -> Axis:
+    """So many tokens from the first on: those that were read and what has been put behind them, or a part of both."""
+    ((origin, n),) = axis if len(axis) == 1 else _lost(size)
+    return ((origin, size),) if origin.reads and min(n, size) >= origin.size else _fitted(axis, size)
+
+
+def _unread(origin: Origin) -> Origin:
+    return replace(origin, reads=frozenset(), whole=origin.whole or origin) if origin.reads else origin
+
+
+def _reads_along(axis: Axis) -> frozenset[int]:
+    found = [(origin, n) for origin, n in axis if origin.reads]
+    return found[0][0].reads if len(found) == 1 and found[0][0].size == found[0][1] else frozenset()
+
+
+def _with_reads_of(layout: Layout, other: Layout) -> Layout:
+    """The layout of a sum of embeddings, such as those of tokens and of their types."""
+    if layout.axes is other.axes:
+        return layout
+    axes = list(layout.axes)
+    for place, (axis, beside) in enumerate(zip(layout.axes, other.axes, strict=True)):
+        reads = _reads_along(beside) - _reads_along(axis)
+        if reads and len(axis) == 1:
+            ((origin, n),) = axis
+            axes[place] = ((replace(origin, reads=origin.reads | reads, whole=origin.whole or origin), n),)
+    return layout._replace(axes=tuple(axes))
 
 
 def _cut(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:
@@ -382,10 +429,21 @@ def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
     return _cut(axes.of(_source(args, kwargs)), result.shape, dim)
 
 
+def _pad(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    """Where more than features are padded, others may take the place of tokens, as in a shift."""
+    layout = _resize(axes, func, args, kwargs, result)
+    return layout if len(args[1] if len(args) > 1 else kwargs["pad"]) < 3 else _in_any_order(layout)
+
+
 def _in_any_order(layout: Layout) -> Layout:
-    """The same, where tokens may stand in another order: those that were patches are not known any more."""
+    """The same, where tokens may stand in another order: which they are is not known any more."""
     axes = (
-        tuple((replace(one, rows=None, patches=None) if one.rows or one.patches else one, n) for one, n in axis)
+        tuple(
+            (replace(one, rows=None, patches=None, reads=frozenset(), whole=one.whole or one), n)
+            if one.rows or one.patches or one.reads
+            else (one, n)
+            for one, n in axis
+        )
         for axis in layout.axes
     )
     return layout._replace(axes=tuple(axes))
@@ -407,12 +465,16 @@ def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     items = args[1] if isinstance(args[1], tuple) else (args[1],)
     left, kept = list(source.axes), list[Axis]()
     n_named = sum(item is not None and item is not Ellipsis for item in items)
+    is_one_list = sum(item is not Ellipsis and not isinstance(item, slice) for item in items) == 1
     for item in items:
         if item is None:
             kept.append(())
         elif item is Ellipsis:
             n = len(left) - n_named
             kept, left = kept + left[:n], left[n:]
+        elif isinstance(item, list) and is_one_list and all(origin.maker is not None for origin, _ in left[0]):
+            n_named -= 1
+            kept, left = [*kept, left[0]], left[1:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
             return _in_any_order(_cut(source, sizes))
         else:
@@ -429,6 +491,8 @@ def _sliced(axis: Axis, item: slice) -> Axis:
     """Tokens that are left of a sequence: patches are known if all are among them."""
     patches, size = _patches_along(axis), math.prod(n for _, n in axis)
     start, stop, step = item.indices(size)
+    if (start, step) == (0, 1) and patches is None:
+        return _first(axis, stop)
     if patches is None or (start, stop, step) == (0, size, 1):
         return axis
     is_whole = step == 1 and all(start <= one[0] and one[-1] < stop for one in patches.places)
@@ -455,12 +519,25 @@ def _patches_along(axis: Axis) -> Patches | None:
     return Patches.of_image(last.rows.size, last.size)
 
 
+def _copy(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+    source = axes.get((*args, *kwargs.values())[1])
+    return source if source and source.shape == result.shape else _scatter(axes, func, args, kwargs, result)
+
+
+def _scatter(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+    layout = axes.alike(args, kwargs, result.shape)
+    return None if layout is None else _in_any_order(layout)
+
+
 def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
     x, mask, features = (*args, *(kwargs[name] for name in ("input", "mask", "source") if name in kwargs))[:3]
     text = axes.of(x)
+    is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
+    if func is _SET_ITEM and isinstance(features, Tensor) and features.ndim > 1 and not is_mask:
+        text = _in_any_order(text)
     made = axes.get(features)
-    if made is None or len(text.shape) != 3 or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+    if made is None or len(text.shape) != 3 or not is_mask:
         return text
     if mask.ndim not in (2, 3) or mask.shape[:2] != text.shape[:2] or made.shape[-1:] != text.shape[-1:]:
         return text
@@ -481,6 +558,7 @@ def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     if source is None:
         return None
     dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
+    source = _read_by_all(source, parts, layouts, -1)
     new, old = _lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
     makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
@@ -500,13 +578,24 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
     dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
     whole = _cut_from(parts, layouts)
     if whole is None or dim == result.ndim - 1:
-        layout = _cut(source, result.shape)
+        layout = _cut(_read_by_all(source, parts, layouts, dim), result.shape)
         tokens = _joined_tokens(
             [x.shape[dim] if x.ndim > dim else 0 for x in parts], [one and one.axes[dim] for one in layouts]
         )
+        if tokens is None and layouts[0] is source and dim < len(source.axes):
+            tokens = _first(source.axes[dim], result.shape[dim])
         return layout if tokens is None else layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
     joined = ((whole, len(parts)), *source.axes[dim])
     return Layout(tuple(result.shape), (*source.axes[:dim], joined, *source.axes[dim + 1 :]), source.scores)
+
+
+def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
+    """The layout of the first of several that are joined: of their features, of one text, or of no text."""
+    filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel()]
+    if dim == len(source.shape) - 1:
+        return reduce(_with_reads_of, [layout for layout in filled if layout is not None], source)
+    reads = {tuple(map(_reads_along, layout.axes)) if layout is not None else () for layout in filled}
+    return source if len(reads) < 2 else _in_any_order(source)
 
 
 def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
@@ -584,7 +673,12 @@ def _mixes(source: Layout, result: Tensor) -> bool:
 
 def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
-    return Layout(tuple(result.shape), (*axes.of(ids).axes, _made(result.shape[-1], weight, ())))
+    *before, tokens = axes.of(ids).axes or ((),)
+    number = axes.reads.get(result)
+    if number is not None and ids.ndim:
+        ((origin, n),) = tokens if len(tokens) == 1 else _lost(ids.shape[-1])
+        tokens = ((replace(origin, size=n, reads=frozenset([number])), n),)
+    return Layout(tuple(result.shape), (*before, tokens, _made(result.shape[-1], weight, ())))
 
 
 def _as_complex(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -695,9 +789,13 @@ _WAYS: dict[Any, Way] = {
         (_functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
         (_functions("expand expand_as broadcast_to repeat tile"), _expand),
-        (_functions("pad interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
+        (_functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
+        (_functions("pad"), _pad),
         (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
+        (_functions("scatter scatter_add scatter_reduce index_copy index_add index_put"), _scatter),
+        (_functions("empty_like zeros_like ones_like full_like"), _take),
         (_functions("masked_scatter"), _put),
+        ([Tensor.copy_], _copy),
         ([Tensor.__getitem__], _index),
         (_functions("narrow select"), _keep),
         ([torch.stack], _stack),
@@ -715,6 +813,9 @@ _WAYS: dict[Any, Way] = {
 
 _STARTS = {*_WAYS, *_CUTS}
 
+_SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
+"""Functions that return a tensor of the same tokens as their first argument, and others."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -729,6 +830,7 @@ class Order:
         parts: the tokens that queries and keys are; None: not known.
         heads: the first of them, and of how many they are a part; None: all, or not known.
         why_unknown: it is not known which tokens the keys are; "" if it is not so.
+        reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -739,6 +841,7 @@ class Order:
     parts: tuple[Part | None, Part | None] = None, None
     heads: tuple[int, int] | None = None
     why_unknown: str = ""
+    reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
 
     @property
     def is_plain(self) -> bool:
@@ -833,6 +936,15 @@ def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
     if cut is None or n_heads != 1 or cut.step != 1 or cut.start % cut.n or cut.size % cut.n:
         return None
     return cut.start // cut.n, cut.size // cut.n
+
+
+def reads_of(layout: Layout | None, places: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The look-ups that queries and keys come from; see ``order_of``."""
+    query, key = (
+        _reads_along(layout.axes[place]) if layout is not None and place >= 0 else frozenset[int]()
+        for place in places[-2:]
+    )
+    return query, key
 
 
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:

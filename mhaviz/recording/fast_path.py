@@ -25,21 +25,27 @@ _local = threading.local()
 
 
 @contextmanager
-def beside_fast_path(is_ours: Callable[[Any], bool], miss: Callable[[str], None]) -> Iterator[None]:
+def beside_fast_path(
+    is_ours: Callable[[Any], bool], miss: Callable[[str], None], on_result: Callable[[Any, Any], None]
+) -> Iterator[None]:
     """Look at these layers beside what they compute.
 
     Args:
         is_ours: whether a mode is a recording's: the program's own keep PyTorch from its fast path as well.
         miss: is told, in a line, of a layer that could not be looked at.
+        on_result: is called with what a layer has made, and with what it made when it was looked at.
     """
     with ExitStack() as stack:
         for layer in LAYERS:
-            stack.enter_context(replaced(layer, "forward", lambda forward: _beside(forward, is_ours, miss)))
+            stack.enter_context(replaced(layer, "forward", lambda forward: _beside(forward, is_ours, miss, on_result)))
         yield
 
 
 def _beside(
-    forward: Callable[..., Any], is_ours: Callable[[Any], bool], miss: Callable[[str], None]
+    forward: Callable[..., Any],
+    is_ours: Callable[[Any], bool],
+    miss: Callable[[str], None],
+    on_result: Callable[[Any, Any], None],
 ) -> Callable[..., Any]:
     @wraps(forward)
     def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +57,7 @@ def _beside(
                 result = forward(module, *args, **kwargs)
             try:
                 with torch.no_grad(), _same_random_numbers(module):
-                    forward(module, *args, **kwargs)
+                    on_result(result, forward(module, *args, **kwargs))
             except VisitorError:
                 raise
             except Exception as error:

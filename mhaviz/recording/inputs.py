@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.looks import Look, guarded, unseen
+from mhaviz.recording.marks import Marks
 
 _MOST_READ = 16
 """So many tensors of numbers are kept: a program reads a few at a time."""
@@ -22,13 +23,11 @@ class ReadIds:
         ids: (batch_size, length), where the program has them.
         vocabulary: how many tokens it has.
         number: counts what was read.
-        n_attentions: how many attentions had run before.
     """
 
     ids: Tensor
     vocabulary: int
     number: int
-    n_attentions: int
 
 
 class SeenInputs:
@@ -37,13 +36,13 @@ class SeenInputs:
     Attributes:
         ids: the last read last.
         n_read: how much was read.
-        n_attentions: how many attentions have run.
+        numbers: of what look-ups have made, those of what was read.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
         self.ids: list[ReadIds] = []
-        self.n_read = self.n_attentions = 0
+        self.n_read, self.numbers = 0, Marks[int]()
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -56,5 +55,6 @@ class SeenInputs:
             with unseen():
                 rows = ids.reshape(-1, ids.shape[-1])
             self.n_read += 1
-            self.ids.append(ReadIds(rows, weight.shape[0], self.n_read, self.n_attentions))
+            self.ids.append(ReadIds(rows, weight.shape[0], self.n_read))
+            self.numbers.set(result, self.n_read)
             del self.ids[:-_MOST_READ]

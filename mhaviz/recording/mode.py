@@ -72,7 +72,8 @@ class Watch:
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model, self._scripted)
-        self._nearest, self._axes = Nearest(self._modules), Layouts()
+        self.inputs = SeenInputs(self._failed)
+        self._nearest, self._axes = Nearest(self._modules), Layouts(self.inputs.numbers)
         self.may_follow = self._axes.may_follow
         self.fixed = FixedRows()
         self._by_hand = ByHand(
@@ -87,7 +88,6 @@ class Watch:
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
         self._operators = Operators(self._caught_operator, self.miss, self._failed)
-        self.inputs = SeenInputs(self._failed)
         self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
         self._here = threading.local()
         self._scripts: WeakSet[nn.Module] = WeakSet()
@@ -121,7 +121,7 @@ class Watch:
             stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
             stack.enter_context(self.fixed.followed())
-            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss))
+            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
             stack.enter_context(run_uncompiled())
             stack.enter_context(threads_followed(self._in_thread))
             stack.callback(self.end)
@@ -235,6 +235,7 @@ class Watch:
             order,
             patches=(self._axes.patches(given[0]), self._axes.patches(given[1])),
             parts=(self._axes.part(given[0], axis), self._axes.part(given[1], axis)),
+            reads=(self._axes.reads_of(given[0], axis), self._axes.reads_of(given[1], axis)),
         )
 
     def _order_of_axes(self, call: AttentionCall, place: Place) -> Order:
@@ -293,7 +294,7 @@ class Watch:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
             order = _known(met.order or order_by_sizes(A.shape[:-2], place.batch_size))
-            order = replace(order, parts=met.parts)
+            order = replace(order, parts=met.parts, reads=met.reads)
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -348,8 +349,6 @@ class Watch:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
-        finally:
-            self.inputs.n_attentions += 1
 
     def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
         """Where an attention runs that is wanted and can be looked at; None: it is passed over."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.axes import Layouts, Order, Part, order_of, parts_of
+from mhaviz.recording.axes import Layouts, Order, Part, order_of, parts_of, reads_of
 from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
@@ -40,6 +40,7 @@ class Meeting:
         sides: what of it is fixed.
         order: of its axes; None: not known.
         parts: the tokens that queries and keys are; None: not known.
+        reads: see ``Order``.
     """
 
     weights: Tensor
@@ -51,6 +52,7 @@ class Meeting:
     sides: Sides = ALL_TOKENS
     order: Order | None = None
     parts: tuple[Part | None, Part | None] = None, None
+    reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
 
 
 @dataclass(frozen=True)
@@ -289,9 +291,9 @@ class WeightsByHand:
             if mark.kept is not None:
                 mark.kept.tensor = None
             shown = None if mark.is_part else how
-            order = order_of(layout, places)
+            order, reads = order_of(layout, places), reads_of(layout, places)
             parts = (None, None) if layout is None else parts_of(layout, places)
-            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order, parts))
+            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order, parts, reads))
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
         """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""

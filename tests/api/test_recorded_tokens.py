@@ -11,8 +11,6 @@ from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.records import Attention, Source
 
-SOURCE, TARGET = torch.tensor([[5, 3, 8, 1]]), torch.tensor([[2, 7, 7, 4]])
-
 
 @pytest.fixture(autouse=True)
 def no_tokenizer_of_another_test(monkeypatch):
@@ -20,75 +18,150 @@ def no_tokenizer_of_another_test(monkeypatch):
     monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_anywhere", lambda: None)
 
 
-class Program:
-    """What a program reads, and in which order; nobody looks for its tokenizer."""
+class Program(nn.Module):
+    """Reads two texts of one length, and attends from one to the other as ``sides`` makes them."""
 
-    def __init__(self):
-        def failed(error):
-            raise error
+    def __init__(self, sides, attend="by hand"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places, self.types, self.lines = (nn.Embedding(9, 8) for _ in range(4))
+        self.q, self.k, self.sides, self.how = nn.Linear(8, 8), nn.Linear(8, 8), sides, attend
+        self.rnn, self.attention = nn.GRU(8, 8, batch_first=True), nn.MultiheadAttention(8, 2, batch_first=True)
 
-        self.inputs = SeenInputs(failed)
-        self.looks = self.inputs.looks()
-        self.names = TokenNames(self.inputs, None, None, pytest.fail)
-        self.names._looked = True
+    def attend(self, x, y):
+        if self.how == "module":
+            return self.attention(x, y, y)[0]
+        q, k, v = (one.unflatten(-1, (2, 4)).transpose(-3, -2) for one in (self.q(x), self.k(y), y))
+        made = F.scaled_dot_product_attention(q, k, v) if self.how == "fused" else (q @ k.mT).softmax(-1) @ v
+        return made.transpose(-3, -2).flatten(-2)
 
-    def read(self, ids):
-        self.looks[F.embedding](F.embedding, (ids, torch.zeros(9, 2)), {})
-
-    def attend(self, lengths=(4, 4), examples=(0,), batch_size=1, first=0, is_cross=False):
-        queries, keys = self.names.sides(1, lengths, examples, batch_size, first, is_cross)
-        self.inputs.n_attentions += 1
-        return [one.ids for one in queries], [one.ids for one in keys]
-
-
-def tuples(ids):
-    return [tuple(row) for row in ids.tolist()]
+    def forward(self, one, other):
+        return self.attend(*self.sides(self, one, other))
 
 
-def test_a_source_and_a_target_of_one_length():
-    program, source, target = Program(), tuples(SOURCE), tuples(TARGET)
-    for _ in range(2):
-        program.read(SOURCE)
-        assert program.attend() == (source, source)
-        program.read(TARGET)
-        assert program.attend() == (target, target)
-        assert program.attend(is_cross=True) == (target, source)
+ONE, OTHER, BOTH = (
+    torch.tensor([[5, 3, 8, 1]]),
+    torch.tensor([[2, 7, 7, 4]]),
+    torch.tensor([[5, 3, 8, 1], [2, 7, 7, 4]]),
+)
+SOUND = torch.ones(1, 4, 8)
+PLACES, TYPES = torch.arange(4)[None], torch.zeros(1, 4, dtype=torch.long)
 
 
-def test_nothing_tells_which_of_two_texts_it_is_that_were_read_before_any_attention():
-    program = Program()
-    program.read(SOURCE)
-    program.read(TARGET)
-    assert program.attend() == ([()], [()])
-    assert program.attend(is_cross=True) == ([()], [()])
+def alone(make):
+    """Of what a function makes of the first text, queries and keys."""
+    return lambda p, one, other: (make(p, p.words(one)),) * 2
 
 
-def test_the_same_text_read_twice_and_its_positions():
-    program = Program()
-    for ids in (SOURCE, SOURCE.clone(), torch.arange(4)[None], torch.zeros(1, 4, dtype=torch.long)):
-        program.read(ids)
-    assert program.attend()[0] == tuples(SOURCE)
+def read_by(sides, one=ONE, other=OTHER, attend="by hand"):
+    """The numbers of the queries and of the keys of a program's last attention, of each example."""
+    program = Program(sides, attend)
+    with mhaviz.record(program, examples="all") as recording, torch.no_grad():
+        program(one, other)
+    last = [m for m in recording.attention if m.layer == recording.attention.maps[-1].layer]
+    return [(m.rows.tokens.ids, m.columns.tokens.ids) for m in last]
 
 
-def test_examples_of_a_batch_and_beams_of_them():
-    program, both = Program(), torch.cat([SOURCE, TARGET])
-    program.read(both)
-    assert program.attend(examples=(0, 1), batch_size=2)[0] == tuples(both)
-    assert program.attend(examples=(0, 1), batch_size=6)[0] == [*tuples(SOURCE), ()], "beams of the first, or the next"
+def pairs(queries, keys):
+    return [(tuple(q), tuple(k)) for q, k in zip(queries.tolist(), keys.tolist(), strict=True)]
+
+
+WAYS = pytest.mark.parametrize("attend", ["by hand", "fused", "module"])
+
+
+@WAYS
+def test_texts_of_one_length_are_told_apart_by_what_is_made_of_them(attend):
+    def reversed_(p, one, other):
+        return tuple(p.words(ids) for ids in (one, other))[::-1]
+
+    assert read_by(lambda p, one, other: (p.words(one), p.words(other)), attend=attend) == pairs(ONE, OTHER)
+    assert read_by(reversed_, attend=attend) == pairs(OTHER, ONE)
+    assert read_by(lambda p, one, other: (p.words(one), SOUND), attend=attend) == [(tuple(ONE[0].tolist()), ())]
+    assert read_by(lambda p, one, other: (SOUND + p.words(other)[:, :0].sum(), p.words(one)), attend=attend) == [
+        ((), tuple(ONE[0].tolist()))
+    ]
+
+
+KEPT = {
+    "sum": lambda p, x: p.places(PLACES) + x + p.types(TYPES) + p.places.weight[:4],
+    "the same text twice": lambda p, x: x + p.lines(ONE.clone()),
+    "layers": lambda p, x: x + F.gelu(F.layer_norm(p.q(x), (8,))) * 2,
+    "recurrent": lambda p, x: p.rnn(x)[0],
+    "attention": lambda p, x: p.attention(x, x, x)[0],
+    "encoder": lambda p, x: nn.TransformerEncoderLayer(8, 2, 8, batch_first=True).eval()(x),
+    "features": lambda p, x: torch.cat([SOUND[..., :3], x[..., :5]], -1),
+    "axes": lambda p, x: x.mT.flatten(1).unflatten(1, (8, 4)).mT,
+    "convolution": lambda p, x: F.conv1d(x.mT, torch.ones(8, 8, 3), padding=1).mT,
+    "dropout": lambda p, x: F.dropout(x, 0.1),
+    "others behind them": lambda p, x: torch.cat([x, SOUND], 1)[:, :6][:, :4],
+    "list of heads": lambda p, x: p.k(p.q(x).unflatten(-1, (2, 4))[..., [1], :].repeat(1, 1, 2, 1).flatten(2)),
+    "zeros": lambda p, x: torch.zeros_like(x) + x,
+}
+
+
+@WAYS
+@pytest.mark.parametrize("name", KEPT)
+def test_what_keeps_tokens_in_their_places_keeps_their_names(name, attend):
+    def sides(p, one, other):
+        p.words(other)
+        return (KEPT[name](p, p.words(one)),) * 2
+
+    assert read_by(sides, attend=attend) == pairs(ONE, ONE)
+
+
+def _set(x, y):
+    x[:, :] = y
+    return x
+
+
+LOST = {
+    "sound": lambda p, x: SOUND * 2,
+    "sound by a layer": lambda p, x: p.q(SOUND),
+    "sum of two texts": lambda p, x: x + p.words(OTHER),
+    "batch of a text and sound": lambda p, x: torch.cat([SOUND, x]),
+    "batch of two texts": lambda p, x: torch.cat([x, p.words(OTHER)]),
+    "stack of two texts": lambda p, x: torch.stack([x[0], p.words(OTHER)[0]]),
+    "shift": lambda p, x: torch.cat([SOUND[:, :1], x], 1)[:, :4],
+    "shift by padding": lambda p, x: F.pad(x, (0, 0, 1, -1)),
+    "others in the place of the last": lambda p, x: torch.cat([x[:, :3], SOUND], 1)[:, :4],
+    "list": lambda p, x: x[:, [1, 0, 2, 3]],
+    "roll": lambda p, x: x.roll(1, 1),
+    "flip": lambda p, x: x.flip(1),
+    "sort": lambda p, x: x.sort(1).values,
+    "index": lambda p, x: x[:, torch.tensor([3, 2, 1, 0])],
+    "scatter": lambda p, x: torch.zeros_like(x).scatter(1, torch.tensor([3, 2, 1, 0])[:, None].expand(1, 4, 8), x),
+    "halves": lambda p, x: torch.cat([x[:, 2:], x[:, :2]], 1),
+    "written": lambda p, x: torch.zeros_like(x).index_copy_(1, torch.tensor([3, 2, 1, 0]), x),
+    "copied into": lambda p, x: p.words(ONE).copy_(x.flip(1)),
+    "set": lambda p, x: _set(p.words(ONE), x.flip(1)),
+    "features": lambda p, x: F.pad(x, (0, 0, 0, 4)).unflatten(1, (2, 4))[:, 1],
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_has_other_tokens_or_moves_them_has_no_names(name):
+    for attend in ("by hand", "fused", "module"):
+        found = read_by(alone(LOST[name]), attend=attend)
+        assert {ids for pair in found for ids in pair} == {()}, attend
+
+
+def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
+    def batch(make):
+        return [q for q, _ in read_by(alone(make), one=BOTH)]
+
+    both = [tuple(row) for row in BOTH.tolist()]
+    assert batch(lambda p, x: x) == both
+    assert batch(lambda p, x: x.repeat_interleave(3, 0))[:1] == both[:1]
+    assert batch(lambda p, x: x[1:]) == [()]
+    assert batch(lambda p, x: x.chunk(2)[1]) == [()]
+    assert batch(lambda p, x: x.flip(0)) == [(), ()]
+    assert batch(lambda p, x: x[[1, 0]]) == [(), ()]
 
 
 def test_keys_of_a_cache_that_has_lost_its_first_are_named_by_their_places():
-    program = Program()
-    _, (keys,) = program.names.sides(1, (1, 4), (0,), 1, 6, False)
+    names = TokenNames(SeenInputs(pytest.fail), None, None, pytest.fail)
+    _, (keys,) = names.sides(1, (1, 4), (0,), 1, 6, False)
     assert keys.texts == ("3", "4", "5", "6")
-
-
-def test_what_is_read_in_a_layer_names_the_same_objects():
-    program = Program()
-    program.read(SOURCE)
-    first = program.names.sides(1, (4, 4), (0,), 1, 0, False)
-    program.read(nn.Parameter(torch.zeros(4, 4)).long())  # position biases
-    assert program.names.sides(1, (4, 4), (0,), 1, 0, False) is first
 
 
 IMAGE = torch.linspace(-1, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
