@@ -35,6 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("mhaviz")
 sys.dont_write_bytecode = False  # to rewrite the assertions of all tests takes each worker longer than to import torch
+gc.disable()  # while all tests are imported, a sixth of the time would go into looking through what stays
 
 
 def pytest_addoption(parser):
@@ -60,6 +61,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker("numeric")
 
 
+@functools.cache
 def names(code):
     """What a function asks for by name, and what those within it do."""
     within = (names(one) for one in code.co_consts if hasattr(one, "co_names"))
@@ -70,6 +72,7 @@ def pytest_collection_finish():
     """Nothing of what is loaded by now ever goes: the garbage collector need not look through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
