@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.html.notebook import Html
 
-_OF_MAPS = ("numbers", "width", "font_size", "title", "footnote", "axis_names")
+_OF_MAPS = ("numbers", "width", "font_size", "title", "footnote")
 """Fields of a style that pictures of maps alone read."""
-_OF_CELLS = ("numbers", "axis_names")
+_OF_CELLS = ("numbers",)
 """Those among them that pictures over an image do not read."""
 _OF_PANELS = ("title", "footnote")
 """Those among them that pictures of a number of each head read, too."""

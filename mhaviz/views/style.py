@@ -46,7 +46,6 @@ class Style:
         font_size: of labels, in points; other letters go with them. None: 8, and less where cells are small.
         title: stands in the place of the picture's own; "": there is none.
         footnote: whether it says where the numbers come from, and how to read them.
-        axis_names: whether the sides of a map are called "query" and "key".
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font
@@ -63,7 +62,6 @@ class Style:
     font_size: float | None = None
     title: str | None = None
     footnote: bool = True
-    axis_names: bool = False
 
     def __post_init__(self) -> None:
         check_colormap(self.cmap)

@@ -236,7 +236,6 @@ class DpiOption:
     title: str | None = field(default=None, init=False)
     no_title: bool = field(default=False, init=False)
     no_footnote: bool = field(default=False, init=False)
-    axis_names: bool = field(default=False, init=False)
 
     @property
     def style(self) -> "Style":
@@ -272,7 +271,6 @@ class DpiOption:
             font_size=self.font_size,
             title="" if self.no_title else self.title,
             footnote=not self.no_footnote,
-            axis_names=self.axis_names,
         )
 
 
@@ -329,7 +327,6 @@ class FigureOptions(PageOptions):
     title: TitleText = None
     no_title: NoTitle = False
     no_footnote: NoFootnote = False
-    axis_names: Annotated[bool, look_option("--axis-names", help='Write "query" and "key" at the sides.')] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

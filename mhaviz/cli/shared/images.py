@@ -71,9 +71,8 @@ class ImageOptions:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
             return
-        for name in ("numbers", "axis_names"):
-            if getattr(looks, name):
-                raise ArgumentError(f"{option_name(name)} is for maps, not for pictures over an image; leave it out")
+        if looks.numbers:
+            raise ArgumentError("--numbers is for maps, not for pictures over an image; leave it out")
         from mhaviz.files.images import read_image
 
         try:

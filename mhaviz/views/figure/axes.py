@@ -75,6 +75,8 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
             if size == len(tokens) <= _LABELLED:
                 axis.set_ticks(range(size), fonts.labels(tokens), **font)
         one.tick_params(axis="x", rotation=90)
+        one.set_xlabel("key", fontsize=8)
+        one.set_ylabel("query", fontsize=8)
     figure = axes[0].get_figure(root=True)
     assert figure is not None, "Axes that can be drawn in are of a figure"
     return figure

@@ -191,7 +191,6 @@ def decide_heads(
         stacked=stacked,
         on_slide=style.width is None,
         fills=style.width is not None,
-        axis_names=style.axis_names,
         same_labels=style.font_size is not None,
     )
     if like:
@@ -386,7 +385,7 @@ def decide_panels(block: Panels, fonts: Fonts, style: Style) -> PanelsPart:
         labels = Space(fonts, style.dpi).widest(fonts.labels(block.rows.tokens.texts), BODY)
         width = labels + len(panels) * (widest(len(panels)) + GAP)
     space = Space(fonts, style.dpi, block.across, width, highest(len(panels)) + 1 if block.scales else math.inf)
-    space = replace(space, cell=_COMPACT_CELL) if block.compact else space
+    space = replace(space, names=("", ""), cell=_COMPACT_CELL if block.compact else None)
     text_length = max(panel.text_length for panel in panels)
     decide = decide_features if block.of_features else decide_mosaic
     layout = decide(len(panels), block.rows, block.columns, space, text_length)

@@ -110,7 +110,7 @@ class MosaicLayout:
         turned: whether the labels of the keys stand upright.
         value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
-        axis_names: whether the sides of the tiles are named.
+        names: of the sides, for each row of tiles and each column; "": none.
     """
 
     columns: int
@@ -121,7 +121,7 @@ class MosaicLayout:
     turned: bool
     value_size: float | None = None
     gap: float = GAP
-    axis_names: bool = False
+    names: tuple[str, str] = ("", "")
 
     @property
     def cells(self) -> tuple[int, int]:
@@ -184,7 +184,7 @@ class Space:
         fills: whether ``width`` is that of the whole mosaic, and not just a limit.
         cell: inches that no side of a cell exceeds; None: as it comes.
         left: least inches for the labels of the queries.
-        axis_names: whether the sides are named.
+        names: of the sides; "": none.
         same_labels: whether labels are of the same size in cells of any size: there are fewer of them instead.
     """
 
@@ -199,8 +199,13 @@ class Space:
     fills: bool = False
     cell: float | None = None
     left: float = 0.0
-    axis_names: bool = False
+    names: tuple[str, str] = ("query", "key")
     same_labels: bool = False
+
+    @property
+    def beside_name(self) -> float:
+        """Inches for the name of a side."""
+        return _NAME if any(self.names) else 0.0
 
     def label_size(self, pitch: float) -> float:
         """The font size of labels that are so many inches apart."""
@@ -227,16 +232,8 @@ def decide_mosaic(
         numbers: write them into the cells; None: where there are few tokens.
     """
     if all(axis.cells is None or _is_labelled(axis) for axis in (queries, keys)):
-        layout = _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
-    else:
-        layout = _decide_cells(n_tiles, queries, keys, space)
-    return _with_names(layout, space) if space.axis_names else layout
-
-
-def _with_names(layout: MosaicLayout, space: Space) -> MosaicLayout:
-    """The same with room for the names of the sides."""
-    queries, keys = (replace(side, room=snap(side.room + _NAME, space.dpi)) for side in (layout.queries, layout.keys))
-    return replace(layout, queries=queries, keys=keys, axis_names=True)
+        return _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
+    return _decide_cells(n_tiles, queries, keys, space)
 
 
 def largest_mosaic(
@@ -313,7 +310,8 @@ def _decide_tokens(
     size = _upright_size(key_labels, size, key_pitch * key_every, space)
     key_widest = space.widest(key_labels, size)
     turned = key_widest > key_pitch * key_every
-    left, bottom = max(space.widest(query_labels, size), space.left), _label_room(key_widest, size, turned)
+    left = max(space.widest(query_labels, size) + space.beside_name, space.left)
+    bottom = _label_room(key_widest, size, turned) + space.beside_name
     return MosaicLayout(
         columns,
         rows,
@@ -338,6 +336,7 @@ def _decide_tokens(
         size,
         turned,
         value_size if with_values else None,
+        names=space.names,
     )
 
 
@@ -408,10 +407,11 @@ def _lay_out_cells(
             widest = space.widest(labels, size)
             turned = not upright and widest > pitch
             room = widest if upright else _label_room(widest, size, turned)
+            room = snap(room + space.beside_name, dpi)
             drawn.append(Side(n, pitch, room, labels, frozenset(axis.tokens.special)))
         else:
             ruler = decide_ruler(axis.pooled(n), pitch, space.fonts, upright=upright)
-            drawn.append(Side(n, pitch, ruler.depth, ruler=ruler))
+            drawn.append(Side(n, pitch, snap(ruler.depth + space.beside_name, dpi), ruler=ruler))
     down, across = drawn
     columns = space.columns
     if columns is None:
@@ -419,8 +419,7 @@ def _lay_out_cells(
         most = max(int((space.width - down.room) / tile_width), 1)
         columns = choose_columns(n_tiles, tile_width, space.stacked * tile_height, space.width, most, _EMPTY)
     columns = min(columns, n_tiles)
-    down, across = (replace(side, room=snap(side.room, dpi)) for side in drawn)
-    return MosaicLayout(columns, -(-n_tiles // columns), down, across, size, turned)
+    return MosaicLayout(columns, -(-n_tiles // columns), down, across, size, turned, names=space.names)
 
 
 def _pixels(axis: Axis, cells: int, common: int, longest: int, dpi: float) -> int:
@@ -489,6 +488,8 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
     _write_labels(sheet, layout, corners)
+    if any(layout.names):
+        _write_names(sheet, layout, corners)
 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
@@ -550,8 +551,7 @@ def _between(scale: Scale, height: float) -> list[float]:
 
 def _room_of_tile(space: Space, labels: Sequence[str], height: float, columns: int) -> float:
     """Inches for the cells of a tile, so that so many columns keep to the width."""
-    names = _NAME if space.axis_names else 0.0
-    left = max(space.widest(labels, space.label_size(height)), space.left) + names
+    left = max(space.widest(labels, space.label_size(height)) + space.beside_name, space.left)
     return (space.width - left + GAP) / columns - GAP
 
 
@@ -657,9 +657,6 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     for left, top in corners[:: layout.columns]:
         if layout.queries.ruler:
             draw_ruler(sheet, layout.queries.ruler, left, top)
-        if layout.axis_names:
-            x, middle = left - layout.queries.room + _NAME / 2, top + layout.tile_height / 2
-            sheet.write(x, middle, "query", SMALL, colour=QUIET, align="center", rotation=90)
         for i, label, place, colour in layout.queries.written():
             text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
             sheet.alike(written.setdefault(("query", i), text), text)
@@ -675,9 +672,17 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
             below = level if fits else turned
             text = below(left + place, under + 0.05, label, size, colour=colour)
             sheet.alike(written.setdefault(("key", i), text), text)
-        if layout.axis_names:
-            middle, bottom = left + layout.tile_width / 2, under + layout.keys.room - _NAME / 2
-            sheet.write(middle, bottom, "key", SMALL, colour=QUIET, align="center")
+
+
+def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:
+    """Of the queries once along the left side of all tiles, and of the keys once under those of the last row."""
+    down, across = layout.names
+    last_row = corners[layout.columns * (layout.rows - 1) :]
+    (left, top), (first, bottom), (last, _) = corners[0], last_row[0], last_row[-1]
+    middle = (top + bottom + layout.tile_height) / 2
+    sheet.write(left - layout.queries.room + _NAME / 2, middle, down, SMALL, colour=QUIET, align="center", rotation=90)
+    below = bottom + layout.tile_height + layout.keys.room - _NAME / 2
+    sheet.write((first + last + layout.tile_width) / 2, below, across, SMALL, colour=QUIET, align="center")
 
 
 def _written_turned(sheet: Sheet) -> Callable[..., Text]:

@@ -138,7 +138,9 @@ def _decide(c: ProjectionComparison, fonts: Fonts, style: Style) -> _Parts:
     stages = stages.spread(max(_PITCH, stages.tile_width + _BESIDE))
     texts = stage_texts(c, shown_pair(c, fonts.shown))
     remarks = [wrap(text.remark, _room(stages), BODY, fonts.families) for text in texts]
-    divergence = decide_mosaic(1, numbers, numbers, Space(fonts, style.dpi, width=4.0, height=4.0))
+    divergence = decide_mosaic(
+        1, numbers, numbers, Space(fonts, style.dpi, width=4.0, height=4.0, names=("head", "head"))
+    )
     beside = stages.tile(3)[0] + _room(stages) - divergence.width - _GAP
     room = Space(fonts, style.dpi, width=max(beside, _LEAST_HEADS), height=_MOST_HEADS)
     choices = range(1, min(len(c.heads), _MOST_COLUMNS) + 1)

@@ -97,11 +97,15 @@ def test_numbers_are_there_if_they_are_wanted(n_tokens, wanted, there):
 
 
 @pytest.mark.parametrize("n_tokens", [3, 40, 200])
-def test_the_sides_are_named(n_tokens):
-    sheet = heatmap_figure(attention_of(n_tokens, 4), Style(axis_names=True, columns=2))
+def test_the_sides_are_named_once(n_tokens):
+    sheet = heatmap_figure(attention_of(n_tokens, 3), Style(columns=2))
     inside(sheet)
-    assert texts(sheet).count("query") == texts(sheet).count("key") == 2, "of two rows and two columns"
-    assert not {"query", "key"} & set(texts(heatmap_figure(attention_of(n_tokens, 4))))
+    names = {text.get_text(): text.get_position() for text in sheet.page.texts if text.get_text() in ("query", "key")}
+    assert texts(sheet).count("query") == texts(sheet).count("key") == 1
+    tiles = [image.get_extent() for image in images(sheet, "head")]
+    assert names["query"][0] < min(left for left, *_ in tiles)
+    assert names["key"] == pytest.approx((sum(tiles[2][:2]) / 2, names["key"][1])), "under the last row"
+    assert names["key"][1] > max(bottom for *_, bottom, _ in tiles)
 
 
 def test_sixteen_heads_of_twelve_tokens_fit_a_slide():
@@ -148,7 +152,7 @@ def test_sizes_that_no_page_has(wrong, message):
 @pytest.mark.parametrize("width", [3.3, 7])
 @pytest.mark.parametrize(("n_tokens", "n_heads"), [(2, 8), (9, 1), (30, 4)])
 def test_names_keep_to_the_width(width, n_tokens, n_heads):
-    sheet = heatmap_figure(attention_of(n_tokens, n_heads), Style(width=width, axis_names=True))
+    sheet = heatmap_figure(attention_of(n_tokens, n_heads), Style(width=width))
     inside(sheet)
     assert inches(sheet)[0] == pytest.approx(width, abs=0.02)
 

@@ -5,6 +5,7 @@ const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
 const GAP = 28; // between maps
 const LARGEST_CELL = 56;
 const LINE = 12.5; // from label to label
+const NAME = 16; // for the name of a side
 const LABEL_FONT = `12px ${FONT}`;
 
 /**
@@ -35,9 +36,9 @@ class MapFigure {
    * @param {number} count how many maps: side by side, or where that is too narrow below each other
    */
   arrange(room, { rows, columns }, count) {
-    this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height);
-    this.bottom = this.#labelRoom(columns, 110, room.width);
-    const perLine = room.width < this.left + 240 * count ? 1 : count;
+    this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
+    this.bottom = this.#labelRoom(columns, 110, room.width) + NAME;
+    const perLine = room.width < this.left + 230 * count ? 1 : count;
     const across = (room.width - this.left - GAP * (perLine - 1) - 2) / perLine;
     const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
@@ -245,7 +246,7 @@ class MapFigure {
         const middle = y + height / 2;
         if (middle < frame.y || middle > frame.y + frame.height) continue;
         context.fillStyle = rows.isSpecial(index) ? this.colours.quiet : this.colours.ink;
-        context.fillText(fitted(context, text, this.left - 10), frame.x - 6, middle);
+        context.fillText(fitted(context, text, this.left - NAME - 10), frame.x - 6, middle);
       }
     }
     for (const [index, text] of labelsOf(columns, scene.sight.slice(2), frame.width)) {
@@ -253,8 +254,12 @@ class MapFigure {
       const middle = x + width / 2;
       if (middle < frame.x || middle > frame.x + frame.width) continue;
       context.fillStyle = columns.isSpecial(index) ? this.colours.quiet : this.colours.ink;
-      uprightText(context, fitted(context, text, this.bottom - 10), middle, frame.y + frame.height + 6);
+      uprightText(context, fitted(context, text, this.bottom - NAME - 10), middle, frame.y + frame.height + 6);
     }
+    context.textAlign = "center";
+    context.fillStyle = this.colours.quiet;
+    if (frame.isFirst) uprightText(context, "query", NAME / 2, frame.y + frame.height / 2);
+    context.fillText("key", frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
   }
 
   /** Two lines along a row or a column, on paper so that they are seen on every colour. */
