@@ -20,7 +20,7 @@ MINILM = ["--model", "{folder}/minilm"]
 TIRED = "The animal didn't cross the street because it was too tired."
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
 
-BEFORE_AND_AFTER = ["--columns", "2", "--width", "5.5in", "--vmax", "1", "--no-footnote"]
+BEFORE_AND_AFTER = ["--columns", "2", "--width", "5.5in", "--vmax", "1", "--footnote", ""]
 RED = "the small black cat sees my red car"
 
 PICTURES: dict[str, list[str]] = {

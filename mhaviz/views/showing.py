@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records import (
-    Ablation,
     Attention,
-    CorpusDifference,
     Difference,
     EmbeddedText,
-    HeadStatistics,
     ImageAttention,
     PositionTable,
 )
@@ -32,12 +29,10 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.html.notebook import Html
 
-_OF_MAPS = ("numbers", "width", "font_size", "title", "footnote")
+_OF_MAPS = ("numbers", "width", "font_size")
 """Fields of a style that pictures of maps alone read."""
-_OF_CELLS = ("numbers",)
-"""Those among them that pictures over an image do not read."""
-_OF_PANELS = ("title", "footnote")
-"""Those among them that pictures of a number of each head read, too."""
+_OF_PAGES = (*_OF_MAPS, "title", "footnote")
+"""Those that have no meaning for Axes of matplotlib's."""
 
 PAGES = {
     "Ablation": "ablation:ablation_page",
@@ -116,7 +111,7 @@ def plot(record: object, **style: Any) -> "Figure":
         from mhaviz.views.figure.axes import axes_figure
         from mhaviz.views.figure.sheet import house_style
 
-        if unread := [name for name in style if name in _OF_MAPS]:
+        if unread := [name for name in style if name in _OF_PAGES]:
             raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
 
         with house_style():
@@ -170,9 +165,7 @@ def fitted_style(record: object, **style: Any) -> Style:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
     unread = [] if isinstance(record, Attention | Difference) else [name for name in style if name in _OF_MAPS]
     if isinstance(record, ImageAttention):
-        unread = [name for name in unread if name in _OF_CELLS]
-    if isinstance(record, HeadStatistics | Ablation | CorpusDifference):
-        unread = [name for name in unread if name not in _OF_PANELS]
+        unread = [name for name in unread if name == "numbers"]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
     if isinstance(record, (Difference, EmbeddedText, PositionTable)):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import DIVERGING, INK, Scale
 from mhaviz.records import AttentionMap
 from mhaviz.views.colours import check_colormap
+
+_T = TypeVar("_T")
 
 _MOSTLY = 0.9  # of all attention that is drawn, the share that lies below the darkest colour
 _NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest
@@ -45,7 +48,7 @@ class Style:
         width: of the picture in inches, into which heads are fitted; None: as it comes.
         font_size: of labels, in points; other letters go with them. None: 8, and less where cells are small.
         title: stands in the place of the picture's own; "": there is none.
-        footnote: whether it says where the numbers come from, and how to read them.
+        footnote: stands in the place of all small print: where the numbers come from, and how to read them; "": none.
 
     Raises:
         ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font
@@ -61,7 +64,7 @@ class Style:
     width: float | None = None
     font_size: float | None = None
     title: str | None = None
-    footnote: bool = True
+    footnote: str | None = None
 
     def __post_init__(self) -> None:
         check_colormap(self.cmap)
@@ -88,6 +91,14 @@ class Style:
             raise ArgumentError(
                 f"{parameter('vmax')}: expected a {what} from {_LEAST_VMAX:g} to {most:g}, or auto, got {self.vmax}"
             )
+
+    def titled(self, own: _T) -> _T | str:
+        """The title: the user's, or the picture's own."""
+        return own if self.title is None else self.title
+
+    def small_print(self, footnote: str, remark: str = "") -> tuple[str, str]:
+        """The footnote and the remark beside it: the user's footnote alone, or the picture's own."""
+        return (footnote, remark) if self.footnote is None else (self.footnote, "")
 
     @property
     def ends(self) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,36 @@ def test_rarer_options_have_a_help_of_their_own(mhaviz, monkeypatch):
     assert (whole.status, whole.err) == (0, "")
     assert "--revision" in whole.out
     assert short == mhaviz("heatmap", "--help").out, "nothing stays shown"
+
+
+DRAWING = [
+    ("heatmap", "a b", *SMALL),
+    ("explain", "a b", "--token", "a", *SMALL),
+    ("matrices", "a b", *SMALL),
+    ("masks", "a b", *SMALL),
+    ("trace-shapes", "a b", *SMALL),
+    ("report", "a b", *SMALL),
+    ("embeddings", "a b", "--d-model", "16"),
+    ("compare-scaling", "a b", *SMALL),
+    ("compare-projections", "a b", *SMALL),
+    ("complexity", "--lengths", "16"),
+]
+
+
+@pytest.mark.parametrize("command", DRAWING, ids=lambda command: command[0])
+def test_a_title_and_a_footnote_of_ones_own(mhaviz, command, tmp_path):
+    def drawn(*style):
+        assert mhaviz(*command, *style, "--quiet", "-o", str(tmp_path / "x.svg")).status == 0
+        svg = (tmp_path / "x.svg").read_text(encoding="utf-8")
+        return svg, float(re.search(r'height="([\d.]+)pt"', svg)[1])
+
+    (own, _), (named, height), (bare, lower) = (
+        drawn(), drawn("--title", "Mine", "--footnote", "by hand"), drawn("--title", "", "--footnote", "")
+    )  # fmt: skip
+    beginning = json.loads(mhaviz(*command, "--json").out)["source"]["footnote"][:9]
+    assert [beginning in svg for svg in (own, named, bare)] == [True, False, False]
+    assert [text in named for text in ("Mine", "by hand")] == [True, True]
+    assert lower < height or command[0] == "report"
 
 
 def test_completion_is_offered(mhaviz):

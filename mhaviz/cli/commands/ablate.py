@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, TitleOptions
+from mhaviz.cli.shared.groups import CmapOptions, Heads
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top, parse_top
@@ -20,7 +20,7 @@ from mhaviz.views.formats import ABLATION_SUFFIXES
 def ablate(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    looks: TitleOptions,
+    looks: CmapOptions,
     repeats: RepeatOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,

@@ -18,7 +18,7 @@ from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 _CHANGES = "RdBu_r"
-_OF_PANELS = ("--cmap", "--dpi", "--title", "--no-title", "--no-footnote")  # which a picture of two models has, too
+_OF_PANELS = ("--cmap", "--dpi", "--title", "--footnote")  # which a picture of two models has, too
 
 
 @dataclass(frozen=True, eq=False, repr=False)

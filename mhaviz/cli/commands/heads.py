@@ -10,7 +10,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import TitleOptions
+from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
@@ -27,7 +27,7 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 def heads(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    looks: TitleOptions,
+    looks: CmapOptions,
     shown: ShowOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,

@@ -8,7 +8,7 @@ import typer
 from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import TitleOptions, given
+from mhaviz.cli.shared.groups import CmapOptions, given
 from mhaviz.cli.shared.limit_options import LimitOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
@@ -19,7 +19,7 @@ from mhaviz.views.formats import HEAD_SUFFIXES
 def merge(
     parts: Annotated[list[Path], typer.Argument(metavar="PART…", help="The files of all shards, in any order.")],
     delivery: Delivery,
-    looks: TitleOptions,
+    looks: CmapOptions,
     ranking: RankingOptions,
     limits: LimitOptions,
 ) -> None:

@@ -233,9 +233,8 @@ class DpiOption:
     numbers: bool | None = field(default=None, init=False)
     width: str | None = field(default=None, init=False)
     font_size: float | None = field(default=None, init=False)
-    title: str | None = field(default=None, init=False)
-    no_title: bool = field(default=False, init=False)
-    no_footnote: bool = field(default=False, init=False)
+    title: Annotated[str | None, look_option(metavar="TEXT", help='In place of its own; "" for none.')] = None
+    footnote: Annotated[str | None, look_option(metavar="TEXT", help="In place of all small print.")] = None
 
     @property
     def style(self) -> "Style":
@@ -258,8 +257,6 @@ class DpiOption:
             width = None if self.width is None else parse_length(self.width)
         except ValueError as error:
             raise ArgumentError(f"--width: {error}") from None
-        if self.no_title and self.title is not None:
-            raise ArgumentError("--title gives the picture a title, and --no-title takes it away; leave out one")
         return Style(
             self.cmap,
             self.dpi,
@@ -269,8 +266,8 @@ class DpiOption:
             log=self.scale == "log",
             width=width,
             font_size=self.font_size,
-            title="" if self.no_title else self.title,
-            footnote=not self.no_footnote,
+            title=self.title,
+            footnote=self.footnote,
         )
 
 
@@ -279,20 +276,6 @@ class CmapOptions(DpiOption):
     """How a picture with colours looks."""
 
     cmap: Annotated[str, look_option(help="ink, bone or one of matplotlib's.")] = "ink"
-
-
-TitleText = Annotated[str | None, look_option(metavar="TEXT", help="In place of the picture's own.")]
-NoTitle = Annotated[bool, look_option("--no-title", help="Draw no title.")]
-NoFootnote = Annotated[bool, look_option("--no-footnote", help="Nothing in small print.")]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TitleOptions(CmapOptions):
-    """The same with what stands over it and under it."""
-
-    title: TitleText = None
-    no_title: NoTitle = False
-    no_footnote: NoFootnote = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,9 +307,6 @@ class FigureOptions(PageOptions):
     ] = None
     width: Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")] = None
     font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
-    title: TitleText = None
-    no_title: NoTitle = False
-    no_footnote: NoFootnote = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

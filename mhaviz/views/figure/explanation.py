@@ -47,6 +47,7 @@ from mhaviz.views.labels import every, quoting
 from mhaviz.views.style import Style
 
 _HEADING = 10.0  # font size in points
+_TITLE = 0.28  # inches for the title
 _ROW, _STRIP = 0.27, 0.2  # inches, from row to row, and the height of a strip of features
 _STRIPS, _FEATURE, _LEAST_STRIPS = 6.4, 0.3, 1.2  # inches, the most for all features, for one, the least
 _NUMBER, _BAR = 0.62, 1.7  # inches
@@ -106,7 +107,7 @@ class _Drawing:
 
     def __init__(self, e: Explanation, style: Style) -> None:
         self._e, self._style = e, style
-        self._fonts = Fonts.covering({*e.queries, *e.keys})
+        self._fonts = Fonts.covering({*e.queries, *e.keys, style.title or ""})
         self._labels = self._fonts.labels(e.keys)
         self._keys, self._largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         shown = {*self._keys, *self._largest}
@@ -120,19 +121,22 @@ class _Drawing:
         pooled = pooled_text(1, e.d_key, 1, layout.cells)
         remark = f"{pooled} features" if pooled else "columns are features, counted from 0; rows are keys"
         remark = "; ".join(filter(None, [remark, rows_remark(e)]))
+        footnote, remark = self._style.small_print(e.source.footnote, remark)
+        title = self._style.titled(study_title(e))
+        top = MARGIN + (_TITLE if title else 0.0)
         width = layout.end + 0.3 + 2 * _SCALE_WIDTH + MARGIN
         room = width - layout.strip - MARGIN
         self._remarks = wrap(strongest_text(e, quoting(self._fonts.shown)), room, BODY, self._fonts.families)
         scores = max((len(self._keys) + bool(self._rest) + 2) * _ROW, _LEAST_SCALE) + 0.6 + 0.16 * len(self._remarks)
         values = max((len(self._largest) + bool(self._rest_values) + 1) * _ROW, _LEAST_SCALE) + 0.5
-        height = 2 * MARGIN + 0.75 + scores + 0.25 + values + 0.2 + foot_height(width, e.source.footnote, remark)
+        height = top + 0.47 + scores + 0.25 + values + 0.2 + foot_height(width, footnote, remark) + MARGIN
         self._sheet = Sheet(snap(width, self._style.dpi), snap(height, self._style.dpi), self._style.dpi, self._fonts)
-        self._sheet.title(MARGIN + 0.1, study_title(e))
-        self._sheet.write(MARGIN, MARGIN + 0.38, heading(e, quoting(self._fonts.shown)), _HEADING)
-        y = MARGIN + 0.75
+        self._sheet.title(MARGIN + 0.1, title)
+        self._sheet.write(MARGIN, top + 0.1, heading(e, quoting(self._fonts.shown)), _HEADING)
+        y = top + 0.47
         self._draw_scores(y)
         self._draw_values(y + scores + 0.25)
-        self._sheet.foot(e.source.footnote, remark)
+        self._sheet.foot(footnote, remark)
         return self._sheet
 
     def _draw_scores(self, top: float) -> None:

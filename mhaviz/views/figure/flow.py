@@ -80,22 +80,25 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
 def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: FollowedElement | None = None) -> Sheet:
     """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
     style = style or Style()
-    fonts = Fonts.covering(token for tokens in trace.tokens for token in tokens)
+    fonts = Fonts.covering([style.title or "", *(token for tokens in trace.tokens for token in tokens)])
+    title = style.titled("shapes on the way through multi-head attention")
+    footnote, remark = style.small_print(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
     layout = decide_flow(trace.steps)
     boxes = Boxes()
     width, height = layout.size(boxes)
     lines = following_text(followed, trace, quoting(fonts.shown)) if followed else ()
     wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
-    top = MARGIN + 0.62
+    over = MARGIN + (0.3 if title else 0.0)
+    top = over + 0.32
     foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
     sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, style.dpi, fonts)
-    sheet.title(MARGIN + 0.1, "shapes on the way through multi-head attention")
-    _draw_key(sheet, MARGIN, MARGIN + 0.4)
+    sheet.title(MARGIN + 0.1, title)
+    _draw_key(sheet, MARGIN, over + 0.1)
     draw_flow(sheet, MARGIN, top, trace.steps, layout, boxes, followed)
     y = top + height + 0.3
     for i, line in enumerate(wrapped):
         sheet.write(MARGIN, y + 0.17 * i, line, BODY, colour=ACCENT if i == 0 else INK, bold=i == 0)
-    sheet.foot(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
+    sheet.foot(footnote, remark)
     return sheet
 
 

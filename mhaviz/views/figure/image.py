@@ -123,8 +123,8 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     quoted = [over.query, over.image_name, *(text for m in over.maps for text in (m.module, *m.special_texts))]
     fonts = Fonts.covering([*quoted, style.title or ""])
     quote = quoting(fonts.shown)
-    title = image_title(over, quote) if style.title is None else style.title
-    footnote, remark = (over.source.footnote, _remark(over, quote)) if style.footnote else ("", "")
+    title = style.titled(image_title(over, quote))
+    footnote, remark = style.small_print(over.source.footnote, _remark(over, quote))
     scale = style.image_scale([m.flat for m in over.maps])
     has_gauge = bool(special_text(over, quote))
     names = _Names.of(over, fonts)

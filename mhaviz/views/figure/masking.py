@@ -67,7 +67,9 @@ def masking_figure(masking: Masking, style: Style | None = None) -> Sheet:
 
 
 def _masking_sheet(m: Masking, style: Style) -> Sheet:
-    fonts = Fonts.covering({PAD, *(token for one in m.sentences for token in (*one.queries.texts, *one.keys.texts))})
+    title = style.titled(masking_title(m))
+    tokens = {token for one in m.sentences for token in (*one.queries.texts, *one.keys.texts)}
+    fonts = Fonts.covering({PAD, style.title or "", *tokens})
     scores, weights = score_scale(m), replace(style.weight_scale(weight_maps(m)), zeros=True)
     n_columns = 3 if m.dropout is None else 4
     rows = []
@@ -90,18 +92,20 @@ def _masking_sheet(m: Masking, style: Style) -> Sheet:
         key.append(("dropped" if has_crosses else "", dropped_words(m)))
     across = max(max(row.layout.width, row.layout.tile(n_columns - 1)[0] + pitch) for row in rows)
     remark = "; ".join(filter(None, ["rows are queries, columns keys", _pooled(rows), m.source.remark]))
+    footnote, remark = style.small_print(m.source.footnote, remark)
+    over = _TITLE if title else 0.0
     width = 2 * MARGIN + max(
         across + 0.2 + 2 * _SCALE,
         *(text_width(text, BODY) * DRAWN_WIDER + 0.4 for _, text in key),
         text_width(masking_title(m), 11.0, bold=True) * DRAWN_WIDER,
-        min(foot_width(m.source.footnote), across + 2 * _SCALE),
+        min(foot_width(footnote), across + 2 * _SCALE),
     )
-    height = 2 * MARGIN + _TITLE + _KEY * len(key) + 0.16
+    height = 2 * MARGIN + over + _KEY * len(key) + 0.16
     height += sum(_SENTENCE + row.layout.height + _BETWEEN for row in rows)
-    height += foot_height(width, m.source.footnote, remark)
+    height += foot_height(width, footnote, remark)
     sheet = Sheet(snap(width, style.dpi), snap(height, style.dpi), style.dpi, fonts)
-    sheet.title(MARGIN + 0.1, masking_title(m))
-    y = MARGIN + _TITLE
+    sheet.title(MARGIN + 0.1, title)
+    y = MARGIN + over
     for kind, text in key:
         _draw_key(sheet, y, kind, text)
         y += _KEY
@@ -117,7 +121,7 @@ def _masking_sheet(m: Masking, style: Style) -> Sheet:
     for i, (scale, name) in enumerate(((scores, "score"), (weights, "weight"))):
         beyond = (False, scale is weights and exceeds(m, weights))
         draw_scale(sheet, MARGIN + across + 0.2 + i * _SCALE, top, bar, scale, name, beyond)
-    sheet.foot(m.source.footnote, remark)
+    sheet.foot(footnote, remark)
     return sheet
 
 

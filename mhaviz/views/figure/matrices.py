@@ -203,17 +203,19 @@ class _Drawing:
         bars = joined[1] + _BETWEEN + len(scales) * _SCALE[0]
         width = max(self._across * (self._band_width + _GAP) - _GAP, projected[1], bars, _LEAST_WIDTH) + 2 * MARGIN
         intro = wrap(marked_text(m, self._quote, _MARKED), width - 2 * MARGIN, BODY, self._fonts.families)
-        remark = self._remark()
+        title = self._style.titled(matrices_title(m))
+        footnote, remark = self._style.small_print(m.source.footnote, self._remark())
+        over = 0.3 if title else 0.0
         products = wrap(PRODUCTS, (width - 2 * MARGIN) * _BOLDER, _HEADING)
         rows = self._row_height
-        height = 2 * MARGIN + 0.3 + _LINE * len(intro) + 0.12
+        height = 2 * MARGIN + over + _LINE * len(intro) + 0.12
         height += _SECTION + max(rows(m.projected), 0.0) + _BETWEEN
         height += _SECTION + 0.18 * (len(products) - 1) + bands * (self._band_height + _BETWEEN)
         height += _SECTION + max(rows(self._joined), _TITLE + _SCALE[1]) + 0.15
-        height += foot_height(width, m.source.footnote, remark)
+        height += foot_height(width, footnote, remark)
         self._sheet = sheet = Sheet(snap(width, dpi), snap(height, dpi), dpi, self._fonts)
-        sheet.title(MARGIN + 0.1, matrices_title(m))
-        y = MARGIN + 0.3
+        sheet.title(MARGIN + 0.1, title)
+        y = MARGIN + over
         for line in intro:
             sheet.write(MARGIN, y + _LINE / 2, line, BODY, colour=QUIET)
             y += _LINE
@@ -229,7 +231,7 @@ class _Drawing:
         for i, (scale, name) in enumerate(scales):
             beyond = (False, scale is self._weights and self._exceeds)
             draw_scale(sheet, MARGIN + joined[1] + _BETWEEN + i * _SCALE[0], y + _TITLE, _SCALE[1], scale, name, beyond)
-        sheet.foot(m.source.footnote, remark)
+        sheet.foot(footnote, remark)
         return sheet
 
     @property

@@ -53,7 +53,7 @@ _LARGEST_CELL = 0.5
 _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
-_NAME = 0.16  # inches for the name of a side
+_NAME = 0.2  # inches for the name of a side
 _SLIDE = 5.8, 11.6  # inches of tiles, from top to bottom and from left to right, on a slide of 7.5 × 13.3
 _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
 _LEAST_ON_SLIDE = 0.13  # inches of a cell whose label can be read there
@@ -680,7 +680,9 @@ def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[flo
     last_row = corners[layout.columns * (layout.rows - 1) :]
     (left, top), (first, bottom), (last, _) = corners[0], last_row[0], last_row[-1]
     middle = (top + bottom + layout.tile_height) / 2
-    sheet.write(left - layout.queries.room + _NAME / 2, middle, down, SMALL, colour=QUIET, align="center", rotation=90)
+    sheet.write(
+        left - layout.queries.room + 0.4 * _NAME, middle, down, SMALL, colour=QUIET, align="center", rotation=90
+    )
     below = bottom + layout.tile_height + layout.keys.room - _NAME / 2
     sheet.write((first + last + layout.tile_width) / 2, below, across, SMALL, colour=QUIET, align="center")
 

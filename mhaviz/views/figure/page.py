@@ -78,8 +78,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         crop = MARGIN - _LEAST_MARGIN
     width = None if style.width is None else snap(style.width / zoom, style.dpi * zoom) + 2 * crop
     style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
-    if not style.footnote:
-        page = replace(page, footnote="", remark="")
+    if style.footnote is not None:
+        page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in page.blocks):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi

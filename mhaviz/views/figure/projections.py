@@ -115,18 +115,20 @@ def projections_figure(comparison: ProjectionComparison, style: Style | None = N
 
 
 def _projections_sheet(c: ProjectionComparison, style: Style) -> Sheet:
-    fonts = Fonts.covering(c.tokens)
+    fonts = Fonts.covering([*c.tokens, style.title or ""])
     parts = _decide(c, fonts, style)
     across = parts.heads.width + _GAP + parts.divergence.width + _SCALE_WIDTH
     width = 2 * MARGIN + max(parts.right + 0.2 + _SCALE_WIDTH, across)
-    remark = _remark(parts)
-    foot = foot_height(width, c.source.footnote, remark)
-    height = 2 * MARGIN + 0.4 + parts.over + parts.high + parts.under + 0.75 + parts.below + 0.3 + foot
+    title = style.titled(projections_title(c))
+    footnote, remark = style.small_print(c.source.footnote, _remark(parts))
+    foot = foot_height(width, footnote, remark)
+    top = MARGIN + (0.4 if title else 0.0)
+    height = top + MARGIN + parts.over + parts.high + parts.under + 0.75 + parts.below + 0.3 + foot
     sheet = Sheet(snap(width, style.dpi), snap(height, style.dpi), style.dpi, fonts)
-    sheet.title(MARGIN + 0.1, projections_title(c))
-    y = _draw_stages(sheet, MARGIN + 0.4, c, parts, weight_scale(c, style))
+    sheet.title(MARGIN + 0.1, title)
+    y = _draw_stages(sheet, top, c, parts, weight_scale(c, style))
     _draw_heads(sheet, y + 0.3, c, parts, weight_scale(c, style))
-    sheet.foot(c.source.footnote, remark)
+    sheet.foot(footnote, remark)
     return sheet
 
 
@@ -156,7 +158,7 @@ def _decide_outputs(stages: MosaicLayout, c: ProjectionComparison, dpi: float) -
     step = every(n_features, int(n_features * cell / _FEATURE_PITCH))
     features = Side(n_cells, cell, _FEATURE_ROOM, tuple(map(str, range(n_features))), every=step)
     pitch = stages.tile_width + stages.gap
-    layout = replace(stages, rows=1, keys=features, turned=False, value_size=None)
+    layout = replace(stages, rows=1, keys=features, turned=False, value_size=None, names=("", ""))
     return replace(layout, gap=pitch - layout.tile_width)
 
 

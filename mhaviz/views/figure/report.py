@@ -30,11 +30,11 @@ def report_figure(report: Report, style: Style | None = None) -> Sheet:
     """The page: how the sentence was cut, what each head attends to, the shapes, and what scaling does."""
     style = style or Style()
     (attention_map,) = report.attention.maps
-    fonts = Fonts.covering({*attention_map.queries, *attention_map.keys})
+    fonts = Fonts.covering({*attention_map.queries, *attention_map.keys, style.title or ""})
     sheet = Sheet(WIDTH, HEIGHT, style.dpi, fonts)
     room = WIDTH - 2 * MARGIN
     layer = "" if report.scaling.layer is None else f"layer {report.scaling.layer}"
-    sheet.title(0.38, map_title(attention_map, layer), _TITLE)
+    sheet.title(0.38, style.titled(map_title(attention_map, layer)), _TITLE)
 
     y = 0.68
     for tokens in dict.fromkeys((attention_map.queries, attention_map.keys)):
@@ -66,7 +66,8 @@ def report_figure(report: Report, style: Style | None = None) -> Sheet:
 
     left = MARGIN + flow_width + 0.3
     _draw_scaling(sheet, left, y, WIDTH - MARGIN - left, below, report, style.cmap)
-    sheet.foot(report.attention.source.footnote, "boxes: blue computed, yellow a copy, white a view; dashed strided")
+    boxes_remark = "boxes: blue computed, yellow a copy, white a view; dashed strided"
+    sheet.foot(*style.small_print(report.attention.source.footnote, boxes_remark))
     return sheet
 
 

@@ -37,7 +37,8 @@ def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     One head: scores over weights, the table below, no wider than a page. Several: a row for each.
     """
     c, alone = comparison, len(comparison.heads) == 1
-    fonts = Fonts.covering({*c.queries, *c.keys})
+    title = style.titled(study_title(c))
+    fonts = Fonts.covering({*c.queries, *c.keys, style.title or ""})
     scores, weights = scaling_scales(c, style.cmap)
     panels = [p for i, head in enumerate(c.heads) for p in scaling_panels(c, i, scores, weights, f"head {head}: ")]
     if alone:
@@ -49,12 +50,13 @@ def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     with_bars = layout.width + 0.2 + 2 * _SCALE_WIDTH
     remark = f"rows are queries, columns keys{'; ' if layout.pooled else ''}{layout.pooled}"
 
-    title_height = 0.35
+    footnote, remark = style.small_print(c.source.footnote, remark)
+    title_height = 0.35 if title else 0.0
     width = 2 * MARGIN + (max(with_bars, TABLE_WIDTH) if alone else with_bars + 0.2 + TABLE_WIDTH)
-    height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, c.source.footnote, remark)
+    height = 2 * MARGIN + title_height + layout.height + 0.3 + foot_height(width, footnote, remark)
     height += TABLE_HEIGHT + 0.2 if alone else 0
     sheet = Sheet(snap(width, style.dpi), snap(height, style.dpi), style.dpi, fonts)
-    sheet.title(MARGIN + 0.1, study_title(c))
+    sheet.title(MARGIN + 0.1, title)
     top = MARGIN + title_height
     draw_mosaic(sheet, MARGIN, top, layout, panels)
     x, y = MARGIN + layout.width + 0.2, top + layout.tile(0)[1]
@@ -66,7 +68,7 @@ def _scaling_sheet(comparison: ScalingComparison, style: Style) -> Sheet:
     else:
         for i in range(len(c.heads)):
             draw_statistics(sheet, x + 2 * _SCALE_WIDTH + 0.2, top + layout.tile(columns * i)[1], c, i)
-    sheet.foot(c.source.footnote, remark)
+    sheet.foot(footnote, remark)
     return sheet
 
 

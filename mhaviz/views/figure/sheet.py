@@ -189,7 +189,9 @@ class Sheet(Figure):
             self._alike.append((first, second))
 
     def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
-        """What the picture is of, in a smaller size or shortened where the sheet is narrow."""
+        """What the picture is of, in a smaller size or shortened where the sheet is narrow; nothing if it is ""."""
+        if not title:
+            return
         shorten = _shortening(title, self.fonts)
         self.heading = self.heading or harmless(shorten(_LONGEST_LINE))
         families, room = self.fonts.families, self.width - 2 * MARGIN

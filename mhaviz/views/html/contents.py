@@ -176,8 +176,8 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
-    if not style.footnote:
-        about = about | {"reading": "", "footnote": ""}
+    if style.footnote is not None:
+        about = about | {"reading": "", "footnote": harmless(style.footnote)}
     weights, changes = (INK, style.cmap) if about["subject"] == "difference" else (style.cmap, DIVERGING)
     document = {
         "mhaviz": __version__,

@@ -75,7 +75,7 @@ def test_a_title_over_several_sentences_leaves_them_theirs():
 
 def test_without_a_footnote_there_is_no_small_print():
     attention = attention_of(3, 1)
-    whole, bare = heatmap_figure(attention), heatmap_figure(attention, Style(footnote=False))
+    whole, bare = heatmap_figure(attention), heatmap_figure(attention, Style(footnote=""))
     assert set(texts(whole)) - set(texts(bare)) == {"a source", "rows are queries, columns keys; a row sums to 1"}
     assert bare.height < whole.height
 

@@ -147,7 +147,7 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     statistics = random_heads(2, 2)
     own, wanted, none = (
         head_statistics_figure(statistics, style=style)
-        for style in (Style(), Style(title="heads, as I want them", footnote=False), Style(title=""))
+        for style in (Style(), Style(title="heads, as I want them", footnote=""), Style(title=""))
     )
     title = "self-attention: 4 heads, means over 10 sentences, 50 tokens"
     assert title in texts(own)
@@ -158,7 +158,7 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     assert none.height < own.height
     for sheet in (wanted, none):
         clear(sheet)
-    assert texts(plot(statistics, title="heads, as I want them", footnote=False)) == texts(wanted)
+    assert texts(plot(statistics, title="heads, as I want them", footnote="")) == texts(wanted)
     with pytest.raises(ArgumentError, match="width is for pictures of maps"):
         plot(statistics, width=3.0)
 

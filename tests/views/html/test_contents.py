@@ -78,7 +78,7 @@ def test_records_without_maps_have_no_page():
 
 
 def test_the_title_and_the_footnote_are_those_of_the_style():
-    document = contents_of(made("ab"), Style(title="Mine", footnote=False)).document
+    document = contents_of(made("ab"), Style(title="Mine", footnote="")).document
     assert (document["title"], document["footnote"], document["reading"]) == ("Mine", "", "")
     assert contents_of(made("ab"), Style(title="")).document["title"]  # a tab of a browser has a name
     difference = mhaviz.diff(made("ab"), made("ab"))
