@@ -275,6 +275,7 @@ def _part(axis: Axis) -> Part | None:
     if origin.cuts and origin.cuts[-1].n == n:
         for cut in reversed(origin.cuts):
             start, step = cut.start + cut.step * start, cut.step * step
+        start = start if step else -1
     elif origin.beside is not None:
         start, step = origin.beside.start, 0
     elif origin.cuts or n != origin.size:
@@ -421,7 +422,18 @@ def _resize(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    return _in_any_order(_cut(axes.of(_source(args, kwargs)), result.shape))
+    source = axes.of(_source(args, kwargs))
+    layout = _in_any_order(_cut(source, result.shape), source)
+    if func not in _TURNS or len(layout.axes) != len(result.shape):
+        return layout
+    dims = kwargs.get("dims", args[-1] if len(args) > (2 if func in _ROLLS else 1) else ())
+    turned = {dim % result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,))}
+    return layout._replace(axes=tuple(_unordered(a) if place in turned else a for place, a in enumerate(layout.axes)))
+
+
+def _unordered(axis: Axis) -> Axis:
+    """Tokens of which it is not known which they are."""
+    return tuple((one.cut(Cut(-1, 0, n, n)), n) for one, n in axis)
 
 
 def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -432,10 +444,10 @@ def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
 def _pad(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     """Where more than features are padded, others may take the place of tokens, as in a shift."""
     layout = _resize(axes, func, args, kwargs, result)
-    return layout if len(args[1] if len(args) > 1 else kwargs["pad"]) < 3 else _in_any_order(layout)
+    return layout if len(args[1] if len(args) > 1 else kwargs["pad"]) < 3 else _in_any_order(layout, layout)
 
 
-def _in_any_order(layout: Layout) -> Layout:
+def _in_any_order(layout: Layout, source: Layout) -> Layout:
     """The same, where tokens may stand in another order: which they are is not known any more."""
     axes = (
         tuple(
@@ -446,7 +458,9 @@ def _in_any_order(layout: Layout) -> Layout:
         )
         for axis in layout.axes
     )
-    return layout._replace(axes=tuple(axes))
+    before = source.shape if len(source.shape) == len(layout.shape) else layout.shape
+    several = zip(axes, layout.shape, before, strict=True)
+    return layout._replace(axes=tuple(_unordered(axis) if n != old else axis for axis, n, old in several))
 
 
 def _expand(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -476,14 +490,14 @@ def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
             n_named -= 1
             kept, left = [*kept, left[0]], left[1:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
-            return _in_any_order(_cut(source, sizes))
+            return _in_any_order(_cut(source, sizes), source)
         else:
             n_named -= 1
             kept += [_sliced(left[0], item)] if isinstance(item, slice) else []
             del left[:1]
     kept += left
     if len(kept) != len(sizes):
-        return _in_any_order(_cut(source, sizes))
+        return _in_any_order(_cut(source, sizes), source)
     return Layout(sizes, tuple(map(_fitted, kept, sizes)), source.scores)
 
 
@@ -526,7 +540,7 @@ def _copy(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
 
 def _scatter(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
     layout = axes.alike(args, kwargs, result.shape)
-    return None if layout is None else _in_any_order(layout)
+    return None if layout is None else _in_any_order(layout, layout)
 
 
 def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -535,7 +549,7 @@ def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
     text = axes.of(x)
     is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
     if func is _SET_ITEM and isinstance(features, Tensor) and features.ndim > 1 and not is_mask:
-        text = _in_any_order(text)
+        text = _in_any_order(text, text)
     made = axes.get(features)
     if made is None or len(text.shape) != 3 or not is_mask:
         return text
@@ -595,7 +609,7 @@ def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layo
     if dim == len(source.shape) - 1:
         return reduce(_with_reads_of, [layout for layout in filled if layout is not None], source)
     reads = {tuple(map(_reads_along, layout.axes)) if layout is not None else () for layout in filled}
-    return source if len(reads) < 2 else _in_any_order(source)
+    return source if len(reads) < 2 else _in_any_order(source, source)
 
 
 def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
@@ -780,6 +794,8 @@ def _functions(names: str) -> list[Any]:
 
 _SET_ITEM = Tensor.__setitem__
 _UNBINDS = _functions("unbind")
+_ROLLS = frozenset(_functions("roll"))
+_TURNS = _ROLLS | frozenset(_functions("flip"))
 _PARTS = frozenset([Tensor.__getitem__, *_functions("narrow select")])
 _CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {

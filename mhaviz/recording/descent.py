@@ -46,6 +46,10 @@ Root = int | Constant
 """What a fixed tensor comes from: a parameter, a buffer or a constant by its id, or what was made."""
 
 
+WRITTEN = 0
+"""Root of a buffer into which activations were written, in a call of its module before: a cache, or a memory."""
+
+
 class FixedRows:
     """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
 
@@ -90,7 +94,7 @@ class FixedRows:
         are_fixed = roots[0] is not None, roots[1] is not None
         if all(are_fixed) and roots[0] == roots[1]:
             return Sides(are_fixed)
-        return Sides(are_fixed, why_none(are_fixed[1], roots[2] is not None))
+        return Sides(are_fixed, why_none(None if roots[1] == WRITTEN else are_fixed[1], roots[2] is not None))
 
     def may_begin(self, args: Sequence[Any]) -> bool:
         """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
@@ -151,7 +155,8 @@ class FixedRows:
                 if x is None or type(x) is nn.Parameter:
                     continue
                 if (entry := self._entry(x)) is None or entry[1] != id(x):
-                    self._set(x, id(x))
+                    was_written = entry is not None and entry[1] in (None, WRITTEN)
+                    self._set(x, WRITTEN if was_written else id(x))
         if module in self._modules:
             return
         for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
@@ -259,7 +264,9 @@ class Axes:
     def are_fixed_along(self, axis: int) -> bool | None:
         """Whether what stands along an axis is fixed; None: not known."""
         holders = self.factors.get(axis)
-        return None if holders is None else all(self.roots[number] is not None for number in holders)
+        if holders is None or any(self.roots[number] == WRITTEN for number in holders):
+            return None
+        return all(self.roots[number] is not None for number in holders)
 
     def are_fixed_beside(self, axis: int) -> bool:
         """Whether all factors without this axis are fixed: those of queries, of an axis of keys."""

@@ -572,3 +572,24 @@ def test_no_fixed_tensor_is_kept_alive():
     seen, _ = watch(model, tokens())
     known = len(seen.watch.fixed)
     assert known <= 2, "what was made of parameters is gone"
+
+
+class CrossCache(nn.Module):
+    """Keeps the keys of a memory in a buffer, and reads them again where it is given none."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 5, 4))
+
+    def forward(self, q, k=None):
+        if k is not None:
+            self.keys.copy_(k)
+        return F.scaled_dot_product_attention(q, self.keys, self.keys)
+
+
+def test_whether_a_buffer_that_was_written_before_holds_tokens_is_not_known():
+    cross = CrossCache()
+    seen, _ = watch(lambda: [cross(torch.randn(1, 2, 3, 4), k) for k in (torch.randn(1, 2, 5, 4), None)])
+    assert len(seen) == 1
+    (line,) = seen.missed
+    assert "weighs rows of which it is not known whether they are tokens" in line

@@ -242,3 +242,18 @@ def test_no_rollout_passes_over_attention_that_was_missed():
 
     with pytest.raises(mhaviz.ArgumentError, match="misses some: Layer: sigmoid"):
         _ = recorded(with_gates)[0].rollout
+
+
+def by_index(x):
+    return x[:, :, torch.tensor([0, 2, 5])]
+
+
+def by_roll(x):
+    return x.roll(-2, 2)[:, :, :4]
+
+
+@pytest.mark.parametrize("take", [by_index, by_roll, lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1)])
+def test_tokens_in_another_order_are_rows(take):
+    recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
+    (m,) = recording.attention.maps
+    assert m.keys == tuple(f"row {place}" for place in range(len(m.keys)))
