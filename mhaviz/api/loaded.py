@@ -1,6 +1,6 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -19,10 +19,9 @@ from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.api.shown_numbers import QUANTITY_OF, ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.limits import MAX_TOKENS, require_length
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
-from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records import (
     Ablation,
@@ -39,6 +38,7 @@ from mhaviz.records import (
     RandomRepeats,
     Report,
     ScalingComparison,
+    ScalingSweep,
     ShapeTrace,
 )
 from mhaviz.records.tokens import is_run
@@ -46,6 +46,9 @@ from mhaviz.records.tokens import is_run
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_EXAMPLE_SIZES = {"d_model": 8, "n_heads": 4}
+"""Of the layer through which teaching texts walk with the worked example."""
 
 _FEW_HEADS = 4
 """So many heads have room for all their matrices on a page."""
@@ -106,17 +109,24 @@ def load(
     def make(writes: bool, predicts: bool) -> Model:
         return load_model(str(model), device, writes, on_notice, predicts, **options)
 
-    return LoadedModel(make, writes, predicts)
+    return LoadedModel(make, writes, predicts, {name for name, value in options.items() if value is not None})
 
 
 class LoadedModel:
     """A model, as ``mhaviz.load`` returns it.
 
-    ``make``: loads it, so that it can write text, and with what predicts tokens, if asked.
+    ``make``: loads it, so that it can write text, and with what predicts tokens, if asked. ``said``: the options that
+    somebody has chosen.
     """
 
-    def __init__(self, make: Callable[[bool, bool], Model], writes: bool = False, predicts: bool = False) -> None:
-        self._make, self._writes, self._predicts = make, writes, predicts or writes
+    def __init__(
+        self,
+        make: Callable[[bool, bool], Model],
+        writes: bool = False,
+        predicts: bool = False,
+        said: Collection[str] = (),
+    ) -> None:
+        self._make, self._writes, self._predicts, self._said = make, writes, predicts or writes, frozenset(said)
         self._whole = make(writes, predicts)
 
     def __repr__(self) -> str:
@@ -163,7 +173,6 @@ class LoadedModel:
         window: OpenWindow | None = None,
         summary: bool | None = None,
         memory: int | None = None,
-        max_tokens: int = MAX_TOKENS,
         queries_and_keys: bool | None = None,
         drawn: bool = False,
         check: Callable[[int], None] = lambda n_maps: None,
@@ -187,7 +196,6 @@ class LoadedModel:
                 (Kobayashi et al. 2020, arXiv 2004.10102).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
-            max_tokens: refuse longer inputs.
             queries_and_keys: keep them beside the weights for a page for the browser, which then shows single tokens
                 of long inputs, too, and what each score is the sum of; None: if they take at most 64 MiB.
             drawn: keep no more than pictures and pages show: of many heads, more than 256 MiB of weights, each map is
@@ -219,7 +227,6 @@ class LoadedModel:
                     f"{parameter('rollout')} goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
                 )
         inputs = model.read(Given.of(texts, target, given))
-        require_length(inputs.longest, max_tokens)
         model = showing(model, show)
         if rollout:
             check(len(inputs.texts) * len(rolled_sites(model, inputs)))
@@ -264,7 +271,7 @@ class LoadedModel:
         Raises:
             ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
         """
-        model, inputs = self._one(text, target, layer, kind, generate, given)
+        model, inputs = self._one(Given.of(text, target, given), layer, kind, generate)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -273,7 +280,7 @@ class LoadedModel:
 
     def matrices(
         self,
-        text: str | Sequence[str] | Given = WORKED_EXAMPLE[:1],
+        text: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         token: str | int | None = None,
@@ -286,7 +293,8 @@ class LoadedModel:
         """One layer from X to O as matrices: Q, K and V, then S, A and H of each head, and their concatenation.
 
         Args:
-            text: a sentence of up to 512 tokens.
+            text: a sentence of up to 512 tokens; without one, of a layer with random weights, the first of the worked
+                example, with d_model 8 and 4 heads.
             token: the query that is marked as an example, as in ``explain``; None: that of the largest weight.
             head: whose S, A and H are wanted, counted from 0; None: all of up to four, else the first.
             target, layer, kind, generate, given: as in ``explain``.
@@ -294,7 +302,8 @@ class LoadedModel:
         Raises:
             ArgumentError, MhavizError: as ``explain``; too many tokens.
         """
-        model, inputs = self._one(text, target, layer, kind, generate, given)
+        loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given), **_EXAMPLE_SIZES)
+        model, inputs = loaded._one(whole, layer, kind, generate)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = None if token is None else choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -304,11 +313,11 @@ class LoadedModel:
 
     def masks(
         self,
-        texts: str | Sequence[str] | Given = WORKED_EXAMPLE,
+        texts: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         dropout: float | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         head: Numbers = 0,
         layer: int | None = None,
         kind: Kind | None = None,
@@ -318,9 +327,12 @@ class LoadedModel:
         """Scores before and after the mask, their weights, and what dropout drops of them.
 
         Args:
-            texts: a sentence, or several, which are padded to the longest.
+            texts: a sentence, or several, which are padded to the longest; without one as in ``matrices``, but all of
+                the worked example. A layer for which nobody has said otherwise, and that has no target, hides later
+                keys.
             dropout: the share of the weights that is dropped, as in training; None: nothing is.
-            seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``.
+            seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``; None:
+                that of random weights, or 0.
             head: of which heads, counted from 0; None: all.
             kind: of attention; None: the masked one, if there is one.
             target, layer, generate, given: as in ``explain``.
@@ -330,7 +342,11 @@ class LoadedModel:
         """
         if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
             kind = "masked"
-        model, inputs = self._one(texts, target, layer, kind, generate, given)
+        loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
+        if whole.target is None and not getattr(loaded._whole, "inputs", None):
+            loaded = loaded._usually(causal=True)
+        model, inputs = loaded._one(whole, layer, kind, generate)
+        seed = getattr(loaded._whole, "seed", 0) if seed is None else seed
         return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
     def embeddings(
@@ -360,9 +376,30 @@ class LoadedModel:
         generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> ScalingComparison:
-        """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``."""
-        model, inputs = self._one(text, target, layer, kind, generate, given)
+        """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``.
+
+        Without a text a layer with random weights reads the first sentence of the worked example.
+        """
+        loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given))
+        model, inputs = loaded._one(whole, layer, kind, generate)
         return scaling.compare_scaling(model, inputs, _heads_of(model, head))
+
+    def sweep_scaling(self, text: str | Sequence[str] | Given = ()) -> ScalingSweep:
+        """What the division by √d_key does at every d_key from 2 to 1024, with random weights of one head, on the CPU.
+
+        Raises:
+            ArgumentError: the model has weights or sizes of its own; several sentences.
+        """
+        loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text))
+        if not isinstance(loaded._whole, RandomLayer) or self._said - {"seed"} or whole.target is not None:
+            raise ArgumentError(
+                f"a sweep goes through d_key with random weights, one head and no mask; leave out all but the sentence "
+                f"and {parameter('seed')}"
+            )
+        inputs = loaded._whole.encode(whole.sentences)
+        if len(inputs.texts) > 1:
+            raise ArgumentError(f"a sweep reads one sentence, got {len(inputs.texts)}; give one of them")
+        return scaling.sweep_scaling(inputs.texts[0].source.texts, loaded._whole.seed)
 
     def report(
         self,
@@ -383,7 +420,7 @@ class LoadedModel:
         Raises:
             ArgumentError: more tokens than a page shows; and as ``explain``.
         """
-        model, inputs = self._one(text, target, layer, kind, generate, given)
+        model, inputs = self._one(Given.of(text, target, given), layer, kind, generate)
         if inputs.longest > _ON_A_PAGE:
             raise ArgumentError(
                 f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts by "
@@ -395,7 +432,7 @@ class LoadedModel:
 
     def trace_shapes(
         self,
-        texts: str | Sequence[str] | Given = WORKED_EXAMPLE,
+        texts: str | Sequence[str] | Given = (),
         target: str | None = None,
         *,
         values: bool = False,
@@ -404,8 +441,12 @@ class LoadedModel:
         generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> ShapeTrace:
-        """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones."""
-        model, inputs = self._one(texts, target, layer, kind, generate, given)
+        """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones.
+
+        Without a text as in ``matrices``, but the whole worked example.
+        """
+        loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
+        model, inputs = loaded._one(whole, layer, kind, generate)
         return model.trace(inputs, values)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
@@ -549,26 +590,26 @@ class LoadedModel:
         layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model")
         return whole.select(layers, kind)
 
-    def _one(
-        self,
-        texts: str | Sequence[str] | Given,
-        target: str | None,
-        layer: int | None,
-        kind: Kind | None,
-        generate: int,
-        given: GivenOptions,
-    ) -> tuple[Model, Inputs]:
+    def _usually(self, **options: Any) -> "LoadedModel":
+        """A single layer with these options, where nobody has said otherwise; another model as it is."""
+        unsaid = {name: value for name, value in options.items() if name not in self._said}
+        if not isinstance(self._whole, SingleLayer) or not unsaid:
+            return self
+        layer: Any = replace(self._whole, **unsaid)  # type: ignore[type-var]
+        return LoadedModel(lambda writes, predicts: layer, said=self._said)
+
+    def _or_example(self, sentences: Sequence[str], given: Given, **sizes: int) -> "tuple[LoadedModel, Given]":
+        """The model and what it reads: a layer with random weights that is given nothing reads these sentences."""
+        if given != Given() or not isinstance(self._whole, RandomLayer):
+            return self, given
+        return self._usually(**sizes), Given(tuple(sentences))
+
+    def _one(self, given: Given, layer: int | None, kind: Kind | None, generate: int) -> tuple[Model, Inputs]:
         """For a look into one attention: by itself that of the first layer, and of several kinds the last."""
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, generate)
-        if (
-            isinstance(texts, tuple)
-            and texts == WORKED_EXAMPLE[: len(texts)]
-            and any(given.get(name) is not None for name in ("chat", "ids"))
-        ):
-            texts = ()  # nobody has asked for the example
-        return model, model.read(Given.of(texts, target, given))
+        return model, model.read(given)
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:

@@ -11,7 +11,6 @@ from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import RANDOM, Notice
-from mhaviz.models.single_layer import WORKED_EXAMPLE
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records import (
     Ablation,
@@ -46,15 +45,13 @@ def explain(
 
 
 def matrices(
-    model: AnyModel, text: str | Sequence[str] = WORKED_EXAMPLE[:1], target: str | None = None, **options: Any
+    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
 ) -> LayerMatrices:
     """One layer from X to O as matrices; see ``LoadedModel.matrices`` for the options and errors."""
     return _loaded(model).matrices(text, target, **options)
 
 
-def masks(
-    model: AnyModel, texts: str | Sequence[str] = WORKED_EXAMPLE, target: str | None = None, **options: Any
-) -> Masking:
+def masks(model: AnyModel, texts: str | Sequence[str] = (), target: str | None = None, **options: Any) -> Masking:
     """Scores before and after the mask, weights, and dropout; see ``LoadedModel.masks`` for the options and errors."""
     return _loaded(model).masks(texts, target, **options)
 
@@ -66,7 +63,7 @@ def embeddings(
     return _loaded(model).embeddings(text, target, **options)
 
 
-def sinusoids(length: int, d_model: int = 512) -> PositionTable:
+def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
     """The positions that are added to embeddings, without a text: Vaswani et al. 2017, section 3.5.
 
     PE[p, 2i] = sin(p / 10000^(2i/d_model)),  PE[p, 2i+1] = cos(p / 10000^(2i/d_model))
@@ -86,7 +83,7 @@ def compare_scaling(
 
 def trace_shapes(
     model: AnyModel = RANDOM,
-    texts: str | Sequence[str] = WORKED_EXAMPLE,
+    texts: str | Sequence[str] = (),
     target: str | None = None,
     **options: Any,
 ) -> ShapeTrace:

@@ -233,7 +233,6 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
         (["heatmap", "a b"], "--seed"),
         (["heatmap", "a b"], "--size"),
         (["heatmap", "a b", "-o", "x.png"], "--dpi"),
-        (["heatmap", "a b"], "--max-tokens"),
         (["explain", "a b", "--token", "a"], "--head"),
         (["trace-shapes"], "--seq-length"),
         (["complexity"], "--lengths"),
@@ -269,8 +268,8 @@ def test_a_number_far_below_0(mhaviz, command, option, expected):
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (["heatmap", "a b", "--head", "0-{}"], "the layer has heads 0 to 7"),
-        (["heatmap", "a b", "--head", "{}"], "the layer has heads 0 to 7"),
+        (["heatmap", "a b", "--head", "0-{}"], "--head: expected numbers up to 9,999, got"),
+        (["heatmap", "a b", "--head", "{}"], "--head: expected numbers up to 9,999, got"),
         (["explain", "a b", "--token", "#{}"], "--token: expected a position from 0 to 1, got"),
         (["trace-shapes", "--follow", "0,0,{}"], "axis d_model: expected a coordinate from 0 to 7, got"),
         (["complexity", "--lengths", "16,{0}{0}"], "--lengths: expected tokens from 1 to 1,000,000,000,000, got"),

@@ -82,7 +82,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
         (["deposit", "--token", "depost"], 2, "try deposit"),
         (["a b", "--token", "a", "--head", "0,1"], 2, "--head: explain takes one head, got 2"),
         (["a b", "--token", "a", "--head", "8"], 2, "there is no head 8"),
-        (["a", "b", "--token", "a"], 2, "takes one sentence, got 2; put it in quotes"),
+        (["a", "b", "--token", "a"], 2, "expected one sentence, got 2; put it in quotes"),
         (["a", "--target", "b", "--token", "b", "--mask", "causal"], 2, "a causal mask is for self-attention"),
         (["a", "--target", "?", "--token", "b"], 2, "--target: expected a sentence"),
         (["a", "--token", "a", "--dpi", "3"], 2, "dpi: expected at least 20"),

@@ -169,13 +169,6 @@ def test_sentences_of_unlike_length_have_scales_of_their_own(mhaviz, book):
     assert result.err.count("become 50 × 50 cells") == 1
 
 
-def test_words_that_are_longer_than_most(mhaviz, book):
-    """More tokens than the beginning of the text shows."""
-    (book / "long.txt").write_text("x" * 300 + " one two three four five six")
-    result = mhaviz("heatmap", "--file", "long.txt", "--whole", "--max-tokens", "2")
-    assert "expected an input of at most 2 tokens, got 7; cut it" in result.err
-
-
 def test_source_target_and_causal_maps(mhaviz, book):
     (cross,) = saved(mhaviz("heatmap", " ".join(WORDS), "--target", "x y z", *SMALL, "--size", "50", "-o", "map.json"))
     assert np.array(cross["weights"]).shape == (2, 3, 50)
@@ -236,13 +229,6 @@ BAD = [
     (["--window", "0:5,:701"], 2, "--window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
     (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
     (["--memory", "much"], 2, "--memory: expected a number of bytes such as 2GiB or 500MB, got 'much'"),
-    (
-        ["--max-tokens", "699"],
-        2,
-        "--max-tokens: expected an input of at most 699 tokens, got 700; cut it, or raise the",
-    ),
-    (["--max-tokens", "2"], 2, "expected an input of at most 2 tokens, got more; cut it"),
-    (["--max-tokens", "0"], 2, "--max-tokens: expected at least 1, got 0"),
     (["--pool", "mean"], 2, "--pool"),
     (["--scale", "square"], 2, "--scale"),
 ]

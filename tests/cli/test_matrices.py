@@ -48,7 +48,7 @@ def test_of_a_translator_the_source_target_attention(mhaviz):
     [
         (("a b", "--token", "c"), "--token: “c” is not in the sentence; it has #0 a, #1 b"),
         (("a b", "--head", "2", *SMALL), "--head: there is no head 2; the layer has heads 0 to 1"),
-        (("a b", "c d e"), "matrices takes one sentence, got 2"),
+        (("a b", "c d e"), "expected one sentence, got 2"),
         (("--model", "translation"), "no sentence: give one in quotes"),
         (("--target", "a"), "--target goes with one sentence"),
     ],

@@ -101,7 +101,6 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
         (["a", "--model", "nothing.pt"], 1, "cannot read nothing.pt: No such file or directory"),
         (["--input", "w.safetensors", "--input-name", "layers.0.norm1.bias"], 1, "got 1 axes: (16)"),
         (["--input", "w.safetensors", "--input-name", "layers.0.linear2.weight"], 1, "expected 16 features"),
-        (["--input", "many.safetensors", "--max-tokens", "4"], 2, "at most 4 tokens, got 5"),
         ([], 2, "no sentence: give one in quotes"),
     ],
 )  # fmt: skip
@@ -143,7 +142,7 @@ def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, com
 
 def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
     result = mhaviz("compare-scaling", "a b", "--sweep", *WEIGHTS)
-    assert (result.status, result.err.endswith("leave out --model, --device, --n-heads, --prefix\n")) == (2, True)
+    assert (result.status, "with random weights, one head and no mask" in result.err) == (2, True)
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
     assert (result.status, result.err.endswith("leave out --model, --prefix\n")) == (2, True)
 

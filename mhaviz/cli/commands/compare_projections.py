@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import LayerOptions, VmaxOptions
-from mhaviz.cli.shared.sentences import OneSentence, require_one
+from mhaviz.cli.shared.sentences import OneSentence
 
 SAMPLE = "I am going to deposit my money at the bank"
 
@@ -37,8 +37,7 @@ def compare_projections(
     Output: a {record_files} file.
     """
     delivery.check(texts.files)
-    sentences = texts.read()
-    require_one("compare-projections", sentences)
+    sentences = texts.read_one()
 
     from mhaviz.analyses import projections
 

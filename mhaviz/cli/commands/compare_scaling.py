@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, ModelOptions, given
+from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
-from mhaviz.errors import ArgumentError
 
 
 def compare_scaling(
@@ -34,34 +33,14 @@ def compare_scaling(
     Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read_one("compare-scaling", model.takes_any_text, required=False)
-    if model.input is None:
-        texts.require_source(sentences)
-    if sweep:
-        unheeded = [name for name in given(model) if name != "--seed"]
-        unheeded += ["--target"] * (texts.target is not None) + ["--head"] * (head != "0")
-        if unheeded:
-            raise ArgumentError(
-                f"--sweep goes through d_key with one head, on the CPU and unmasked; leave out {', '.join(unheeded)}"
-            )
-    elif not model.is_random and model.input is None:
-        texts.require_some(sentences)
-
-    from mhaviz.models.single_layer import WORKED_EXAMPLE
-
-    style, text = looks.style, sentences[0] if sentences else WORKED_EXAMPLE[0]
-    if sweep:
-        from mhaviz.analyses.scaling import sweep_scaling
-        from mhaviz.layer.tokens import tokenize
-
-        delivery.deliver(sweep_scaling(tokenize(text), model.seed or 0), style)
-        return
-    stands_in = model.input is None and not texts.takes_the_place
-    whole_input = texts.all_of([text] if stands_in else sentences)
+    style, given = looks.style, texts.given_to(model, has_example=True)
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
+        if sweep:
+            delivery.deliver(loaded.sweep_scaling(given), style)
+            return
         comparison = loaded.compare_scaling(
-            whole_input,
+            given,
             head=parse_numbers("head", head),
             layer=model.one_layer,
             kind=model.kind,

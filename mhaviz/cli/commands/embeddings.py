@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import AnyKind, DpiOption, ModelOptions, given, look_option
+from mhaviz.cli.shared.groups import AnyKind, DpiOption, ModelOptions, look_option, require_unread
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
 from mhaviz.models.load import RANDOM
-
-_LENGTH, _D_MODEL = 100, 512  # of sinusoids for which nobody has asked for others
+from mhaviz.records.given import Given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,25 +81,16 @@ def embeddings(
     Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read_one("embeddings", model.takes_any_text, required=length is None and not model.is_random)
-    style = looks.style
-    if not sentences and not texts.takes_the_place:
-        texts.require_source(sentences)
-        _require_alone(model)
+    style, given = looks.style, texts.given_to(model, has_example=True)
+    if given == Given():
+        require_unread(model, ("--d-model", "--n-heads"), "sinusoids are of no model, nor of a sentence")
+
         from mhaviz.api.studies import sinusoids
 
-        table = sinusoids(_LENGTH if length is None else length, _D_MODEL if model.d_model is None else model.d_model)
-        delivery.deliver(table, style)
+        asked = {"length": length, "d_model": model.d_model}
+        delivery.deliver(sinusoids(**{name: size for name, size in asked.items() if size is not None}), style)
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
-    given = texts.all_of(sentences)
     loaded = model.load(delivery.notice)
     delivery.deliver(loaded.embeddings(given), style)
-
-
-def _require_alone(model: ModelOptions) -> None:
-    """Raise ArgumentError if something of a model is asked for, of sinusoids alone."""
-    others = [name for name in given(model) if name not in (option_name("d_model"), option_name("n_heads"))]
-    if others:
-        raise ArgumentError(f"{others[0]} is about the embeddings of a sentence, got none; give one, or leave it out")

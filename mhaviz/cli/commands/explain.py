@@ -4,12 +4,10 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import DpiOption, ModelOptions
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
-from mhaviz.layer.tokens import tokenize
 
 
 def explain(
@@ -42,11 +40,7 @@ def explain(
     Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read_one("explain", model.takes_any_text, required=model.input is None)
-    if model.is_random and sentences:  # the tokens, and so a mistake, are known before anything heavy is loaded
-        choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
-
-    style, given = looks.style, texts.all_of(sentences)
+    style, given = looks.style, texts.given_to(model)
     loaded = model.load(delivery.notice)
     one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(

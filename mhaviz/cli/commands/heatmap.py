@@ -6,7 +6,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice, require_short
+from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice
 from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
@@ -45,15 +45,8 @@ def heatmap(
     """
     delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
     window, memory = long.parse_window(), long.parse_memory()
-    any_text = model.takes_any_text
-    sentences = texts.read(long.whole, any_text)
-    if model.input is None:
-        texts.require_some(sentences)
-    if not any_text:
-        texts.require_words()
-        require_short([*sentences, texts.target or ""], long.max_tokens)
-    style, given = looks.style if shown.show == "weights" else looks.any_style, texts.all_of(sentences)
-
+    style = looks.style if shown.show == "weights" else looks.any_style
+    given = texts.given_to(model, long.whole)
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)
     with progress(delivery.quiet, time_left=True) as on_progress:
@@ -74,10 +67,9 @@ def heatmap(
             window=window,
             summary=long.summary,
             memory=memory,
-            max_tokens=long.max_tokens,
             check=lambda n_maps: delivery.require_drawable(n_maps, by_layer=len(loaded.layers) > 1),
             on_notice=None if delivery.quiet else delivery.notice,
             on_progress=lambda done: on_progress(done, "of the map"),
         )
-    notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, sentences)
+    notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     delivery.deliver_maps(attention, style, notice)

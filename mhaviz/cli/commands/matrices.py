@@ -1,16 +1,13 @@
 """mhaviz matrices"""
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from mhaviz.api.choosing import choose_token
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
-from mhaviz.layer.tokens import tokenize
 
 
 def matrices(
@@ -45,21 +42,7 @@ def matrices(
     Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read_one("matrices", model.takes_any_text, required=False)
-    is_worked_example = model.is_random and not sentences
-    if model.input is None:
-        texts.require_source(sentences)
-        if not is_worked_example:
-            texts.require_some(sentences)
-    if model.is_random and sentences and token is not None:  # a mistake is known before anything heavy is loaded
-        choose_token(token, tokenize(texts.target or sentences[0]), is_target=texts.target is not None)
-
-    from mhaviz.models.single_layer import WORKED_EXAMPLE
-
-    style, given = looks.style, texts.all_of(WORKED_EXAMPLE[:1] if is_worked_example else sentences)
-    if is_worked_example:
-        d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
-        model = replace(model, d_model=d_model, n_heads=n_heads)
+    style, given = looks.style, texts.given_to(model, has_example=True)
     loaded = model.load(delivery.notice)
     with delivery.working("computing"):
         found = loaded.matrices(

@@ -30,9 +30,7 @@ def report(
     Output: a {page_files} file.
     """
     delivery.check([*model.files, *texts.files], PAGE_SUFFIXES)
-    sentences = texts.read_one("report", model.takes_any_text, required=model.input is None)
-
-    style, given = looks.style, texts.all_of(sentences)
+    style, given = looks.style, texts.given_to(model)
     loaded = model.load(delivery.notice)
     one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):

@@ -1,17 +1,17 @@
 """mhaviz trace-shapes"""
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, ModelOptions, given
+from mhaviz.cli.shared.groups import DpiOption, ModelOptions, require_unread
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
+from mhaviz.records.given import Given
 from mhaviz.units import parse_whole
 
-_OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")  # options of a layer without sentences
+_OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
 
 
 def trace_shapes(
@@ -45,39 +45,21 @@ def trace_shapes(
     Output: a {record_files} file.
     """
     delivery.check([*model.files, *texts.files])
-    sentences = texts.read(any_text=model.takes_any_text)
-    texts.require_words()
+    is_of_sizes = batch_size is not None or seq_length is not None
+    if is_of_sizes:
+        require_unread(model, _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
+    style, given = looks.style, texts.given_to(model, has_example=True)
     element = _parse_element(follow)
-    bare_sizes, is_random = batch_size is not None or seq_length is not None, model.is_random
-    unheeded = [name for name in given(model) if name not in _OF_SIZES]
-    unheeded += ["sentences"] * bool(sentences) + ["--target"] * bool(texts.target) + ["--values"] * values
-    if bare_sizes and unheeded:
-        raise ArgumentError(f"--batch-size and --seq-length trace sizes alone; leave out {', '.join(unheeded)}")
-    if bare_sizes and seq_length is None:
-        raise ArgumentError("--batch-size needs a length; add --seq-length")
-    if model.input is None:
-        texts.require_source(sentences)
-        if not is_random:
-            texts.require_some(sentences)
-
-    from mhaviz.models.single_layer import WORKED_EXAMPLE
-
-    style = looks.style
-    is_worked_example = is_random and not sentences and not bare_sizes
-    whole_input = texts.all_of(WORKED_EXAMPLE if is_worked_example else sentences)
-    if is_worked_example:
-        d_model, n_heads = 8 if model.d_model is None else model.d_model, 4 if model.n_heads is None else model.n_heads
-        model = replace(model, d_model=d_model, n_heads=n_heads)
     loaded = model.load(delivery.notice)
-    if seq_length is not None:
+    if is_of_sizes:
+        if given != Given() or values:
+            raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")
+        if seq_length is None:
+            raise ArgumentError("--batch-size needs a length; add --seq-length")
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
         trace = loaded.trace_shapes(
-            whole_input,
-            values=values,
-            layer=model.one_layer,
-            kind=model.kind,
-            generate=model.generate,
+            given, values=values, layer=model.one_layer, kind=model.kind, generate=model.generate
         )
 
     from mhaviz.analyses.following import follow_element

@@ -4,7 +4,7 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.errors import ArgumentError, counted
-from mhaviz.limits import MAX_TOKENS, MOST_CELLS
+from mhaviz.limits import MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.processes import this_process
 from mhaviz.units import parse_bytes, parse_length, parse_whole
@@ -61,6 +61,12 @@ MaxMemory = Annotated[
 def given(group: Any) -> list[str]:
     """The names of a group's options that differ from what they are by default."""
     return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
+
+
+def require_unread(group: Any, read: Collection[str], study: str) -> None:
+    """Raise ArgumentError if a group has options that a study of it does not read; ``read``: those that it does."""
+    if others := [name for name in given(group) if name not in read]:
+        raise ArgumentError(f"{study}; leave out {', '.join(others)}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,7 +144,7 @@ class ModelOptions:
             d_model=self.d_model,
             n_heads=self.n_heads,
             seed=self.seed,
-            causal=self.mask == "causal",
+            causal=None if self.mask is None else self.mask == "causal",
             prefix=self.prefix,
             input=self.input,
             input_name=self.input_name,
@@ -146,7 +152,7 @@ class ModelOptions:
             dtype=self.dtype,
             device_map=self.device_map,
             max_memory=self.max_memory,
-            tensor_parallel=self.takes_any_text and not this_process().is_alone,
+            tensor_parallel=(self.takes_any_text and not this_process().is_alone) or None,
         )
 
     @property
@@ -203,7 +209,6 @@ class LongOptions(PoolOptions):
         bool | None,
         long_option("--summary/--no-summary", help="Each head in numbers. \\[default: of pooled maps]"),
     ] = None
-    max_tokens: Annotated[int, long_option(metavar="N", hidden=True, help="Refuse longer inputs.")] = MAX_TOKENS
 
     def parse_window(self) -> tuple[int | None, int | None, int | None, int | None] | None:
         """ "0:512,1000:" → (0, 512, 1000, None). Raises ArgumentError if it cannot be read."""

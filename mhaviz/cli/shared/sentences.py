@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -12,11 +12,11 @@ from mhaviz.cli.shared.given_options import GivenOptions
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
-from mhaviz.limits import require_length
 from mhaviz.models.pretrained.folder import is_file
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
+    from mhaviz.cli.shared.groups import ModelOptions
     from mhaviz.models.corpus_batches import Sentence
     from mhaviz.records import Given
 
@@ -66,6 +66,10 @@ class OneSentence:
                 read += _read_lines(given, any_text)
         return read
 
+    def read_one(self) -> list[str]:
+        """As ``read``, of words. Raises ArgumentError for several sentences."""
+        return _require_one(self.read())
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneText(GivenOptions, OneSentence):
@@ -82,6 +86,8 @@ class OneText(GivenOptions, OneSentence):
         typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
     ] = None
 
+    has_one: ClassVar[bool] = True
+
     @property
     def files(self) -> list[Path]:
         """Those that are read."""
@@ -92,33 +98,29 @@ class OneText(GivenOptions, OneSentence):
         self.require_tokenizer(any_text)
         return super().read(whole, any_text)
 
-    def all_of(self, sentences: Sequence[str]) -> "Given":
-        """These sentences with all that is given beside them, or in their place; raises as ``GivenOptions.given``."""
-        return self.given(tuple(sentences), self.target)
+    def given_to(self, model: "ModelOptions", whole: bool = False, has_example: bool = False) -> "Given":
+        """All that the model is to read.
 
-    def require_some(self, sentences: Sequence[str]) -> None:
-        """Raise ArgumentError if there is no sentence, and nothing in its place."""
-        if not self.takes_the_place:
-            require_some(sentences)
+        Args:
+            model: whose tokenizer tells what is a text, and whose --input may take its place.
+            whole: read all of a file as one text.
+            has_example: without a sentence a layer with random weights reads the worked example.
 
-    def read_one(self, command: str, any_text: bool, required: bool) -> list[str]:
-        """The same of a command that takes one sentence, which is ``required``, or none. Raises ArgumentError."""
-        sentences = self.read(any_text=any_text)
-        if required:
-            self.require_some(sentences)
-        require_one(command, sentences)
-        self.require_words()
-        return sentences
-
-    def require_words(self) -> None:
-        """Raise ArgumentError if the target has no words."""
+        Raises:
+            ArgumentError: there is no sentence, or there are several of a command that takes one; as ``read``.
+            MhavizError: as ``read``.
+        """
+        sentences = self.read(whole, model.takes_any_text)
+        if self.has_one:
+            _require_one(sentences)
         if self.target is not None and not tokenize(self.target):
             raise ArgumentError(f"--target: expected a sentence with at least one word, got {_quoted(self.target)}")
-
-    def require_source(self, sentences: Sequence[str]) -> None:
-        """Raise ArgumentError if there is a target alone."""
-        if self.target and not sentences and not self.takes_the_place:
-            raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+        if model.input is None and not self.takes_the_place and not sentences:
+            if self.target is not None:
+                raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
+            if not (has_example and model.is_random):
+                require_some(sentences)
+        return self.given(sentences, self.target)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,6 +131,7 @@ class ManyTexts(OneText):
         list[str] | None,
         typer.Argument(metavar="SENTENCE", help=f"Sentences, in quotes; - reads them from standard input. {_BESIDE}"),
     ] = None
+    has_one: ClassVar[bool] = False
 
 
 def _checked(sentence: str, any_text: bool) -> str:
@@ -189,11 +192,11 @@ def require_some(sentences: Sequence[object]) -> None:
         raise ArgumentError("no sentence: give one in quotes, or use --file, or - for standard input")
 
 
-def require_one(command: str, sentences: Sequence[str]) -> None:
-    """Raise ArgumentError if there are several sentences."""
+def _require_one(sentences: list[str]) -> list[str]:
     if len(sentences) > 1:
         quotes = "put it in quotes" if _forgot_quotes(sentences) else "give one of them"
-        raise ArgumentError(f"{command} takes one sentence, got {len(sentences)}; {quotes}")
+        raise ArgumentError(f"expected one sentence, got {len(sentences)}; {quotes}")
+    return sentences
 
 
 def quotes_notice(arguments: Sequence[str] | None) -> str | None:
@@ -212,16 +215,6 @@ def lines_notice(file: Path | None, whole: bool, sentences: Sequence[str]) -> st
 
 def _forgot_quotes(sentences: Sequence[str]) -> bool:
     return len(sentences) > 1 and all(len(tokenize(sentence)) == 1 for sentence in sentences)
-
-
-def require_short(sentences: Iterable[str], max_tokens: int) -> None:
-    """Raise ArgumentError if a sentence has more tokens than this."""
-    require_length(0, max_tokens)
-    for sentence in sentences:
-        beginning = sentence[: 64 * max_tokens]  # of a sentence that is far too long, all need not be read
-        if len(beginning) < len(sentence):
-            require_length(len(tokenize(beginning)), max_tokens, whole=False)
-        require_length(len(tokenize(sentence)), max_tokens)
 
 
 def _quoted(sentence: str) -> str:
