@@ -5,13 +5,9 @@ from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mhaviz.pages.maps import attention_page
 from mhaviz.pages.training import evenly
 from mhaviz.records import Attention
-from mhaviz.views.colours import palette
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
 _FRAME, _LAST_FRAME = 500, 3000  # milliseconds
 _MOST_FRAMES = 40
-_GREYS, _COLOURS = 16, 128  # between ink and paper; altogether
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> None:
@@ -35,34 +30,10 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> No
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    colours = _palette(style)
-    first, *rest = (_indexed(canvas, colours) for canvas in canvases)
+    # Of Pillow's ways this one keeps paper white and the colour of the caption.
+    first, *rest = (canvas.quantize(method=Image.Quantize.MAXCOVERAGE) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
-
-
-def _palette(style: Style) -> NDArray[np.uint8]:
-    """The scale of the weights, and what the rest is drawn in, (colours, 3): no frame lacks what another has."""
-    from matplotlib.colors import to_rgb
-
-    from mhaviz.views.figure.sheet import ACCENT
-
-    greys = np.linspace(0, 255, _GREYS).round().astype(np.uint8)[:, None].repeat(3, axis=1)
-    weights = palette(style.cmap)[np.linspace(0, 255, _COLOURS - _GREYS - 1).round().astype(int)]
-    return np.concatenate([greys, weights, np.array([to_rgb(ACCENT)]) * 255]).round().astype(np.uint8)
-
-
-def _indexed(picture: "Image", colours: NDArray[np.uint8]) -> "Image":
-    """The picture in these colours, each pixel in the nearest. (Pillow's own search is off by some shades.)"""
-    from PIL import Image
-
-    red, green, blue = np.moveaxis(np.asarray(picture).astype(np.uint32), -1, 0)
-    packed, places = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
-    found = np.stack([packed >> 16, packed >> 8 & 255, packed & 255], axis=-1).astype(np.int32)
-    distances = ((found[:, None] - colours.astype(np.int32)) ** 2).sum(axis=-1)  # colours found × colours there are
-    indexed = Image.fromarray(distances.argmin(axis=-1).astype(np.uint8)[places.reshape(red.shape)], "P")
-    indexed.putpalette(colours.tobytes())
-    return indexed
 
 
 def _pictures(frames: Sequence[Attention], style: Style) -> "Iterator[Image]":

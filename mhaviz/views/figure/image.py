@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Quote
@@ -22,7 +22,7 @@ from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records import ImageAttention, ImageMap
 from mhaviz.views.colours import palette, places
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.mosaic import scale_labels
+from mhaviz.views.figure.mosaic import draw_scale
 from mhaviz.views.figure.sheet import (
     ACCENT,
     BODY,
@@ -41,20 +41,11 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.lab import from_lab, to_lab
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import LayoutStyle, Style
 
-SHARE_OF_IMAGE = 0.26
-"""Of a pixel's lightness, the share that is the image's; the rest is that of the weight's colour. With it a weight of 0
-is never darker than a quarter of the scale is, however dark the image."""
-
-_SHAPES = 0.35  # of light and dark over large areas, which are no details and would look like weights, what is kept
-_PLAIN = 0.85  # the lightness that they go to: near paper
-_BLUR = 1.5  # patches: what is larger is a shape, and not a detail
-_ENDS = 1, 99  # per cent of the image's lightnesses that become black and white
-_GAUGE, _GAUGE_GAP = 0.05, 0.04  # inches: the bar under a picture, and between both
-_FULL, _EMPTY = 120, 230  # its greys, of 255
+DARKER = 0.25
+"""By so much at most a patch is darker than the colour of its weight, where the image is black."""
 
 _SLIDE = 11.6, 5.6  # inches for all pictures
 _LARGEST, _LEAST = 4.4, 0.9  # inches of a picture
@@ -62,7 +53,7 @@ _MOST_ACROSS = 16  # heads of one of several layers, which stand in a row
 _GAP, _BESIDE, _TILE_TITLE = 0.12, 0.3, 0.22  # inches
 _HEADING, _MOST_HEADING = 0.12, 1.3  # inches: from the name of a row to its pictures, and the most for a module's
 _HEADING_LINE = 0.16  # inches
-_SCALE, _BAR = 0.85, 0.24  # inches: the scale with its numbers, and without
+_SCALE = 0.75  # inches: the scale with its numbers
 _LEAST_BAR, _MOST_BAR = 1.0, 2.5
 _TITLE = 0.36
 _LINE, _CASING = 1.2, 2.6  # points of the outline of the query, and of what sets it off from dark images
@@ -74,8 +65,8 @@ _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 def image_figure(over: ImageAttention, style: Style | None = None) -> Sheet:
     """The image with the query's patch outlined, then a picture of each head: nearest to the numbers, not smoothed.
 
-    The colour of a patch is that of its weight on the scale of all maps of mhaviz; of its lightness a quarter is the
-    image's, so that it is seen what lies there. The bar beside them shows both.
+    The colour of a patch is that of its weight on the scale of all maps of mhaviz, up to a quarter darker where the
+    image is dark, so that it is seen what lies there.
 
     Raises:
         ArgumentError: a width in which the pictures have no room, or so many that no picture is so large.
@@ -126,13 +117,12 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     title = style.titled(image_title(over, quote))
     footnote, remark = style.small_print(over.source.footnote, _remark(over, quote))
     scale = style.image_scale([m.flat for m in over.maps])
-    has_gauge = bool(special_text(over, quote))
     names = _Names.of(over, fonts)
-    layout = _decide(over, style, has_gauge, names.room)
+    layout = _decide(over, style, names.room)
     photo = _sizes(over.maps[0].grid, layout.side * layout.photo, style.dpi)
     left = MARGIN + photo[1] + _BESIDE + names.room
     top = MARGIN + (_TITLE if title else 0.0)
-    tiles, headings, bottom, right = _place(over, layout, style.dpi, (left, top), has_gauge)
+    tiles, headings, bottom, right = _place(over, layout, style.dpi, (left, top))
     first = min(tile.y for tile in tiles)
     bottom = max(bottom, first + photo[0], first + _LEAST_BAR)
     across = right + _BESIDE / 2 + _SCALE + MARGIN
@@ -155,24 +145,27 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     if title:
         sheet.title(MARGIN + 0.1, title)
     _draw_photo(sheet, over, MARGIN, first, photo)
-    textures: dict[tuple[int, int, int], NDArray[np.float64]] = {}
-    gauge = special_text(over, quote)
+    lights: dict[tuple[int, int, int], NDArray[np.float64]] = {}
+    special = special_text(over, quote)
     for tile in tiles:
-        _draw_tile(sheet, over, tile, scale, textures, gauge)
+        _draw_tile(sheet, over, tile, scale, lights, special)
     for y, row in headings:
         names.draw(sheet, left, y, row)
     panels = [Panel("", weights, scale) for m in over.maps for weights in m.weights]
-    _draw_scale(sheet, right + _BESIDE / 2, first, bottom - first, scale, over, values_beyond(panels, scale, scale.log))
+    name = over.quantity.drawn_name + (", log" if scale.log else "")
+    bar = min(max(bottom - first, _LEAST_BAR), _MOST_BAR)
+    draw_scale(sheet, right + _BESIDE / 2, first, bar, scale, name, values_beyond(panels, scale, scale.log))
     sheet.foot(footnote, remark)
     return sheet
 
 
 def _remark(over: ImageAttention, quote: Quote) -> str:
-    parts = ["the image shows through as light and dark"]
+    parts = ["darker, by up to a quarter, where the image is dark"]
     if any(m.patch for m in over.maps):
         parts.append("outlined: the query")
     if special := special_text(over, quote):
-        parts.append(f"the bar under a picture is what goes to {special}")
+        share = np.concatenate([m.special for m in over.maps]).mean()
+        parts.append(f"{share:.2g} goes to {special}, on average")
     parts += [over.quantity.remark, stretched_text(over), left_out_text(over), over.source.remark]
     return "; ".join(filter(None, parts))
 
@@ -205,13 +198,13 @@ class _Names:
             sheet.write(right, y, module, SMALL, colour=QUIET, align="right")
 
 
-def _decide(over: ImageAttention, style: Style, has_gauge: bool, names: float) -> _Layout:
+def _decide(over: ImageAttention, style: Style, names: float) -> _Layout:
     """As large as a slide has room for, and as the titles need; many heads of many layers are rather small than on many
     lines."""
     rows_of_maps = picture_rows(over)
     counts = [sum(len(m.heads) for m in row) for row in rows_of_maps]
     n_most = max(counts)
-    between = _TILE_TITLE + (_GAUGE + _GAUGE_GAP) * has_gauge + _GAP
+    between = _TILE_TITLE + _GAP
     ratio = max(_shape(m.grid)[0] for m in over.maps), max(_shape(m.grid)[1] for m in over.maps)
     width = (
         (_SLIDE[0] + 2 * MARGIN if style.width is None else style.width) - 2 * MARGIN - _SCALE - 1.5 * _BESIDE - names
@@ -253,7 +246,7 @@ def _sizes(grid: tuple[int, int], side: float, dpi: float) -> tuple[float, float
 
 
 def _place(
-    over: ImageAttention, layout: _Layout, dpi: float, corner: tuple[float, float], has_gauge: bool
+    over: ImageAttention, layout: _Layout, dpi: float, corner: tuple[float, float]
 ) -> tuple[list[_Tile], list[tuple[float, tuple[ImageMap, ...]]], float, float]:
     """The pictures, how far down the names of rows stand, and where all of them end below and on the right."""
     left, y = (snap(inches, dpi) for inches in corner)
@@ -262,7 +255,6 @@ def _place(
     rows = picture_rows(over)
     tiles: list[_Tile] = []
     headings: list[tuple[float, tuple[ImageMap, ...]]] = []
-    below = (_GAUGE + _GAUGE_GAP) * has_gauge
     used = 0
     for row in rows:
         if len(rows) > 1:
@@ -275,7 +267,7 @@ def _place(
             for column, (m, head, title) in enumerate(line):
                 x = snap(left + column * (width + _GAP), dpi)
                 tiles.append(_Tile(m, head, title, x, y, _sizes(m.grid, layout.side, dpi)[1] / m.grid[1]))
-            y = snap(y + max(_sizes(m.grid, layout.side, dpi)[0] for m, *_ in line) + below + _GAP, dpi)
+            y = snap(y + max(_sizes(m.grid, layout.side, dpi)[0] for m, *_ in line) + _GAP, dpi)
     return tiles, headings, y - _GAP, left + used * (width + _GAP) - _GAP
 
 
@@ -303,32 +295,24 @@ def _draw_tile(
     over: ImageAttention,
     tile: _Tile,
     scale: Scale,
-    textures: dict[tuple[int, int, int], NDArray[np.float64]],
+    lights: dict[tuple[int, int, int], NDArray[np.float64]],
     special: str,
 ) -> None:
     m, dpi = tile.m, sheet.dpi
     rows, columns = m.grid
     side = round(tile.patch * dpi)
-    if (rows, columns, side) not in textures:
-        textures[rows, columns, side] = texture(over.image, m.grid, side)
+    if (rows, columns, side) not in lights:
+        lights[rows, columns, side] = _resized(over.image, rows * side, columns * side).mean(axis=-1) / 255
     height, width = rows * tile.patch, columns * tile.patch
-    pixels = painted(m.weights[tile.head], textures[rows, columns, side], scale)
+    pixels = painted(m.weights[tile.head], lights[rows, columns, side], scale)
     sheet.picture(tile.x, tile.y, width, height, pixels).set_label(f"layer {m.layer}, head {m.heads[tile.head]}")
     sheet.frames_around([(tile.x, tile.y, width, height)])
     if m.patch:
         _outline(sheet, tile.x, tile.y, tile.patch, m.patch)
     title = fit_text(tile.title, width + _GAP / 2, SMALL, bold=True)
     sheet.write(tile.x, tile.y - 0.04, title, SMALL, bold=True, vertical="bottom", colour=INK)
-    if not special:
-        return
-    share = float(np.clip(m.special[tile.head], 0, 1))
-    bar = np.full((max(round(_GAUGE * dpi), 2), columns * side, 3), _EMPTY, np.uint8)
-    bar[:, : round(share * columns * side)] = _FULL
-    y = snap(tile.y + height + _GAUGE_GAP, dpi)
-    gauge = sheet.picture(tile.x, y, width, len(bar) / dpi, bar)
-    gauge.set_label(f"special, layer {m.layer}, head {m.heads[tile.head]}")
-    text = f"{share:.3g} to {special}"
-    if (text_width(tile.title, SMALL, bold=True) + text_width(text, SMALL)) * DRAWN_WIDER + _GAP < width:
+    text = f"{m.special[tile.head]:.3g} to {special}"
+    if special and (text_width(tile.title, SMALL, bold=True) + text_width(text, SMALL)) * DRAWN_WIDER + _GAP < width:
         sheet.write(tile.x + width, tile.y - 0.04, text, SMALL, align="right", vertical="bottom", colour=QUIET)
 
 
@@ -343,50 +327,16 @@ def _outline(sheet: Sheet, x: float, y: float, patch: float, place: tuple[int, i
     sheet.frames(around, ACCENT, line)
 
 
-def texture(image: NDArray[np.uint8], grid: tuple[int, int], side: int) -> NDArray[np.float64]:
-    """Light and dark of an image, from 0 to 1, (grid_rows · side, grid_columns · side); ``side``: pixels of a patch.
-
-    Dark images are made as light as others; of large areas less is kept than of details, so that a dark background
-    does not look like a weight.
-    """
-    rows, columns = grid
-    lightness = to_lab(_resized(image, rows * side, columns * side))[..., 0]
-    low, high = np.percentile(lightness, _ENDS)
-    share = np.clip((lightness - low) / ((high - low) or 1.0), 0, 1) if high > low else np.full_like(lightness, _PLAIN)
-    blurred = Image.fromarray(np.round(share * 255).astype(np.uint8)).filter(ImageFilter.GaussianBlur(_BLUR * side))
-    shapes = np.asarray(blurred) / 255
-    return np.asarray(np.clip(share - shapes + _SHAPES * shapes + (1 - _SHAPES) * _PLAIN, 0, 1))
-
-
 def painted(weights: NDArray[np.float32], light: NDArray[np.float64], scale: Scale) -> NDArray[np.uint8]:
-    """Every patch in the colour of its weight, its lightness mixed with the image's; (…, 3) as ``light`` is.
+    """Every patch in the colour of its weight, darker where the image is dark: (…, 3).
 
-    Of so many grid patches each is a square of pixels: nothing is smoothed.
+    ``light``: of the image, from 0 to 1, (grid_rows · side, grid_columns · side): a patch is a square of pixels, and
+    nothing is smoothed.
     """
     side = light.shape[0] // weights.shape[0]
-    lab = to_lab(palette(scale.colormap)[places(weights, scale)]).repeat(side, axis=0).repeat(side, axis=1)
-    lab[..., 0] = (1 - SHARE_OF_IMAGE) * lab[..., 0] + SHARE_OF_IMAGE * 100 * light
-    return from_lab(lab)
+    patches = palette(scale.colormap)[places(weights, scale)].repeat(side, axis=0).repeat(side, axis=1)
+    return np.round(patches * (1 - DARKER * (1 - light[..., None]))).astype(np.uint8)
 
 
 def _resized(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
     return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
-
-
-def _draw_scale(
-    sheet: Sheet, x: float, y: float, room: float, scale: Scale, over: ImageAttention, beyond: tuple[bool, bool]
-) -> None:
-    """The colours of weights, upright, each from where the image is dark, on the left, to where it is light."""
-    dpi = sheet.dpi
-    x, width = snap(x, dpi), snap(_BAR, dpi)
-    height = snap(min(max(room, _LEAST_BAR), _MOST_BAR), dpi)
-    values = np.array([scale.value(share) for share in np.linspace(1, 0, round(height * dpi))], np.float32)[:, None]
-    light = np.broadcast_to(np.linspace(0, 1, round(width * dpi)), (len(values), round(width * dpi)))
-    lab = to_lab(palette(scale.colormap)[places(values, scale)]).repeat(light.shape[1], axis=1)
-    lab[..., 0] = (1 - SHARE_OF_IMAGE) * lab[..., 0] + SHARE_OF_IMAGE * 100 * light
-    name = over.quantity.drawn_name + (", log" if scale.log else "")
-    sheet.picture(x, y, width, height, from_lab(lab)).set_label(f"scale of {name}")
-    sheet.frames_around([(x, y, width, height)])
-    for place, vertical, text in scale_labels(scale, height, beyond):
-        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
-    sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)

@@ -521,12 +521,12 @@ def draw_scale(
     bar.is_gradient = True
     bar.set_label(f"scale of {name}")
     sheet.frames([(x, y, width, height)])
-    for place, vertical, text in scale_labels(scale, height, open_ends):
+    for place, vertical, text in _scale_labels(scale, height, open_ends):
         sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
     sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
 
 
-def scale_labels(
+def _scale_labels(
     scale: Scale, height: float, open_ends: tuple[bool, bool]
 ) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
     """The numbers beside a bar of so many inches: how far down each stands, from 0 to 1, and how it is aligned."""
