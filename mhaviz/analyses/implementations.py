@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.memory import Peak
-from mhaviz.analyses.timing import Known, Laboratory, Work, check_lengths
+from mhaviz.analyses.timing import Laboratory, Work, check_lengths
 from mhaviz.analyses.ways import WAYS, torch_twin
 from mhaviz.devices import free_memory
 from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.memory import shortage
 from mhaviz.records import Implementation, ImplementationComparison, Timing
 
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
@@ -71,25 +71,20 @@ class _Reference:
     def __init__(self, layer: MultiHeadAttention, most_seconds: float) -> None:
         self._exact = torch_twin(deepcopy(layer).cpu().double())
         self._most_seconds = most_seconds
-        self._known = Known()
+        self._length, self._seconds = 1, 0.0  # of the last one
         self._output: Tensor | None = None
 
     def compute(self, X: Tensor) -> None:
         """Its output for X, (1, N, d_model), if that can be had."""
-        length = X.shape[1]
         self._output = None
-        if self._known.skip(length, length, self._most_seconds, free_memory(torch.device("cpu"))) is not None:
+        needed = 10 * 8 * X.numel()  # X, Q, K, V, each also split into heads, H and O
+        seconds = self._seconds * (X.shape[1] / self._length) ** 2
+        if seconds > self._most_seconds or shortage(needed, free_memory(torch.device("cpu"))):
             return
         exact = X.cpu().double()
-        peak = Peak(10 * exact.nbytes)  # X, Q, K, V, each also split into heads, H and O
-        self._known.learn(length, self._seconds(exact), peak)
-        if self._known.skip(2 * length, 2 * length, self._most_seconds, None):  # one run may be slow
-            self._known.learn(length, min(self._known.seconds, self._seconds(exact)), peak)
-
-    def _seconds(self, exact: Tensor) -> float:
         start = time.perf_counter()
         self._output, _ = self._exact(exact, exact, exact, need_weights=False)
-        return time.perf_counter() - start
+        self._length, self._seconds = X.shape[1], time.perf_counter() - start
 
     def difference(self, output: Tensor) -> float | None:
         """The largest absolute difference of an output, (1, N, d_model)."""

@@ -102,7 +102,7 @@ def load(
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
-        return LoadedModel(lambda writes, _: model_in_memory(model, tokenizer, writes), writes, predicts=True)
+        return LoadedModel(lambda *_: model_in_memory(model, tokenizer), writes, predicts=True)
     if tokenizer is not None:
         raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
 

@@ -63,11 +63,11 @@ def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
     if name is None and "input" not in tensors and "query" in tensors and "key" in tensors:
         query, key = _features(tensors["query"]), _features(tensors["key"])
         value = _features(tensors["value"]) if "value" in tensors else key
-        for other, side in (("key", key), ("value", value)):
-            if len(side) != len(query):
-                raise MhavizError(f"{path}: {other}: expected {len(query)} sentences, as in query, got {len(side)}")
-        if value.shape[1] != key.shape[1]:
-            raise MhavizError(f"{path}: value: expected length {key.shape[1]}, as of key, got {value.shape[1]}")
+        if len(key) != len(query) or value.shape[:2] != key.shape[:2]:
+            raise MhavizError(
+                f"{path}: expected as many sentences of query, key and value, and keys as values, got "
+                f"{', '.join(str(tuple(side.shape)) for side in (query, key, value))}"
+            )
         return GivenInputs(path, query, key, value)
     chosen = _choose(path, tensors, name)
     X = _features(tensors[chosen])
@@ -75,31 +75,21 @@ def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
 
 
 def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> str:
-    there = listed(sorted(tensors)) or "none"
-    if name is not None:
-        if name not in tensors:
-            raise ArgumentError(f"{parameter('input_name')}: there is no tensor {name:.60} in {path}; it has {there}")
-        return name
-    if "input" in tensors:
-        return "input"
-    if not tensors:
-        raise MhavizError(f"{path} holds no tensor")
-    if len(tensors) > 1:
-        raise ArgumentError(f"{path} holds {len(tensors)} tensors; choose one with {parameter('input_name')}: {there}")
-    return next(iter(tensors))
+    usual = next(iter(tensors)) if len(tensors) == 1 else "input"
+    chosen = usual if name is None else name
+    if chosen not in tensors:
+        there = listed(sorted(tensors)) or "none"
+        raise ArgumentError(f"{parameter('input_name')}: there is no tensor {chosen:.60} in {path}; it has {there}")
+    return chosen
 
 
 def _features(tensor: SavedArray) -> Tensor:
     """(batch_size, length, features)"""
     tensor.require_floats()
-    if len(tensor.shape) not in (2, 3):
+    if len(tensor.shape) not in (2, 3) or 0 in tensor.shape:
         raise MhavizError(
             f"{tensor.path}: {tensor.name:.80}: expected (length, d_model) or (batch_size, length, d_model), got "
-            f"{len(tensor.shape)} axes: ({', '.join(map(str, tensor.shape))})"
-        )
-    if 0 in tensor.shape:
-        raise MhavizError(
-            f"{tensor.path}: {tensor.name:.80}: expected at least one token, got ({', '.join(map(str, tensor.shape))})"
+            f"({', '.join(map(str, tensor.shape))})"
         )
     X = torch.from_numpy(tensor.read_finite())
     return X if X.ndim == 3 else X[None]

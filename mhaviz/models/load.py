@@ -152,20 +152,10 @@ def _load_pretrained(
     name = request.name
     require_transformers(name)
     folder = find_folder(name, revision)  # before all that takes seconds to load
-    if max_memory is not None and device_map is None:
-        raise ArgumentError(
-            f"{parameter('max_memory')} is for a model on several devices; add {parameter('device_map')}"
-        )
-    if device_map is not None and request.device != "auto":
-        raise ArgumentError(
-            f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}, or limit them by "
-            f"{parameter('max_memory')}"
-        )
+    is_spread = device_map is not None or max_memory is not None
+    if is_spread and request.device != "auto":
+        raise ArgumentError(f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}")
     process = this_process() if tensor_parallel else Process()
-    if device_map is not None and not process.is_alone:
-        raise ArgumentError(
-            f"{parameter('device_map')} is for one process, and {process.count} share the model; leave it out"
-        )
     from mhaviz.devices import resolve_device
 
     where = resolve_device(process.device(request.device))
@@ -175,7 +165,7 @@ def _load_pretrained(
     from mhaviz.models.pretrained.sites import find_sites
     from mhaviz.models.pretrained.spread import Spread
 
-    spread = None if device_map is None else Spread.of(device_map, max_memory)
+    spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
     with silence(1, 2):
         checkpoint = open_checkpoint(
             name, where, revision, dtype, request.writes, folder, spread, process.count, request.predicts

@@ -37,11 +37,9 @@ def read_chat(
             the assistant's own, the text ends with it, unfinished.
 
     Raises:
-        ArgumentError: the checkpoint has no chat template, or one that makes no token of these messages.
-        MhavizError: its template refuses the messages, or cannot be run.
+        ArgumentError: its chat template makes no token of these messages.
+        MhavizError: it has none, or one that refuses the messages, or cannot be run.
     """
-    if not tokenizer.chat_template:
-        raise ArgumentError(f"{parameter('chat')}: {name} has no chat template; give it a text")
     continues = answers and messages[-1]["role"] == _ANSWERS
     ends = {"continue_final_message": True} if continues else {"add_generation_prompt": answers}
     text = _rendered(tokenizer, messages, name, **ends)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -29,15 +28,10 @@ class Languages:
             if code is None:
                 continue
             codes = codes_of(tokenizer)
-            if not codes:
-                raise ArgumentError(
-                    f"{parameter(option)}: {name} knows no codes of languages; leave it out, and write what the model "
-                    f"expects into the text"
-                )
             if code not in codes:
-                near = get_close_matches(code, codes, _LISTED, 0.3) or sorted(codes)[:_LISTED]
+                some = ", ".join(sorted(codes)[:_LISTED]) or "none"
                 raise ArgumentError(
-                    f"{parameter(option)}: expected one of {len(codes)} codes, such as {', '.join(near)}, got "
+                    f"{parameter(option)}: expected one of {len(codes)} codes that {name} knows ({some}), got "
                     f"{quoted(code)}"
                 )
 

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -172,7 +172,7 @@ class Checkpoint:
     """A checkpoint of which all has been read and checked but its weights; ``load`` reads these.
 
     Attributes:
-        name, folder, fields: what it is called, where it is, and what stands in its config.json.
+        name, folder: what it is called, and where it is.
         config, tokenizer, kind: as transformers makes them.
         device, spread, processes, dtype, writes: as in ``open_checkpoint``.
         attention: the attention function that it will run with.
@@ -183,7 +183,6 @@ class Checkpoint:
 
     name: str
     folder: Path
-    fields: Mapping[str, object]
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
     kind: type[PreTrainedModel]
@@ -217,7 +216,7 @@ class Checkpoint:
         if self.otherwise and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             return replace(self, kind=self.otherwise, otherwise=None)._load()
         _require_weights(model, missing, self.name, self.writes)
-        remarks = _ignored_code(self.folder, self.fields, type(model), type(self.tokenizer))
+        remarks = _ignored_code(self.folder, type(model), type(self.tokenizer))
         if adapter.has_adapter(self.folder):
             advice = f"remove {ADAPTER_CONFIG} to see the model without it"
             with as_one_line(f"{self.name}: its adapter cannot be merged", advice):
@@ -320,7 +319,6 @@ def _checkpoint(
     return Checkpoint(
         name,
         folder,
-        fields,
         config,
         tokenizer,
         kind,
@@ -361,31 +359,15 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _code_of_its_own(fields: Mapping[str, object]) -> Mapping[str, object]:
-    """For which of transformers' classes a JSON file names code of the folder's."""
-    named = fields.get("auto_map")
-    if isinstance(named, list):  # as older versions wrote it for a tokenizer
-        return {"AutoTokenizer": named}
-    return named if isinstance(named, dict) else {}
-
-
-def _code_of_words(folder: Path) -> Mapping[str, object]:
-    """The same of its tokenizer_config.json; nothing if that cannot be read."""
-    try:
-        document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return _code_of_its_own(document) if isinstance(document, dict) else {}
-
-
-def _ignored_code(
-    folder: Path, fields: Mapping[str, object], kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]
-) -> list[str]:
+def _ignored_code(folder: Path, kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]) -> list[str]:
     """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
-    named = [*_code_of_its_own(fields), *_code_of_words(folder)]
-    of_model = any(name == "AutoConfig" or name.startswith("AutoModel") for name in named)
+    named: list[str] = []
+    for file in ("config.json", "tokenizer_config.json"):
+        with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):  # transformers does without
+            code = json.loads((folder / file).read_text(encoding="utf-8")).get("auto_map")
+            named += ["AutoTokenizer"] if isinstance(code, list) else code or ()  # as older versions wrote it
     said = []
-    if of_model:
+    if any(name == "AutoConfig" or name.startswith("AutoModel") for name in named):
         said.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind.__name__}")
     if "AutoTokenizer" in named:
         said.append(f"the folder's own code for its tokenizer is not run: transformers' {words.__name__} reads")
@@ -398,7 +380,7 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
     loading: dict[str, Any]
     apart, temporary = checkpoint.spread.options() if checkpoint.spread else ({}, None)
     if checkpoint.processes > 1:
-        apart = sharing.options(checkpoint.device)
+        apart |= sharing.options()
     try:
         model, loading = checkpoint.kind.from_pretrained(  # type: ignore[misc]
             checkpoint.folder,

@@ -82,8 +82,6 @@ class PretrainedModel(PredictingModel):
     can_write = True
 
     def __post_init__(self) -> None:
-        if self.generate < 0:
-            raise ArgumentError(f"{parameter('generate')}: expected a number of tokens from 0 on, got {self.generate}")
         self.languages.require_known(self.loaded.tokenizer, self.loaded.name)
         if self.generate and self._kinds == ("self",):
             raise ArgumentError(
@@ -457,16 +455,15 @@ class PretrainedModel(PredictingModel):
         require_memory(needed, self.loaded.device, self.loaded.name)
 
 
-def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, writes: bool = False) -> PretrainedModel:
+def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) -> PretrainedModel:
     """The model, which stays as it is: it is put in eval mode, and on an attention function that can be seen, to run.
 
     Args:
         model: of transformers, on its device.
         tokenizer: its own.
-        writes: whether it must be able to continue a text.
 
     Raises:
-        ArgumentError: something else than a model, or no tokenizer; a model that cannot write.
+        ArgumentError: something else than a model, or no tokenizer of it.
         MhavizError: it has no attention that could be drawn.
     """
     if not isinstance(model, PreTrainedModel):
@@ -474,8 +471,6 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None, wr
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
     name = str(model.name_or_path) or type(model).__name__
-    if writes and not model.can_generate():
-        raise ArgumentError(f"{name}, {type(model).__name__}, writes no text; leave out {parameter('generate')}")
     captured = bool(type(model)._can_set_attn_implementation())
     attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
     return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, input_device(model), captured, attention)))

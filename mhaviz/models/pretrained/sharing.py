@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.errors import ArgumentError, parameter
 from mhaviz.recording.zeroing import Zero
 
 _BY_HEADS = "rowwise"
@@ -23,16 +22,10 @@ _BY_HEADS = "rowwise"
 before, and share nothing but the projections."""
 
 
-def options(device: torch.device) -> dict[str, Any]:
-    """For ``from_pretrained``. Raises ArgumentError of another device than transformers shares a model on."""
+def options() -> dict[str, Any]:
+    """For ``from_pretrained``."""
     from transformers.distributed.configuration_utils import DistributedConfig
 
-    there = torch.accelerator.current_accelerator()
-    if there is not None and there.type == "cuda" and device.type != "cuda":
-        raise ArgumentError(
-            f"{parameter('device')}: processes share a model on the GPUs where there are any, got {device}; leave it "
-            f"out, or hide them by CUDA_VISIBLE_DEVICES="
-        )
     return {"distributed_config": DistributedConfig(tp_plan="auto")}
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.models.pretrained.chats import read_chat
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
@@ -84,7 +84,9 @@ class Texts:
         if given.chat is not None:
             texts = [read_chat(tokenizer, given.chat, name, self.generate > 0)]
         elif given.ids is not None:
-            texts = [self._of_ids(ids) for ids in given.ids]
+            for ids in given.ids:  # before they are named
+                self._require_embeddings(ids)
+            texts = [Text(name_tokens(tokenizer, ids)) for ids in given.ids]
         elif given.pair is not None:
             texts = [self._typed(read_pair(tokenizer, given.sentences[0], given.pair, name))]
         else:
@@ -94,26 +96,10 @@ class Texts:
             self._require_positions(len(text.source) + self.generate * (not self.loaded.has_encoder))
         return texts
 
-    def _of_ids(self, ids: tuple[int, ...]) -> Text:
-        """Exactly these tokens."""
-        highest, known = max(ids), self.n_embeddings or len(self.loaded.tokenizer)
-        if highest >= known:
-            raise ArgumentError(
-                f"{parameter('ids')}: expected numbers from 0 to {known - 1}, as {self.loaded.name} has embeddings, "
-                f"got {quoted(highest)}"
-            )
-        return Text(name_tokens(self.loaded.tokenizer, ids))
-
     def _typed(self, text: Text) -> Text:
         """With the types of tokens, if the model reads such."""
         if not text.types or "token_type_ids" not in signature(self.loaded.model.base_model.forward).parameters:
             return replace(text, types=())
-        known, highest = field_of(self.loaded.config, "type_vocab_size"), max(text.types)
-        if isinstance(known, int) and 0 < known <= highest:
-            raise MhavizError(
-                f"{self.loaded.name}: expected types of tokens below {known}, as it has embeddings, got {highest} for "
-                f"{parameter('pair')}; its tokenizer is that of another model"
-            )
         return text
 
     @property
@@ -238,10 +224,6 @@ class Texts:
     def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
-        if not model.can_generate():
-            raise ArgumentError(
-                f"{self.loaded.name} writes no text; give what its decoder should make by {parameter('target')}"
-            )
         ids, mask, _ = self.batch(sources)
         types = self.types(sources)
         given: dict[str, Any] = {} if types is None else {"token_type_ids": types}
@@ -280,10 +262,7 @@ class Texts:
             for start in (*(getattr(known, name, None) for known in configs), id_of(self.loaded.tokenizer, name)):
                 if isinstance(start, int):
                     return start
-        raise MhavizError(
-            f"{self.loaded.name}: expected a decoder_start_token_id in its config.json, got none, and no token that "
-            f"begins a text; add it"
-        )
+        raise MhavizError(f"{self.loaded.name}: expected a decoder_start_token_id in its config.json, got none")
 
     @cached_property
     def _first_tokens(self) -> tuple[int | None, int | None]:
@@ -326,22 +305,19 @@ class Texts:
         if self.n_embeddings is not None and highest >= self.n_embeddings:
             raise MhavizError(
                 f"{self.loaded.name}: expected tokens below {self.n_embeddings:,}, as it has embeddings, got number "
-                f"{highest:,}; its tokenizer is that of another model, or tokens were added to it alone"
+                f"{counted(highest)}"
             )
 
     def _require_positions(self, length: int) -> None:
-        most = self.max_length
-        if most is not None and length > most and has_table(self.loaded.model, most):
-            raise ArgumentError(
-                f"expected at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; cut the text"
-            )
+        self._require_length(length, self.max_length, "")
 
     def _require_target_positions(self, length: int) -> None:
-        most = self._max_target_length
+        self._require_length(length, self._max_target_length, "a target of ")
+
+    def _require_length(self, length: int, most: int | None, of: str) -> None:
         if most is not None and length > most and has_table(self.loaded.model, most):
             raise ArgumentError(
-                f"expected a target of at most {most:,} tokens, as the decoder of {self.loaded.name} has positions, "
-                f"got {length:,}; cut it, or have fewer written"
+                f"expected {of}at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}"
             )
 
 

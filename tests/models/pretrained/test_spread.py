@@ -104,7 +104,7 @@ def test_a_model_in_memory_may_be_spread(model_folder, temporary):
     ("options", "said"),
     [
         ({"device_map": "anywhere"}, r"'sequential' but found any"),
-        ({"max_memory": "cpu=1GiB"}, "`max_memory` is for a model on several devices; add `device_map`"),
+        ({"max_memory": "cpu=1GiB", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
         ({"device_map": "auto", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
         ({"device_map": "auto", "max_memory": "cpu"}, 'expected bytes for each device, such as "cpu=2GiB'),
         ({"device_map": "auto", "max_memory": "cpu=lots"}, "`size` lots is not in a valid format"),

@@ -239,10 +239,10 @@ def test_a_target_needs_positions(small_bart):
         assert len(text.target) == len(text.produced) == 12 < WRITTEN
     (text,) = Texts(small_bart).read_without_names(["the cat"])
     assert len(text.target) == 12
-    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13"):
         Texts(small_bart, 13).read(given(["the cat"]))
     assert len(Texts(small_bart).read(given(["the cat"], "the " * 10))[0].target) == 12
-    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13; cut it"):
+    with pytest.raises(ArgumentError, match=r"expected a target of at most 12 tokens, .*got 13"):
         Texts(small_bart).read(given(["the cat"], "the " * 11))
 
 
@@ -291,7 +291,7 @@ def test_tokens_without_embeddings(changed, name):
     words = bytes_and_words()
     words.add_tokens([f"<new{i}>" for i in range(V)])
     number = words.convert_tokens_to_ids(f"<new{V - 1}>")
-    message = f"expected tokens below {V}, as it has embeddings, got number {number}; its tokenizer"
+    message = f"expected tokens below {V}, as it has embeddings, got number {number}"
     texts = changed(name, tokenizer=words)
     for asked in (lambda sentences: texts.read(given(sentences)), texts.read_without_names):
         with pytest.raises(MhavizError, match=message):
