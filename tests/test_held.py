@@ -75,7 +75,7 @@ MORE = [
     "diff both.safetensors both-1.safetensors",
     'heatmap "the cat sat on the mat" "a dog barks" --mask causal',
     f"heatmap --model minilm {STREET} --layer 0,5 --head 1-3 --hide-special",
-    f"heatmap --model minilm {STREET} --layer 3 --rollout",
+    f"heatmap --model minilm {STREET} --layer 3 --show rollout",
     f"explain {TRANSLATED} --kind masked --token noir",
     f"heads --model minilm {STREET} 'to be or not to be' 'one two one two'",
     f"trace-shapes --model minilm {STREET}",

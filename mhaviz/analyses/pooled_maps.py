@@ -101,7 +101,6 @@ class Pooling:
         reduce: "mass", "max" or "both"; see ``attention_map``.
         window: (q0, q1, k0, k1): the part of the map that is shown, an end that is None being that of the map; None:
             all of it.
-        memory: bytes that may be used beside the inputs and the map; None: a quarter of what is free.
         summary: whether each head is summed up as well.
         totals: whether the sum of each row over all keys is wanted.
     """
@@ -109,7 +108,6 @@ class Pooling:
     size: int = MOST_CELLS
     reduce: Literal["mass", "max", "both"] = "mass"
     window: OpenWindow | None = None
-    memory: int | None = None
     summary: bool = True
     totals: bool = False
 
@@ -123,7 +121,7 @@ class Pooling:
         """The map of one sentence's call. Raises as ``attention_map`` does."""
         _, _, q_length, k_length = call.shape
         wanted = self.wanted(self.window_of(q_length, k_length, kind, sentence), kind)
-        return pool(call, wanted, memory=self.memory, on_progress=on_progress)
+        return pool(call, wanted, on_progress=on_progress)
 
     def wanted(self, window: Window, kind: Kind) -> Wanted:
         """What is asked of a map of this kind."""
@@ -287,7 +285,7 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
         total += _FLOAT32 * size.n_heads * (cells + of_each_query)
     largest = max(sizes, key=lambda size: size.bytes_of_inputs)
     wanted = pooling.wanted(pooling.window_in(largest), largest.kind)
-    shape = tile_shape(device, largest.k_length, largest.d_key, wanted, pooling.memory)
+    shape = tile_shape(device, largest.k_length, largest.d_key, wanted, None)
     return total + largest.bytes_of_inputs + shape.bytes
 
 

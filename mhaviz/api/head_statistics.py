@@ -38,7 +38,7 @@ def head_statistics(
     show: ShownNumbers = "weights",
 ) -> HeadStatistics:
     """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
-    require_shown(show, {})
+    require_shown(show, ShownNumbers)
     model = showing(model, show)
     shows = this_process().is_first or not division.distributed
     shown: list[str] = []

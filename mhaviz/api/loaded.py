@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
 from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
-from mhaviz.analyses.rollout import rolled_sites
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import attention_weights, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
@@ -16,7 +15,7 @@ from mhaviz.api.choosing import choose_token
 from mhaviz.api.division import Division
 from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
-from mhaviz.api.shown_numbers import QUANTITY_OF, ShownNumbers, require_shown, showing
+from mhaviz.api.shown_numbers import ShownMaps, ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import Sentence
@@ -24,6 +23,8 @@ from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_tran
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records import (
+    NORM,
+    WEIGHT,
     Ablation,
     Attention,
     EmbeddedText,
@@ -165,17 +166,12 @@ class LoadedModel:
         kind: Kind | None = None,
         generate: int = 0,
         hide_special: bool = False,
-        rollout: bool = False,
-        show: ShownNumbers = "weights",
+        show: ShownMaps = "weights",
         verify: bool = False,
         pool: Literal["mass", "max", "both"] | None = None,
         size: int | None = None,
         window: OpenWindow | None = None,
-        summary: bool | None = None,
-        memory: int | None = None,
-        queries_and_keys: bool | None = None,
-        drawn: bool = False,
-        check: Callable[[int], None] = lambda n_maps: None,
+        page: bool = False,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
         **given: Unpack[GivenOptions],
@@ -191,16 +187,14 @@ class LoadedModel:
             generate: so many tokens a decoder goes on writing, which are part of the map.
             hide_special: leave out the rows and columns of tokens that are not of the text. Weights stay as they are;
                 ``to_special`` is how much of a row goes to these tokens.
-            rollout: attention rollout up to each layer instead (Abnar and Zuidema 2020, arXiv 2005.00928).
             show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
-                (Kobayashi et al. 2020, arXiv 2004.10102).
+                (Kobayashi et al. 2020, arXiv 2004.10102); or "rollout": attention rollout up to each layer (Abnar and
+                Zuidema 2020, arXiv 2005.00928).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
-            pool, size, window, summary, memory: of long inputs; see ``LongInputs``.
-            queries_and_keys: keep them beside the weights for a page for the browser, which then shows single tokens
-                of long inputs, too, and what each score is the sum of; None: if they take at most 64 MiB.
-            drawn: keep no more than pictures and pages show: of many heads, more than 256 MiB of weights, each map is
-                pooled as soon as it is computed, to a few cells, unless ``size`` says to how many.
-            check: is called with the number of maps before they are made.
+            pool, size, window: of long inputs; see ``LongInputs``. Maps of more than 256 MiB in all are pooled as they
+                are computed, unless ``size`` is given.
+            page: keep what a page for the browser needs: queries and keys, by which it shows single tokens of long
+                inputs, and what each score is the sum of. Where they take at most 64 MiB they are kept in any case.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
             given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
@@ -209,42 +203,40 @@ class LoadedModel:
 
         Raises:
             ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
-            MhavizError: it does not fit into memory, or with ``queries_and_keys`` into a page; NaN or infinity in the
+            MhavizError: it does not fit into memory, or with ``page`` into a page; NaN or infinity in the
                 model; outputs that differ.
         """
-        long = LongInputs(pool, size, window, memory, summary)
+        require_shown(show, ShownMaps)
+        long = LongInputs(pool, size, window)
         if hide_special and window is not None:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
             )
-        require_shown(show, {"rollout": rollout})
         model = self._chosen(layer, kind, generate)
         heads = _heads_of(model, head)
-        if rollout:
+        if show == "rollout":
             unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads), *["verify"] * verify]
             if unheeded:
                 raise ArgumentError(
-                    f"{parameter('rollout')} goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
+                    f"a rollout goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
                 )
         inputs = model.read(Given.of(texts, target, given))
-        model = showing(model, show)
-        if rollout:
-            check(len(inputs.texts) * len(rolled_sites(model, inputs)))
+        if show == "rollout":
             rolled = rollout_of(model, inputs)
             return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
+        model = showing(model, show)
         n_maps = len(inputs.texts) * len(model.sites(inputs))
         dtype = model.require_outputs() if verify else None
-        check(n_maps)
         sizes = map_sizes(model, inputs, heads)
-        drawn = drawn and (not hide_special or _is_in_one_run(model, inputs))
-        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, drawn)
-        if queries_and_keys:
+        in_cells = not hide_special or _is_in_one_run(model, inputs)
+        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, in_cells)
+        if page:
             page_size(sizes, pooling, hide_special).require_fit()
-        keep = _takes_little(sizes) if queries_and_keys is None else queries_and_keys
+        keep = page or _takes_little(sizes)
         if pooling is None:
             attention = attention_weights(model, inputs, heads, hide_special, keep)
         else:
-            announce(sizes, pooling, model.device, on_notice, QUANTITY_OF[show])
+            announce(sizes, pooling, model.device, on_notice, NORM if show == "norms" else WEIGHT)
             attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
         return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
 
@@ -410,12 +402,12 @@ class LoadedModel:
         layer: int | None = None,
         kind: Kind | None = None,
         generate: int = 0,
-        queries_and_keys: bool | None = None,
+        page: bool = False,
         **given: Unpack[GivenOptions],
     ) -> Report:
         """Weights, shapes and scaling of one attention, for one page.
 
-        Arguments as in ``explain``, and ``queries_and_keys`` as in ``attend``.
+        Arguments as in ``explain``, and ``page`` as in ``attend``.
 
         Raises:
             ArgumentError: more tokens than a page shows; and as ``explain``.
@@ -427,7 +419,7 @@ class LoadedModel:
                 f"mhaviz heatmap, or attend in Python"
             )
         comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
-        keep = _takes_little(map_sizes(model, inputs)) if queries_and_keys is None else queries_and_keys
+        keep = page or _takes_little(map_sizes(model, inputs))
         return Report(attention_weights(model, inputs, keep=keep), model.trace(inputs), comparison)
 
     def trace_shapes(

@@ -17,7 +17,7 @@ from mhaviz.analyses.pooled_maps import (
     seconds_needed,
 )
 from mhaviz.devices import free_memory, require_memory
-from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.records import WEIGHT, Cells, Quantity
@@ -39,36 +39,24 @@ class LongInputs:
         pool: "mass", "max" or "both"; see ``attention_map``. None: by mass, of inputs that do not fit.
         size: rows and columns of cells, at most; None: 512.
         window: (q0, q1, k0, k1): show these queries and keys alone; an end that is None is that of the map.
-        memory: limit, in bytes, for computing the map; None: a quarter of what is free.
-        summary: sum up each head in numbers; None: of inputs longer than ``size``.
     """
 
     pool: Literal["mass", "max", "both"] | None = None
     size: int | None = None
     window: OpenWindow | None = None
-    memory: int | None = None
-    summary: bool | None = None
 
     def __post_init__(self) -> None:
         if self.pool not in (None, "mass", "max", "both"):
             raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {quoted(self.pool)}")
         if self.size is not None and self.size < 1:
             raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
-        if self.memory is not None and self.memory < 1:
-            raise ArgumentError(f"{parameter('memory')}: expected at least 1 byte, got {counted(self.memory)}")
 
     @property
     def given(self) -> list[str]:
         """The names of those that differ from what they are by default."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
-    def allowed_bytes(self, device: torch.device) -> int:
-        """What may be used: ``memory``, or a quarter of what is free where maps are computed."""
-        return self.memory or (free_memory(device) or 2**32) // 4
-
-    def plan(
-        self, longest: int, n_maps: int, n_heads: int, device: torch.device, drawn: bool = False
-    ) -> Pooling | None:
+    def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device, in_cells: bool) -> Pooling | None:
         """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
 
         Args:
@@ -76,36 +64,40 @@ class LongInputs:
             n_maps: how many maps there will be.
             n_heads: of each.
             device: where they are computed.
-            drawn: whether they are for pictures and pages alone: of many heads fewer cells are then kept.
+            in_cells: whether maps of many heads can be pooled to fewer cells.
 
         Raises:
             MhavizError: the cells that were asked for do not fit into memory.
         """
-        size, asked = self.size or MOST_CELLS, self.pool or self.window or self.summary
-        allowed = self.allowed_bytes(device)
+        size, asked = self.size or MOST_CELLS, self.pool or self.window
+        allowed = allowed_bytes(device)
         a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
         cells = min(size, longest)
-        if drawn and self.size is None and n_maps * n_heads * cells**2 > _MANY_CELLS:
+        if in_cells and self.size is None and n_maps * n_heads * cells**2 > _MANY_CELLS:
             cells = max(math.isqrt(_DRAWN_CELLS // (n_maps * n_heads)), min(_LEAST_DRAWN, cells))
         if a_cell * cells**2 > allowed:
             fitting = math.isqrt(allowed // a_cell)
             if not fitting:
                 raise MhavizError(
                     f"a single cell for each of {n_maps * n_heads:,} heads needs {readable_bytes(a_cell)}, where "
-                    f"{readable_bytes(allowed)} may be used; take fewer heads, or more {parameter('memory')}"
+                    f"{readable_bytes(allowed)} may be used; take fewer heads"
                 )
             if self.size is not None and longest > size:
                 heads = n_maps * n_heads
                 raise MhavizError(
                     f"{parameter('size')} {size} needs {readable_bytes(a_cell * size**2)} for {heads} "
                     f"head{'s' * (heads != 1)}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
-                    f"{fitting} would fit; or take fewer heads, or more {parameter('memory')}"
+                    f"{fitting} would fit; or take fewer heads"
                 )
             cells = fitting
         elif longest <= cells and not asked:
             return None
-        summary = self.summary if self.summary is not None else longest > cells
-        return Pooling(cells, self.pool or "mass", self.window, self.memory, summary)
+        return Pooling(cells, self.pool or "mass", self.window, summary=bool(self.window) or longest > cells)
+
+
+def allowed_bytes(device: torch.device) -> int:
+    """What a map may take: a quarter of what is free where it is computed."""
+    return (free_memory(device) or 2**32) // 4
 
 
 def announce(

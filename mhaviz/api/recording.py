@@ -15,6 +15,7 @@ import torch
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
+from mhaviz.api.long_inputs import allowed_bytes
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall
@@ -46,11 +47,10 @@ def record(
     examples: int | Sequence[int] | Literal["all"] = 0,
     pool: Literal["mass", "max", "both"] | None = None,
     size: int | None = None,
-    memory: int | None = None,
     tokens: Sequence[str] | None = None,
     grid: tuple[int, int] | None = None,
     statistics: bool = False,
-    queries_and_keys: bool = False,
+    page: bool = False,
     program: str = "",
     on_notice: Callable[[str], None] | None = None,
 ) -> "Recording":
@@ -77,18 +77,17 @@ def record(
             "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
-        memory: bytes that computing a map may take; None: a quarter of what is free.
         tokens: names of the tokens; None: by the tokenizer of transformers that the program has used, else positions.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
-        queries_and_keys: keep them beside the weights for a page for the browser; see ``attend``.
+        page: keep what a page for the browser needs; see ``attend``.
         program: what a picture calls what was recorded; nothing: the model's class.
         on_notice: is told, in a line, what was not seen, when the recording ends.
 
     Raises:
         ArgumentError: options that make no sense.
     """
-    chosen = RecordingOptions(module, layer, head, passes, examples, pool, size, memory, tokens, grid, queries_and_keys)
+    chosen = RecordingOptions(module, layer, head, passes, examples, pool, size, tokens, grid, page)
     return Recording(model, chosen, on_attention, statistics, program, on_notice)
 
 
@@ -117,14 +116,14 @@ class Recording(ContextDecorator):
         self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names)
         self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
-        self._maps = RecordedMaps(options.pooling, options.always_pooled, options.queries_and_keys)
+        self._maps = RecordedMaps(options.pooling, options.always_pooled, options.page)
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
         self._queries: Counter[int] = Counter()  # those that count, likewise
         self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
         self._has_batches = False
-        self._most_bytes = options.long.allowed_bytes(torch.device("cpu"))
+        self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._n_heads: dict[int, int] = {}
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
@@ -244,17 +243,14 @@ class Recording(ContextDecorator):
         chosen = {"module": self._options.patterns, "head": self._options.heads}
         if unheeded := [name for name, one in chosen.items() if one is not None]:
             raise ArgumentError(
-                f"{parameter('rollout')} goes through all modules and all heads; leave out "
-                f"{', '.join(map(parameter, unheeded))}"
+                f"a rollout goes through all modules and all heads; leave out {', '.join(map(parameter, unheeded))}"
             )
 
     def _require_one_stack(self) -> None:
         """Raise ArgumentError where attention was missed, or it is not known that layers read what others have made."""
         missed = next((line for line in self.missed if _IS_MISSED.search(line)), None)
         if missed is not None:
-            raise ArgumentError(
-                f"{parameter('rollout')} goes through all attention of a program, and misses some: {missed}"
-            )
+            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {missed}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
         for a, b in pairwise(sorted(sites, key=lambda site: site.kind)):
             if a.kind != b.kind:
@@ -265,7 +261,7 @@ class Recording(ContextDecorator):
             is_other = query is not None and other is not None and query.of != other.of and bool(several)
             if is_other or a.root != b.root or re.sub(r"\d+", "", a.name) != re.sub(r"\d+", "", b.name):
                 raise ArgumentError(
-                    f"{parameter('rollout')} goes through layers that read one another, and of {_name_of(a)} and "
+                    f"a rollout goes through layers that read one another, and of {_name_of(a)} and "
                     f"{_name_of(b)} that is not known, as of two towers; record the one or the other"
                 )
 

@@ -19,10 +19,9 @@ class RecordingOptions:
 
     Attributes:
         patterns, layers, heads, passes, examples: those that are wanted; None: all.
-        long: the options for long inputs.
         pooling: how inputs are pooled that are longer than its size; always_pooled: whether shorter ones are as well.
         tokens: names; grid: rows and columns of patches; None: as the program tells.
-        queries_and_keys: whether they are kept.
+        page: whether queries and keys are kept for a page for the browser.
 
     Raises:
         ArgumentError: options that make no sense.
@@ -37,10 +36,9 @@ class RecordingOptions:
         examples: int | Sequence[int] | Literal["all"],
         pool: Literal["mass", "max", "both"] | None,
         size: int | None,
-        memory: int | None,
         tokens: Sequence[str] | None,
         grid: tuple[int, int] | None,
-        queries_and_keys: bool,
+        page: bool,
     ) -> None:
         self.patterns = None if module is None else (module,) if isinstance(module, str) else tuple(module)
         self.layers = None if layer is None else (layer,) if isinstance(layer, int) else tuple(layer)
@@ -49,14 +47,14 @@ class RecordingOptions:
         self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
         if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        self.long = LongInputs(pool, size, memory=memory)
+        LongInputs(pool, size)
         if grid is not None and (len(grid) != 2 or min(grid) < 1):
             raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
-        self.pooling = Pooling(size or MOST_CELLS, pool or "mass", None, memory, summary=False)
+        self.pooling = Pooling(size or MOST_CELLS, pool or "mass", summary=False)
         self.always_pooled = pool is not None
         self.tokens = None if tokens is None else tuple(map(str, tokens))
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
-        self.queries_and_keys = queries_and_keys
+        self.page = page
 
     def wants(self, site: SeenSite) -> bool:
         """Whether an attention is recorded, as far as its name tells."""

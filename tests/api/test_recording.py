@@ -249,7 +249,7 @@ def test_two_recordings_see_the_same(gpt):
 
 
 def test_long_inputs_are_pooled_exactly(gpt):
-    with mhaviz.record(gpt, queries_and_keys=True) as whole:
+    with mhaviz.record(gpt, page=True) as whole:
         gpt(ids(60))
     with mhaviz.record(gpt, size=16) as pooled:
         gpt(ids(60))

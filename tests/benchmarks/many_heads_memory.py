@@ -29,7 +29,7 @@ def model(attention: str) -> LlamaModel:
 
 
 def save(loaded: LoadedModel, outputs: tuple[str, ...]) -> None:
-    attention = loaded.attend(TEXT, drawn=True, summary=True, queries_and_keys=".html" in outputs)
+    attention = loaded.attend(TEXT, page=".html" in outputs)
     assert len(attention[0].queries) == TOKENS
     with tempfile.TemporaryDirectory() as folder:
         for suffix in outputs:

@@ -65,20 +65,19 @@ def test_a_short_input_is_drawn_as_ever(mhaviz):
     assert "summary" not in plain
 
 
-@pytest.mark.parametrize(
-    "options", [["--size", "699"], ["--memory", "3MB"], ["--pool", "mass", "--size", "100"], []], ids=" ".join
-)
+@pytest.mark.parametrize("options", [["--size", "699"], ["--pool", "mass", "--size", "100"], []], ids=" ".join)
 def test_what_makes_mhaviz_pool(mhaviz, book, options):
     (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, *options, "-o", "map.json"))
     assert len(only["query_edges"]) - 1 < 700
     assert only["summary"]["queries"] == 700
 
 
-def test_memory_decides_the_cells(mhaviz, book):
+def test_memory_decides_the_cells(mhaviz, book, monkeypatch):
     """2 heads of 4 bytes, three times over: 24 bytes a cell."""
-    (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--memory", "24KB", "-o", "map.json"))
+    monkeypatch.setattr(long_inputs, "free_memory", lambda device: 4 * 24_000)
+    (only,) = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-o", "map.json"))
     assert len(only["query_edges"]) - 1 == 31
-    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--memory", "24KB", "--size", "100")
+    result = mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "100")
     assert result.status == 1
     assert "--size 100 needs 234.4 KiB for 2 heads, where 23.4 KiB may be used: --size 31 would fit" in result.err
 
@@ -116,40 +115,6 @@ def test_a_window_is_exact_and_has_its_tokens(mhaviz, book, weights):
     assert only["heads"] == [1]
     assert only["summary"]["queries"] == 3
     assert "become" not in result.err
-
-
-def test_a_summary_when_it_is_asked_for(mhaviz, book):
-    asked = json.loads(mhaviz("heatmap", "a b c", *SMALL, "--summary", "--json").out)["maps"][0]
-    assert set(asked["summary"]) == {"heads", "queries", "near", "strong"}
-    assert set(asked["summary"]["heads"][0]) == {
-        "entropy", "uniform_entropy", "sinks", "local", "strongest", "farthest",
-    }  # fmt: skip
-    not_asked = saved(mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--no-summary", "-o", "map.json"))
-    assert "summary" not in not_asked[0]
-
-
-def test_a_summary_changes_nothing_else(mhaviz, book):
-    plain, asked = (
-        json.loads(mhaviz("heatmap", "a b c", *SMALL, "--json", *more).out)["maps"][0] for more in ([], ["--summary"])
-    )
-    del asked["summary"]
-    assert asked.keys() == plain.keys()
-    np.testing.assert_allclose(np.array(asked["weights"]), np.array(plain["weights"]), atol=CLOSE)
-    shown = mhaviz("heatmap", "a b c", *SMALL, "--summary").out
-    assert "self-attention: a b c" in shown
-    assert "a row sums to 1" in shown
-    assert "mean entropy" in shown
-
-
-def test_memory_reaches_the_blocks(mhaviz, book, monkeypatch):
-    from mhaviz.attention import tiled_pass
-
-    asked, choose = [], tiled_pass.choose_tile_shape
-    monkeypatch.setattr(tiled_pass, "choose_tile_shape", lambda *given: asked.append(given[6]) or choose(*given))
-    assert (
-        mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "--size", "50", "--memory", "3MB", "-q").status == 0
-    )
-    assert set(asked) == {3_000_000}
 
 
 def test_the_same_command_writes_the_same_bytes(mhaviz, book):
@@ -228,7 +193,6 @@ BAD = [
     (["--window", "9:5,0:1"], 2, "--window: expected query positions that go up, from 0 to at most 700, got 9 to 5"),
     (["--window", "0:5,:701"], 2, "--window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
     (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
-    (["--memory", "much"], 2, "--memory: expected a number of bytes such as 2GiB or 500MB, got 'much'"),
     (["--pool", "mean"], 2, "--pool"),
     (["--scale", "square"], 2, "--scale"),
 ]
@@ -248,7 +212,6 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
     shown = " ".join(mhaviz("heatmap", "--help").out.replace("│", "").split())
     for default in (
         "mass",
-        "a quarter of what is free",
         "of pooled maps",
         "auto: most lies below",
         "ink",
@@ -278,7 +241,6 @@ OPTIONS = [
     ["--window", "0:600,0:600"],
     ["--scale", "log"],
     ["--vmax", "0.5"],
-    ["--no-summary"],
     ["--mask", "causal"],
     ["--head", "1"],
 ]
@@ -344,23 +306,23 @@ def test_of_many_heads_no_more_is_kept_than_is_drawn(mhaviz, book, weights, monk
     monkeypatch.setattr(
         Delivery, "deliver_maps", lambda self, found, *more: kept.append(found) or deliver(self, found, *more)
     )
-    for outputs in (["-o", "map.png"], ["-o", "map.html"], ["-o", "map.json"], ["-o", "map.png", "--size", "70"]):
+    for outputs in (["-o", "map.png"], ["-o", "map.html"], ["-o", "map.json"], ["-o", "map.json", "--size", "700"]):
         assert mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-q", *outputs).status == 0
     drawn, page, data, sized = (attention[0] for attention in kept)
     expected = weights.reshape(2, 35, 20, 35, 20).sum(axis=4).mean(axis=2)
-    for m in (drawn, page):
+    for m in (drawn, page, data):
         np.testing.assert_allclose(m.weights, expected, atol=CLOSE)
         assert m.summary is not None
     assert page.queries_and_keys is not None
-    assert data.weights.shape == (2, 350, 350)
-    assert sized.weights.shape == (2, 70, 70)
+    assert sized.weights.shape == (2, 700, 700)
 
 
-def test_many_heads_have_the_cells_of_the_largest_picture():
+def test_many_heads_have_the_cells_of_the_largest_picture(monkeypatch):
     """32 layers of 32 heads; of a few heads nothing is pooled, and of very many a little is left of each."""
-    options, cpu = long_inputs.LongInputs(memory=2**34), torch.device("cpu")
-    assert options.plan(512, 32, 32, cpu, drawn=True).size == 128
-    assert options.plan(512, 32, 32, cpu) is None
-    assert options.plan(512, 12, 12, cpu, drawn=True) is None
-    assert options.plan(60, 32, 32, cpu, drawn=True) is None
-    assert options.plan(512, 300, 100, cpu, drawn=True).size == 32
+    monkeypatch.setattr(long_inputs, "free_memory", lambda device: 2**36)
+    options, cpu = long_inputs.LongInputs(), torch.device("cpu")
+    assert options.plan(512, 32, 32, cpu, in_cells=True).size == 128
+    assert options.plan(512, 32, 32, cpu, in_cells=False) is None
+    assert options.plan(512, 12, 12, cpu, in_cells=True) is None
+    assert options.plan(60, 32, 32, cpu, in_cells=True) is None
+    assert options.plan(512, 300, 100, cpu, in_cells=True).size == 32

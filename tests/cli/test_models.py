@@ -105,7 +105,7 @@ def test_without_special_tokens(mhaviz, model_folder):
     assert f"{share.mean():.2g} of a row goes to special tokens, on average" in " ".join(layer.split())
 
 
-@pytest.mark.parametrize("option", ["--rollout", "--verify"])
+@pytest.mark.parametrize("option", ["--show=rollout", "--verify"])
 def test_what_needs_all_tokens_is_computed_before_some_are_hidden(mhaviz, model_folder, option):
     model = ("--model", str(model_folder("bert")), option, "--json")
     (first, *_), (whole, *_) = (
@@ -137,14 +137,14 @@ def test_a_quiet_verification_tells_by_its_status(mhaviz, model_folder, monkeypa
 
 def test_rollout(mhaviz, model_folder):
     model = ("--model", str(model_folder("gpt2")))
-    document = json.loads(mhaviz("heatmap", TEXT, *model, "--rollout", "--layer", "1", "--json").out)
+    document = json.loads(mhaviz("heatmap", TEXT, *model, "--show", "rollout", "--layer", "1", "--json").out)
     (m,) = document["maps"]
     assert (m["layer"], m["rollout"]) == (1, True)
     maps = json.loads(mhaviz("heatmap", TEXT, *model, "--json").out)["maps"]
     weights = [np.mean(layer["weights"], axis=0) for layer in maps]
     half = np.eye(len(weights[0])) / 2
     np.testing.assert_allclose(m["weights"][0], (weights[1] / 2 + half) @ (weights[0] / 2 + half), atol=CLOSE)
-    assert "rollout" in mhaviz("heatmap", TEXT, *model, "--rollout").out
+    assert "rollout" in mhaviz("heatmap", TEXT, *model, "--show", "rollout").out
 
 
 def test_a_long_input_is_pooled(mhaviz, model_folder, tmp_path):
@@ -313,8 +313,8 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
         (["--revision", "main"], 2, "--revision is of a model on the hub"),
         (["--d-model", "8"], 2, "of transformers, which brings its own sizes, weights and masks; leave out --d-model"),
-        (["--rollout", "--head", "1"], 2, "--rollout goes through all heads; leave out --head"),
-        (["--rollout", "--verify"], 2, "leave out --verify"),
+        (["--show", "rollout", "--head", "1"], 2, "a rollout goes through all heads; leave out --head"),
+        (["--show", "rollout", "--verify"], 2, "leave out --verify"),
         (["--hide-special", "--window", "0:2,0:2"], 2, "leave out one"),
         (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
     ],
@@ -334,7 +334,7 @@ def test_options_of_a_model_without_one(mhaviz, option):
 
 
 def test_a_rollout_through_the_translator(mhaviz):
-    result = mhaviz("heatmap", "the small cat", "--model", "translation", "--rollout", "--json")
+    result = mhaviz("heatmap", "the small cat", "--model", "translation", "--show", "rollout", "--json")
     assert [(m["kind"], m["rollout"]) for m in json.loads(result.out)["maps"]] == [("self", True), ("masked", True)]
 
 
@@ -546,7 +546,7 @@ NAN_HEAD = "layer 1, masked: expected queries that are numbers, got NaN or infin
     [
         ("heatmap", TEXT, "-o"),
         ("heatmap", TEXT, "--head", "0", "-o"),
-        ("heatmap", TEXT, "--rollout", "-o"),
+        ("heatmap", TEXT, "--show", "rollout", "-o"),
         ("heatmap", TEXT, "--verify", "-o"),
         ("heatmap", TEXT, "--size", "2", "-o"),
         ("heads", TEXT, "-o"),
@@ -588,6 +588,6 @@ def test_the_only_attention_of_a_hybrid(mhaviz, model_folder, tmp_path):
     model = ("--model", str(model_folder("zamba2_with_one")))
     assert mhaviz("heatmap", TEXT, *model, "--layer", "1", "-o", str(tmp_path / "x.safetensors")).status == 0
     assert set(load_file(tmp_path / "x.safetensors")) == {"layer.1.masked"}
-    assert mhaviz("heatmap", TEXT, *model, "--rollout").status == 0
+    assert mhaviz("heatmap", TEXT, *model, "--show", "rollout").status == 0
     refused = mhaviz("heatmap", TEXT, *model, "--layer", "0")
     assert "there is no layer 0; the model has layer 1 only" in refused.err

@@ -104,19 +104,19 @@ def test_json_and_nothing_else(record, tmp_path):
 def test_what_is_chosen(record, tmp_path):
     (tmp_path / "labels.txt").write_text("the\ncat\nsat\n€\n", encoding="utf-8")
     options = ("--module", "*.1", "--module", "nothing", "--layer", "0-1", "--tokens", "labels.txt", "--size", "4")
-    (one,) = json.loads(record(PROGRAM, "--json", "--memory", "1GiB", *options).out)["maps"]
+    (one,) = json.loads(record(PROGRAM, "--json", *options).out)["maps"]
     assert one["queries"] == ["the", "cat", "sat", "€"]
 
 
 def test_heads_and_rollout(record, tmp_path):
-    result = record(PROGRAM, "--heads", "-o", "heads.json", "-o", "heads.png")
+    result = record(PROGRAM, "--show", "heads", "-o", "heads.json", "-o", "heads.png")
     assert result.status == 0
     assert "entr" in result.out
     document = json.loads((tmp_path / "heads.json").read_text())
     assert document["kinds"]
     assert document["source"]["passes"] == [0, 2]
     assert (tmp_path / "heads.png").is_file()
-    (first, second) = json.loads(record(PROGRAM, "--rollout", "--json").out)["maps"]
+    (first, second) = json.loads(record(PROGRAM, "--show", "rollout", "--json").out)["maps"]
     assert np.shape(first["weights"]) == np.shape(second["weights"]) == (1, 4, 4)
 
 
@@ -196,7 +196,7 @@ def test_a_program_may_close_and_replace_its_streams(record, tmp_path):
 
 
 def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
-    result = record(PROGRAM, "--heads", "--layer", "1")
+    result = record(PROGRAM, "--show", "heads", "--layer", "1")
     assert result.status == 0
     words = " ".join(result.out.split())
     assert "masked self-attention: 3 heads, means over 6 examples, 24 tokens" in words
@@ -206,10 +206,10 @@ def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
     assert "cpu, passes 0 to 2" in words
     assert "kept" not in result.err, "statistics are of all examples"
     assert "first of" not in result.err
-    missing = record(PROGRAM, "--heads", "--layer", "5")
+    missing = record(PROGRAM, "--show", "heads", "--layer", "5")
     assert missing.status == 2
     assert missing.err == "mhaviz: --layer: there is no layer 5; what is recorded has layers 0 to 1\n"
-    beside = record(PROGRAM, "--heads", "--module", "blocks.1", "--layer", "0")
+    beside = record(PROGRAM, "--show", "heads", "--module", "blocks.1", "--layer", "0")
     assert beside.err == "mhaviz: --layer: there is no layer 0; what is recorded has layer 1 only\n"
 
 
@@ -236,17 +236,19 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
     ("options", "message"),
     [
         (("-o", "run.xyz"), "cannot tell the format of run.xyz"),
-        (("--heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
+        (("--show", "heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
         (
-            ("--heads", "--rollout", "--passes", "0-", "--title", "x"),
-            "--heads averages all passes and examples, and draws no maps; leave out --rollout, --passes, --title",
+            ("--show", "heads", "--passes", "0-", "--title", "x"),
+            "--show heads averages all passes and examples, and draws no maps; leave out --passes, --title",
         ),
-        (("--rollout", "--pool", "max"), "--rollout goes through single tokens, and --pool makes cells of several"),
-        (("--rollout", "--head", "0"), "--rollout goes through all modules and all heads; leave out --head"),
+        (
+            ("--show", "rollout", "--pool", "max"),
+            "a rollout goes through single tokens, and --pool makes cells",
+        ),
+        (("--show", "rollout", "--head", "0"), "a rollout goes through all modules and all heads; leave out --head"),
         (("--layer", "3-1"), "--layer: expected a range that goes up, got '3-1'"),
         (("--examples", "x"), "--examples: expected examples such as 0, 3-5 or all, got 'x'"),
         (("--passes", "x"), "--passes: expected numbers"),
-        (("--memory", "x"), "--memory: expected a number of bytes"),
         (("--size", "0"), "--size: expected at least 1 cell, got 0"),
         (("--grid", "14"), "--grid: expected rows and columns"),
         (("--width", "x"), "--width: expected a length"),

@@ -19,7 +19,6 @@ DRAWN = {
     "pooled": [TEXT, "--size", "30", "--pool", "both", "--mask", "causal", *SMALL, "--head", "2,1"],
     "window": [TEXT, "--window", "3:40,7:9", *SMALL],
     "mixed": ["one two three", TEXT, "--size", "30", "--pool", "max", *SMALL],
-    "summary": ["one two three", "--summary", *SMALL],
     "trained": [*TRANSLATED],
     "trained, cross": [*TRANSLATED, "--kind", "cross", "--window", "1:4,0:5", "--pool", "max"],
 }

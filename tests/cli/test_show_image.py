@@ -80,7 +80,7 @@ def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--image photo.png --heads", "draws no maps; leave out --image"),
+        ("--image photo.png --show heads", "draws no maps; leave out --image"),
         ("--query 1,2", "--query is for attention over an image; add --image photo.png"),
         ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, got '14'"),
         ("--image program.py", "--image: cannot read program.py: it is no image"),

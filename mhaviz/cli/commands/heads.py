@@ -1,7 +1,7 @@
 """mhaviz heads"""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,7 +15,6 @@ from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
-from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.files.part_names import SUFFIX
 from mhaviz.units import parse_whole
@@ -28,13 +27,16 @@ def heads(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
     looks: CmapOptions,
-    shown: ShowOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,
     texts: CorpusTexts,
     ranking: RankingOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
+    show: Annotated[
+        Literal["weights", "norms"],
+        typer.Option(metavar="weights|norms", hidden=True, help="norms: weight times the norm of v W_O, as shares."),
+    ] = "weights",
     without: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +79,7 @@ def heads(
                 stream,
                 layer=parse_numbers("layer", checkpoint.layer),
                 kind=checkpoint.kind,
-                show=shown.show,
+                show=show,
                 probe=probe,
                 without=zeroed,
                 examples=_EXAMPLES if delivery.has_page else 0,

@@ -1,13 +1,12 @@
 """mhaviz heatmap"""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice
-from mhaviz.cli.shared.shown_numbers import ShowOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -18,7 +17,13 @@ def heatmap(
     delivery: Delivery,
     looks: MapOptions,
     texts: ManyTexts,
-    shown: ShowOptions,
+    show: Annotated[
+        Literal["weights", "norms", "rollout"],
+        model_option(
+            metavar="weights|norms|rollout",
+            help="norms: weight times the norm of v W_O; rollout: attention rollout up to each layer.",
+        ),
+    ] = "weights",
     head: Heads = "all",
     hide_special: Annotated[
         bool, model_option("--hide-special", help="Crop [CLS] and its like; weights stay as they are.")
@@ -26,7 +31,6 @@ def heatmap(
     verify: Annotated[
         bool, model_option("--verify", help="Recompute the outputs; exit with 1 if they differ.")
     ] = False,
-    rollout: Annotated[bool, model_option("--rollout", help="Attention rollout up to each layer.")] = False,
 ) -> None:
     """Draw the attention weights of every head.
 
@@ -44,8 +48,8 @@ def heatmap(
     Output: a {map_files} file.
     """
     delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
-    window, memory = long.parse_window(), long.parse_memory()
-    style = looks.style if shown.show == "weights" else looks.any_style
+    window = long.parse_window()
+    style = looks.style if show != "norms" else looks.any_style
     given = texts.given_to(model, long.whole)
     loaded = model.load(delivery.notice)
     delivery.tell(loaded.notices)
@@ -57,17 +61,12 @@ def heatmap(
             kind=model.kind,
             generate=model.generate,
             hide_special=hide_special,
-            rollout=rollout,
-            show=shown.show,
-            queries_and_keys=delivery.has_page,
-            drawn=not delivery.has_data,
+            show=show,
+            page=delivery.has_page,
             verify=verify,
             pool=long.pool,
             size=long.size,
             window=window,
-            summary=long.summary,
-            memory=memory,
-            check=lambda n_maps: delivery.require_drawable(n_maps, by_layer=len(loaded.layers) > 1),
             on_notice=None if delivery.quiet else delivery.notice,
             on_progress=lambda done: on_progress(done, "of the map"),
         )

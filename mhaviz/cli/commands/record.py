@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
     from mhaviz.recording.program import Ending, Program
 
-_MOST_HEADS = 16  # rows of the table of --heads
+_MOST_HEADS = 16  # rows of the table of --show heads
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,10 +74,13 @@ def record(
     delivery: Delivery,
     looks: MapOptions,
     images: ImageOptions,
-    heads: Annotated[
-        bool, typer.Option("--heads", help="What each head looks at, averaged over all passes, instead of maps.")
-    ] = False,
-    rollout: Annotated[bool, typer.Option("--rollout", help="Attention rollout up to each layer.")] = False,
+    show: Annotated[
+        Literal["weights", "rollout", "heads"],
+        typer.Option(
+            metavar="weights|rollout|heads",
+            help="rollout: attention rollout up to each layer; heads: what each looks at, averaged over all passes.",
+        ),
+    ] = "weights",
 ) -> None:
     """Run a PyTorch program, and draw the attention weights that it computes.
 
@@ -85,7 +88,7 @@ def record(
     mhaviz record -o run.html train.py --epochs 1
     mhaviz record -o maps.safetensors -m my_package.generate "a prompt"
     mhaviz record --module 'blocks.*.attn' --passes 0,100,200- -o film.html train.py
-    mhaviz record --heads -o heads.png evaluate.py
+    mhaviz record --show heads -o heads.png evaluate.py
     mhaviz record --image photo.png -o over.png classify.py photo.png
 
     The program runs as it is, as python runs it: it gets what follows its name, and ends with its own exit status. What
@@ -97,12 +100,12 @@ def record(
     Output: a {map_files} file.
     """
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
-    delivery.check(inputs, HEAD_SUFFIXES if heads else MAP_SUFFIXES)
-    if heads:
-        _require_no_maps(recorded, pooled, looks, images, rollout)
-    if rollout and pooled.pool is not None:
-        raise ArgumentError("--rollout goes through single tokens, and --pool makes cells of several; leave out one")
-    options, memory, style = recorded.parse(), pooled.parse_memory(), looks.style
+    delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)
+    if show == "heads":
+        _require_no_maps(recorded, pooled, looks, images)
+    if show == "rollout" and pooled.pool is not None:
+        raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
+    options, style = recorded.parse(), looks.style
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
     images = images.in_folder(folder)
@@ -116,12 +119,11 @@ def record(
         grid=images.parse_grid(),
         pool=pooled.pool,
         size=pooled.size,
-        memory=memory,
-        statistics=heads,
-        queries_and_keys=delivery.has_page and not (heads or rollout),
+        statistics=show == "heads",
+        page=delivery.has_page and show == "weights",
         program=f"-m {script}" if is_module else Path(script).name,
     )
-    if rollout:
+    if show == "rollout":
         recording.require_rollout()
     with room_for_a_program(keeps_stdout=delivery.json), recording:
         ending = program.run()
@@ -130,7 +132,7 @@ def record(
 
     absolute = replace(delivery, output=[folder / path for path in delivery.paths])
     try:
-        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, images, heads, rollout)
+        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, images, show)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -139,11 +141,9 @@ def record(
     raise typer.Exit(ending.status)
 
 
-def _require_no_maps(
-    recorded: Recorded, pooled: PoolOptions, looks: MapOptions, images: ImageOptions, rollout: bool
-) -> None:
+def _require_no_maps(recorded: Recorded, pooled: PoolOptions, looks: MapOptions, images: ImageOptions) -> None:
     """Raise ArgumentError for what is about maps, where there will be none."""
-    unread = ["rollout"] * rollout
+    unread: list[str] = []
     for group, read in ((recorded, {"module", "layer"}), (pooled, set()), (images, {"grid"}), (looks, {"dpi", "cmap"})):
         unread += [
             option.name
@@ -152,7 +152,7 @@ def _require_no_maps(
         ]
     if unread:
         raise ArgumentError(
-            f"--heads averages all passes and examples, and draws no maps; leave out "
+            f"--show heads averages all passes and examples, and draws no maps; leave out "
             f"{', '.join(map(option_name, unread))}"
         )
 
@@ -174,21 +174,24 @@ def _deliver(
     delivery: Delivery,
     style: Any,
     images: ImageOptions,
-    heads: bool,
-    rollout: bool,
+    show: str,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
-    result = recording.head_statistics if heads else recording.rollout if rollout else recording.attention
+    result: Any
+    if show == "heads":
+        result = recording.head_statistics
+    else:
+        result = recording.rollout if show == "rollout" else recording.attention
     if ending.how is not None:
         verb = "saved" if delivery.paths else "here is"
         delivery.notice(f"the program ended with {ending.how}; {verb} what was recorded until then")
-    delivery.tell(recording.missed if heads else recording.notices)
-    if heads:
+    delivery.tell(recording.missed if show == "heads" else recording.notices)
+    if show == "heads":
         from mhaviz.pages.head_statistics import Order
 
         delivery.deliver(result, style, order=Order("entropy", False, _MOST_HEADS))
     else:
-        images.deliver(result, delivery, style)  # type: ignore[arg-type]
+        images.deliver(result, delivery, style)
 
 
 def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:

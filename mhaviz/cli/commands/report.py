@@ -40,6 +40,6 @@ def report(
             layer=model.one_layer,
             kind=model.kind,
             generate=model.generate,
-            queries_and_keys=None if delivery.has_page else False,
+            page=delivery.has_page,
         )
     delivery.deliver(page, style)

@@ -18,7 +18,7 @@ from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.processes import this_process
-from mhaviz.units import parse_bytes, parse_length, parse_whole
+from mhaviz.units import parse_length, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
@@ -34,7 +34,6 @@ look_option = partial(typer.Option, rich_help_panel="Looks")
 _LAST_POSITION = 10**12  # no input is so long
 
 AnyKind = Literal["self", "masked", "cross"]
-AnyNumbers = Literal["weights", "norms"]
 
 Layers = Annotated[str, typer.Option(help="Layers to draw: 0,3-5 or all.")]
 Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
@@ -180,20 +179,6 @@ class PoolOptions:
         int | None,
         long_option(metavar="CELLS", help=f"Most rows and columns of cells. \\[default: {MOST_CELLS}]"),
     ] = None
-    memory: Annotated[
-        str | None,
-        long_option(
-            metavar="BYTES",
-            help="Limit. \\[default: a quarter of what is free]",
-        ),
-    ] = None
-
-    def parse_memory(self) -> int | None:
-        """ "2GiB" → 2147483648. Raises ArgumentError if it cannot be read."""
-        try:
-            return None if self.memory is None else parse_bytes(self.memory)
-        except ValueError as error:
-            raise ArgumentError(f"--memory: {error}") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,10 +189,6 @@ class LongOptions(PoolOptions):
     window: Annotated[
         str | None,
         long_option(metavar="Q0:Q1,K0:K1", help="These queries and keys alone."),
-    ] = None
-    summary: Annotated[
-        bool | None,
-        long_option("--summary/--no-summary", help="Each head in numbers. \\[default: of pooled maps]"),
     ] = None
 
     def parse_window(self) -> tuple[int | None, int | None, int | None, int | None] | None:

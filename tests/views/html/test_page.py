@@ -328,7 +328,7 @@ def test_missing_weights_are_said_to_be_missing(opened, tmp_path):
 def test_long_inputs_go_from_cells_to_tokens(opened, tmp_path):
     words = " ".join(f"w{i % 90}" for i in range(1200))
     model = mhaviz.load("random", n_heads=2)
-    model.attend(words, queries_and_keys=True).save(tmp_path / "page.html")
+    model.attend(words, page=True).save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html", "#view=map&head=1&window=100-120-1000-1030", width=900).ready()
     exact = model.attend(words, size=1200)[0].weights[1]
     page.ask("document.querySelector('#panel-map canvas').focus()")
@@ -476,7 +476,7 @@ def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_p
     strongest = page.ask("document.querySelector('.links tbody td:last-child').textContent")
     assert abs(float(strongest) - weights[0, 1:40].max()) < 2e-3
     attention = mhaviz.load("random", n_heads=2, d_model=16, causal=True).attend(" ".join(["w"] * 500), size=25)
-    kept = replace(attention, maps=tuple(replace(m, queries_and_keys=None) for m in attention.maps))
+    kept = without(attention)
     kept.save(tmp_path / "cells.html")
     page = opened(tmp_path / "cells.html", "#view=map").ready()
     page.until(f"{caption}.startsWith('The strongest cells in what the map shows: ')")
@@ -485,11 +485,16 @@ def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_p
     assert abs(float(listed.split()[-1]) - attention[0].weights[0].max()) < 2e-3
 
 
+def without(attention):
+    """The maps as they would be, did their queries and keys take too much to be kept."""
+    return replace(attention, maps=tuple(replace(m, queries_and_keys=None) for m in attention.maps))
+
+
 @pytest.mark.parametrize(("show", "pool"), [("norms", "mass"), ("norms", "max"), ("weights", "mass")])
 def test_the_readout_says_what_the_number_of_a_cell_is(opened, tmp_path, show, pool):
     words = " ".join(f"w{i % 9}" for i in range(400))
     model = mhaviz.load("random", n_heads=2, d_model=16)
-    model.attend(words, size=20, show=show, pool=pool, queries_and_keys=False).save(tmp_path / "page.html")
+    without(model.attend(words, size=20, show=show, pool=pool)).save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html", "#view=map&query=25&key=45").ready()
     page.until("document.querySelector('.readout').textContent.includes('(the ')")
     said = page.ask("document.querySelector('.readout').textContent")

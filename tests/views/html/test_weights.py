@@ -54,7 +54,7 @@ def test_random_layers(opened, tmp_path, text, options):
     "options",
     [
         {"hide_special": True},
-        {"rollout": True},
+        {"show": "rollout"},
         {"show": "norms"},
     ],
     ids=str,
@@ -88,7 +88,7 @@ def test_pooled_maps_and_any_window_of_them(opened, tmp_path, pool, causal, show
 def test_four_thousand_tokens_are_exact_to_0_002(opened, tmp_path):
     words = " ".join(f"w{i % 500}" for i in range(4096))
     model = mhaviz.load("random")
-    attention = model.attend(words, head=7, queries_and_keys=True)
+    attention = model.attend(words, head=7, page=True)
     assert attention[0].queries_and_keys.query.bits == 12
     attention.save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html").ready()
