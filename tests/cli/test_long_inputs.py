@@ -212,7 +212,6 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
     shown = " ".join(mhaviz("heatmap", "--help").out.replace("│", "").split())
     for default in (
         "mass",
-        "of pooled maps",
         "auto: most lies below",
         "ink",
         "linear",
