@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -280,57 +280,28 @@ def open_checkpoint(
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name, revision)
     fields = read_fields(folder, name)
-    # its files can hold anything, and make libraries raise it
-    with as_one_line(f"{name} cannot be loaded"):
-        return _checkpoint(folder, fields, name, device, dtype, writes, spread, processes, predicts)
+    with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
+        there = sizes.read_sizes(weight_files(folder), name)
+        sizes.require_fields(fields, there, name)
+        config = _config(folder, name)
+        tokenizer = _tokenizer(folder, name)
+        kind = usual = usual_class(config, name, writes)
+        if adapter.has_adapter(folder) and not writes:  # which names modules of the class that it was trained with
+            kind = named_class(config) or usual
+        elif predicts and not writes:
+            kind = predicting_class(config) or usual
+        attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
+        there = replace(there, is_packed=_is_quantised(config, name))
+        sizes.require_model(kind, config, attention, there, name)
+        taken = forecast(there, config, dtype, device, spread, processes)
+    otherwise = None if kind is usual else usual
+    where = (device, spread, processes)
+    return Checkpoint(name, folder, config, tokenizer, kind, *where, dtype, writes, attention, taken, otherwise)
 
 
 def recorded(loaded: Loaded, attention: str | None) -> Loaded:
     """The same model, which is recorded while it runs on this attention function; None: on what it has."""
     return replace(loaded, captured=False, attention=attention)
-
-
-def _checkpoint(
-    folder: Path,
-    fields: Mapping[str, object],
-    name: str,
-    device: torch.device,
-    dtype: str,
-    writes: bool,
-    spread: Spread | None,
-    processes: int,
-    predicts: bool,
-) -> Checkpoint:
-    there = sizes.read_sizes(weight_files(folder), name)
-    sizes.require_fields(fields, there, name)
-    config = _config(folder, name)
-    tokenizer = _tokenizer(folder, name)
-    usual = usual_class(config, name, writes)
-    kind = usual
-    if adapter.has_adapter(folder) and not writes:  # which names the modules of the class that it was trained with
-        kind = named_class(config) or usual
-    elif predicts and not writes:
-        kind = predicting_class(config) or usual
-    attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
-    there = replace(there, is_packed=_is_quantised(config, name))
-    sizes.require_model(kind, config, attention, there, name)
-    taken = forecast(there, config, dtype, device, spread, processes)
-    otherwise = None if kind is usual else usual
-    return Checkpoint(
-        name,
-        folder,
-        config,
-        tokenizer,
-        kind,
-        device,
-        spread,
-        processes,
-        dtype,
-        writes,
-        attention,
-        taken,
-        otherwise,
-    )
 
 
 def _is_quantised(config: PreTrainedConfig, name: str) -> bool:

@@ -177,13 +177,13 @@ def test_what_libraries_print_is_not_seen(capfd):
 
 def test_only_the_program_silences_what_is_printed_while_a_model_is_loaded(mhaviz, model_folder, monkeypatch, capfd):
     """Another thread of a user's own program may print meanwhile."""
-    load = loading._checkpoint
+    load = loading._config
 
     def load_and_print(*arguments):
         os.write(1, b"printed")
         return load(*arguments)
 
-    monkeypatch.setattr(loading, "_checkpoint", load_and_print)
+    monkeypatch.setattr(loading, "_config", load_and_print)
     assert "printed" not in mhaviz("heatmap", TEXT, "--model", str(model_folder("bert"))).out
     loading.open_checkpoint(str(model_folder("bert")), torch.device("cpu")).load()
     assert capfd.readouterr().out == "printed"
