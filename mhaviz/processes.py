@@ -11,7 +11,7 @@ from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from mhaviz.errors import ArgumentError, MhavizError, quoted, reason
+from mhaviz.errors import MhavizError, as_one_line, reason
 from mhaviz.files.writing import is_dead
 
 if TYPE_CHECKING:
@@ -68,22 +68,16 @@ def this_process() -> Process:
     """Which one this is, by the environment that ``torchrun`` makes; alone without it.
 
     Raises:
-        ArgumentError: RANK, WORLD_SIZE or LOCAL_RANK is no number, or they contradict each other.
+        MhavizError: RANK, WORLD_SIZE or LOCAL_RANK is no number, or they contradict each other.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return Process()
-    rank, count = _number("RANK"), _number("WORLD_SIZE")
-    local_rank = _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank
-    if not 0 <= rank < max(count, 1):
-        raise ArgumentError(f"RANK: expected a number below WORLD_SIZE, {count}, got {rank}; start it with torchrun")
+    with as_one_line("RANK, WORLD_SIZE and LOCAL_RANK are not as torchrun sets them"):
+        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        local_rank = int(os.environ.get("LOCAL_RANK", rank))
+        if not 0 <= rank < count:
+            raise ValueError(f"process {rank} of {count}")
     return Process(rank, count, local_rank)
-
-
-def _number(name: str) -> int:
-    text = os.environ[name]
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise ArgumentError(f"{name}: expected a number in the environment, as torchrun sets it, got {quoted(text)}")
-    return int(text)
 
 
 def gathered(own: _T) -> list[_T] | None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mhaviz import processes
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import MhavizError
 from mhaviz.processes import Process, ended_together, this_process
 
 
@@ -37,7 +37,7 @@ def test_alone_and_one_of_several(started):
     [{"RANK": "x", "WORLD_SIZE": "2"}, {"RANK": "2", "WORLD_SIZE": "2"}, {"RANK": "0", "WORLD_SIZE": "-1"}],
 )
 def test_an_environment_that_cannot_be(started, environment):
-    with pytest.raises(ArgumentError, match="torchrun"):
+    with pytest.raises(MhavizError, match="torchrun"):
         started(**environment)
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -28,8 +27,6 @@ _OUTWARD = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", 
 """What the projection of the joined heads is called."""
 
 _KNOWN = (_PACKED, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
-
-_NUMBER = "[0-9]{1,18}"  # of a layer; what has more digits counts as several
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     known = re.compile(rf"((?:.*\.)?)(?:{'|'.join(map(re.escape, _KNOWN))})", re.DOTALL)
     prefixes = {match[1] for name in names if (match := known.fullmatch(name))}
     if not prefixes:
-        held = listed(sorted(names, key=_in_order)) or "no tensors"
+        held = listed(sorted(names)) or "no tensors"
         raise MhavizError(
             f"{path} holds no parameters of an attention by a name that is known ({', '.join(_KNOWN)}): rename them, "
             f"or give the model's folder; it holds {held}"
@@ -102,38 +99,14 @@ def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
     if within:
         raise ArgumentError(
             f"{path} holds {len(within)} attentions{f' within {asked[:-1]:.80}' if asked else ''}; choose one with "
-            f"{parameter('prefix')}: {_summed_up(within)}"
+            f"{parameter('prefix')}: {_named(within)}"
         )
-    there = _summed_up(prefixes) or "one without a prefix"
+    there = _named(prefixes) or "one without a prefix"
     raise ArgumentError(f"{parameter('prefix')}: there is no attention {asked[:-1]:.80} in {path}; it has {there}")
 
 
-def _in_order(name: str) -> list[tuple[str, int]]:
-    """Layer 10 after layer 9."""
-    parts = re.split(f"({_NUMBER})", name)
-    return [(text, int(number or 0)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True)]
-
-
-def _summed_up(prefixes: Iterable[str]) -> str:
-    """Prefixes that differ in their first number alone, as one: "encoder.layers.{0..11}.self_attn"."""
-
-    def around(prefix: str) -> tuple[str, str]:
-        before, _, after = re.match(f"([^0-9]*)((?:{_NUMBER})?)(.*)", prefix, re.DOTALL).groups()  # type: ignore[union-attr]
-        return before, after
-
-    def number(prefix: str) -> str:
-        found = re.search(_NUMBER, prefix)
-        return found[0] if found else ""
-
-    shown = []
-    named = [prefix.removesuffix(".") for prefix in prefixes if prefix]
-    for (before, after), some in groupby(sorted(named, key=lambda p: (around(p), _in_order(p))), around):
-        numbers = [number(prefix) for prefix in some]
-        if len(numbers) > 1 and [int(n) for n in numbers] == list(range(int(numbers[0]), int(numbers[-1]) + 1)):
-            shown.append(f"{before}{{{numbers[0]}..{numbers[-1]}}}{after}")
-        else:
-            shown += [f"{before}{n}{after}" for n in numbers]
-    return listed(shown)
+def _named(prefixes: Iterable[str]) -> str:
+    return listed(sorted(prefix.removesuffix(".") for prefix in prefixes if prefix))
 
 
 def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict[str, Tensor]:

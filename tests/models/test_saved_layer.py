@@ -224,7 +224,8 @@ def fails(error, *arguments, read=read_attention):
 
 def test_what_is_there_is_listed(path, transformer):
     save(transformer.state_dict(), path)
-    there = "decoder.layers.{0..1}.multihead_attn, decoder.layers.{0..1}.self_attn, encoder.layers.{0..1}.self_attn"
+    there = [f"decoder.layers.{i}.{name}" for i in range(2) for name in ("multihead_attn", "self_attn")]
+    there = ", ".join([*there, "encoder.layers.0.self_attn", "encoder.layers.1.self_attn"])
     assert fails(ArgumentError, path).endswith(f"holds 6 attentions; choose one with `prefix`: {there}")
     assert fails(ArgumentError, path, "encoder.layer") == (
         f"`prefix`: there is no attention encoder.layer in {path}; it has {there}"
@@ -235,12 +236,8 @@ def test_what_is_there_is_listed(path, transformer):
     )
 
 
-def test_layers_are_listed_in_order_and_gaps_are_kept(tmp_path):
-    weight = torch.zeros(3 * D_MODEL, D_MODEL)
-    names = [f"{i}.in_proj_weight" for i in (0, 1, 9, 10)] + [f"b.{i}.in_proj_weight" for i in range(8, 12)]
-    save(dict.fromkeys(names, weight), tmp_path / "w.pt")
-    assert fails(ArgumentError, tmp_path / "w.pt").endswith(": 0, 1, 9, 10, b.{8..11}")
-    save({"in_proj_weight": weight}, tmp_path / "w.pt")
+def test_an_attention_without_a_prefix(tmp_path):
+    save({"in_proj_weight": torch.zeros(3 * D_MODEL, D_MODEL)}, tmp_path / "w.pt")
     assert fails(ArgumentError, tmp_path / "w.pt", "a").endswith("it has one without a prefix")
 
 
