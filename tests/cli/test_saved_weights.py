@@ -93,7 +93,7 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
         (["a", "--kind", "cross"], 2, "--kind: expected self, as there is no target, got cross"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
         (["a", "--input-name", "x"], 2, "add --input"),
-        (["a", "--prefix", "layers.7"], 2, "no attention layers.7 in w.safetensors; it has layers.0.self_attn, layers.1.self_attn"),
+        (["a", "--prefix", "layers.7"], 2, "layers.7 in w.safetensors; it has layers.0.self_attn, layers.1.self_attn"),
         (["a", "--n-heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
         (["a b", "--input", "x.safetensors"], 2, "expected 5 words, one for each position of the input, got 2"),
         (["--input", "x.safetensors", "--input-name", "y"], 2, "there is no tensor y in x.safetensors; it has x"),
