@@ -21,13 +21,13 @@ from torch.overrides import TorchFunctionMode
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, order_of
-from mhaviz.recording.by_hand import SOFTMAXES, ByHand
+from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.descent import ALL_TOKENS, MAKERS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
-from mhaviz.recording.fused import MULTI_HEAD, SDPA, Fused
+from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, unseen
 from mhaviz.recording.modules import Place, RunningModules
@@ -71,7 +71,7 @@ class Watch:
         is_asked: Callable[[Place], bool] = lambda place: False,
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
-        self._modules = RunningModules(model, self._scripted)
+        self._modules = RunningModules(model)
         self.inputs = SeenInputs(self._failed)
         self._nearest, self._axes = Nearest(self._modules), Layouts(self.inputs.numbers)
         self.may_follow = self._axes.may_follow
@@ -90,7 +90,6 @@ class Watch:
         self._operators = Operators(self._caught_operator, self.miss, self._failed)
         self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
         self._here = threading.local()
-        self._scripts: WeakSet[nn.Module] = WeakSet()
         self.is_active = self.has_forked = False
         self.operations = 0
         self._missed: dict[str, None] = {}
@@ -165,11 +164,6 @@ class Watch:
             look = None
         self.looks[func] = look
         return look
-
-    def miss_traced(self, func: Any) -> None:
-        """Say that nothing is looked at while ``torch.jit.trace`` runs: it would be traced, too."""
-        if func in _TRACED and (place := self._modules.place()) is not None:
-            self.miss(f"{place.name}: is being traced by torch.jit, and is not recorded meanwhile")
 
     def end(self) -> None:
         """Look at nothing any more, in whatever thread."""
@@ -362,15 +356,6 @@ class Watch:
             return None
         return place
 
-    def _scripted(self, module: nn.Module) -> None:
-        """Say so, once, if a module that torch.jit has compiled holds attention: nothing in it is seen."""
-        if module in self._scripts or not self.is_active:
-            return
-        self._scripts.add(module)
-        place = self._modules.place()
-        if place is not None and _holds_attention(module):
-            self.miss(f"{place.name}: was compiled by torch.jit, and the attention within is not seen")
-
     def _why_unseen(self, tensors: Sequence[Tensor]) -> str | None:
         if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
             return "runs within a transform of torch.func, such as vmap, and is not recorded there"
@@ -394,9 +379,6 @@ def _known(order: Order) -> Order:
 _MOST_LINES = 1000
 _ONE = (True, False), (False, True)
 
-_TRACED = {SDPA, MULTI_HEAD, *SOFTMAXES}
-"""What attention cannot do without, of which it is said where it is traced."""
-
 _watches: WeakSet[Watch] = WeakSet()
 
 
@@ -412,17 +394,6 @@ def _forked_in_parent() -> None:
 
 if hasattr(os, "register_at_fork"):  # what a process that was forked records, nobody would ever read
     os.register_at_fork(after_in_child=_forked_in_child, after_in_parent=_forked_in_parent)
-
-
-def _holds_attention(module: nn.Module) -> bool:
-    """Whether the code of a module of torch.jit calls a softmax and products, or SDPA."""
-    try:
-        code = str(module.inlined_graph)
-    except Exception:  # of some there is no graph
-        return False
-    products = "aten::matmul", "aten::bmm", "aten::einsum", "aten::baddbmm"
-    by_hand = "aten::softmax" in code and any(name in code for name in products)
-    return by_hand or "scaled_dot_product_attention" in code or "multi_head_attention" in code
 
 
 def _after(first: Look | None, look: Look) -> Look:
@@ -443,17 +414,13 @@ class _Mode(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         watch, kwargs = self._watch, kwargs or {}
-        if not watch.is_active:
+        if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace what looks
             return func(*args, **kwargs)
         watch.operations += 1
         try:
             look = self._looks[func]
         except KeyError:
             look = watch.look_for(func)
-        if torch._C._get_tracing_state() is not None:
-            if look is not None:
-                watch.miss_traced(func)
-            return func(*args, **kwargs)
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
         if args and (self._may_fix(args) or "out" in kwargs):
             watch.follow_fixed(func, args, kwargs, result)

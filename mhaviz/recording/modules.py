@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -53,13 +53,10 @@ class RunningModules:
 
     Args:
         model: what names begin at; places outside it are None. None: names begin at the outermost module.
-        on_script: is called with modules of ``torch.jit`` when they begin: nothing within them can be followed.
     """
 
-    def __init__(
-        self, model: nn.Module | None = None, on_script: Callable[[nn.Module], None] = lambda module: None
-    ) -> None:
-        self._model, self._on_script = model, on_script
+    def __init__(self, model: nn.Module | None = None) -> None:
+        self._model = model
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names: dict[int, _Names] = {}
@@ -134,8 +131,6 @@ class RunningModules:
                 if not args[0].is_nested:
                     shape = tuple(args[0].shape)
         stack.append(_Running(module, shape, next(self._calls)))
-        if isinstance(module, torch.jit.ScriptModule):
-            self._on_script(module)
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()

@@ -336,10 +336,7 @@ def test_tracing_and_scripting():
     assert _operations(traced) == _operations(trace()), "nothing of ours is traced"
     seen, out = watch(traced, X)
     assert not seen
-    assert seen.missed == ["TopLevelTracedModule: was compiled by torch.jit, and the attention within is not seen"]
     assert torch.equal(out, model(X))
-    plain = torch.jit.trace(nn.Linear(8, 8), X)
-    assert watch(plain, X)[0].missed == []
     with torch.no_grad():
         mha = nn.MultiheadAttention(8, 2).eval()
         seen, traced = watch(lambda: torch.jit.trace(mha, (X, X, X), check_trace=False))
