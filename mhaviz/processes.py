@@ -95,11 +95,9 @@ def gathered(own: _T) -> list[_T] | None:
         return [own]
     group = connect()
     found: list[_T] | None = [own] * process.count if process.is_first else None
-    try:
+    with _with_others():
         distributed.gather_object(own, found, group=group)
         distributed.barrier(group)  # nobody ends before the first has all
-    except RuntimeError as error:  # gloo's and nccl's
-        raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
     return found
 
 
@@ -107,9 +105,16 @@ def wait_for_others() -> None:
     """Wait until each process has come here; all must. Raises MhavizError if another has ended."""
     from torch import distributed
 
+    group = connect()
+    with _with_others():
+        distributed.barrier(group)
+
+
+@contextmanager
+def _with_others() -> Iterator[None]:
     try:
-        distributed.barrier(connect())
-    except RuntimeError as error:  # gloo's
+        yield
+    except RuntimeError as error:  # gloo's and nccl's
         raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
 
 

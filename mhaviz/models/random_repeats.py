@@ -3,7 +3,8 @@
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.layer.seeding import check_seed
 from mhaviz.models.pretrained.reading import ids_around, usual_ids
 
 _DRAWN = 256  # at a time
@@ -33,9 +34,8 @@ def random_repeats(
     Raises:
         ArgumentError: sizes that cannot be, or more tokens than there are in the vocabulary.
     """
-    if seed >= 2**64:
-        raise ArgumentError(f"{parameter('seed')}: expected a number below 2^64, got {counted(seed)}")
-    for name, value, least in (("random_repeat", n_tokens, 2), ("sequences", sequences, 1), ("seed", seed, 0)):
+    check_seed(seed)
+    for name, value, least in (("random_repeat", n_tokens, 2), ("sequences", sequences, 1)):
         if value < least:
             raise ArgumentError(f"{parameter(name)}: expected a number from {least} on, got {value}")
     vocabulary = usual_ids(tokenizer, _MOST_IDS if most_ids is None else most_ids)

@@ -45,8 +45,8 @@ def test_as_many_tokens_as_the_model_knows():
 @pytest.mark.parametrize(("sizes", "message"), [
     ((1,), "`random_repeat`: expected a number from 2 on, got 1"),
     ((4, 0), "`sequences`: expected a number from 1 on, got 0"),
-    ((4, 1, -1), "`seed`: expected a number from 0 on, got -1"),
-    ((4, 1, 2**64), r"`seed`: expected a number below 2\^64, got 18,446"),
+    ((4, 1, -1), r"`seed`: expected a number from 0 to 2\^63 - 1, got -1"),
+    ((4, 1, 2**64), r"`seed`: expected a number from 0 to 2\^63 - 1, got 18446"),
     ((32,), "`random_repeat`: expected at most 31 tokens, as the vocabulary has that are not special, got 32"),
 ])  # fmt: skip
 def test_sizes_that_cannot_be(sizes, message):

@@ -53,7 +53,7 @@ DeviceMap = Annotated[
 ]
 MaxMemory = Annotated[
     str | None,
-    model_option(metavar="DEVICE=BYTES,…", hidden=True, help="With --device-map, at most: cpu=2GiB,0=10GiB."),
+    model_option(metavar="DEVICE=BYTES,…", hidden=True, help="Spread it, with at most cpu=2GiB,0=10GiB."),
 ]
 
 
