@@ -261,11 +261,7 @@ def load_model(
 
 def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> None:
     """Raise ArgumentError if something is asked for that this kind of model brings with it."""
-    others = [key for key in given if key not in kind.options]
-    if not others:
-        return
-    listed = ", ".join(parameter(key) for key in others)
-    if name == RANDOM:  # which is what the user has when no model is named
-        takers = [other.called for other in KINDS if others[0] in other.options]
-        raise ArgumentError(f"{listed} goes with {' or '.join(takers)}; name one by {parameter('model')}")
-    raise ArgumentError(f"{name} is {kind.called}, which brings its own sizes, weights and masks; leave out {listed}")
+    for key in given:
+        if key not in kind.options:
+            owners = " or ".join(other.called for other in KINDS if key in other.options)
+            raise ArgumentError(f"{parameter(key)} is for {owners}; {shortened(name)} is {kind.called}")

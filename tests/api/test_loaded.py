@@ -107,11 +107,11 @@ def test_every_kind_of_model_by_its_name(model_folder, layer, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("random", {"prefix": "a"}, "`prefix` goes with a file of parameters; name one by `model`"),
+        ("random", {"prefix": "a"}, "`prefix` is for a file of parameters; random is a layer with random weights"),
         (
             "translation",
             {"d_model": 8, "seed": 1},
-            "its own sizes, weights and masks; leave out `d_model`, `seed`",
+            "`d_model` is for a layer with random weights; translation is a trained model",
         ),
         ("random", {"colour": 1}, "load: expected options among d_model, .*got colour"),
     ],

@@ -52,9 +52,9 @@ def test_rarer_options_have_a_help_of_their_own(mhaviz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     short, whole = mhaviz("heatmap", "--help").out, mhaviz("heatmap", "--help-all")
     assert "--help-all" in short
-    assert "--revision" not in short
+    assert "│ --chat" not in short
     assert (whole.status, whole.err) == (0, "")
-    assert "--revision" in whole.out
+    assert "│ --chat" in whole.out
     assert short == mhaviz("heatmap", "--help").out, "nothing stays shown"
 
 

@@ -89,18 +89,17 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["a", "--d-model", "16"], 2, "parameters, which brings its own sizes, weights and masks; leave out --d-model"),
+        (["a", "--d-model", "16"], 2, "with random weights; w.safetensors is a file of parameters"),
         (["a", "--kind", "cross"], 2, "--kind: expected self, as there is no target, got cross"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
-        (["a", "--input-name", "x"], 2, "add --input"),
         (["a", "--prefix", "layers.7"], 2, "layers.7 in w.safetensors; it has layers.0.self_attn, layers.1.self_attn"),
         (["a", "--n-heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
         (["a b", "--input", "x.safetensors"], 2, "expected 5 words, one for each position of the input, got 2"),
-        (["--input", "x.safetensors", "--input-name", "y"], 2, "there is no tensor y in x.safetensors; it has x"),
+        (["--input", "x.safetensors#y"], 2, "there is no tensor y in x.safetensors; it has x"),
         (["--input", "nothing.safetensors"], 1, "cannot read nothing.safetensors: No such file or directory"),
         (["a", "--model", "nothing.pt"], 1, "cannot read nothing.pt: No such file or directory"),
-        (["--input", "w.safetensors", "--input-name", "layers.0.norm1.bias"], 1, "got (16)"),
-        (["--input", "w.safetensors", "--input-name", "layers.0.linear2.weight"], 1, "expected 16 features"),
+        (["--input", "w.safetensors#layers.0.norm1.bias"], 1, "got (16)"),
+        (["--input", "w.safetensors#layers.0.linear2.weight"], 1, "expected 16 features"),
         ([], 2, "no sentence: give one in quotes"),
     ],
 )  # fmt: skip
@@ -113,17 +112,17 @@ def test_what_cannot_be(mhaviz, folder, arguments, status, message):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_of_a_file_need_weights(mhaviz, folder, command):
-    for option in ("--input", "--prefix", "--input-name"):
+    for option in ("--input", "--prefix"):
         result = mhaviz(command, "a b c", option, "x", *COMMANDS[command])
         assert (result.status, result.out) == (2, "")
-        assert f"{option} goes with a file of parameters; name one by --model" in result.err
+        assert f"{option} is for a file of parameters; random is a layer with random weights" in result.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_input_without_sentence_needs_weights(mhaviz, folder, command):
     result = mhaviz(command, "--input", "x.safetensors", *COMMANDS[command])
     assert (result.status, result.out) == (2, "")
-    assert result.err == "mhaviz: --input goes with a file of parameters; name one by --model\n"
+    assert result.err == "mhaviz: --input is for a file of parameters; random is a layer with random weights\n"
 
 
 @pytest.mark.parametrize("command", ["compare-scaling", "explain", "report"])

@@ -91,8 +91,7 @@ def test_a_random_layer_alone_and_in_a_batch(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"show": "both"}, "`show`: expected weights or norms, got 'both'"),
-        ({"rollout": True}, "`rollout` goes with weights, whose rows sum to 1, as those of `show` norms do not"),
+        ({"show": "both"}, "`show`: expected weights or norms or rollout, got 'both'"),
     ],
 )
 def test_what_does_not_go_with_norms(options, message):

@@ -7,7 +7,8 @@ import typer
 from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, Heads
+from mhaviz.cli.shared.groups import CmapOptions
+from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top, parse_top

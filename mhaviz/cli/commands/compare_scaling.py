@@ -1,11 +1,13 @@
 """mhaviz compare-scaling"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
+from mhaviz.cli.shared.groups import CmapOptions
+from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 
@@ -13,6 +15,8 @@ from mhaviz.cli.shared.sentences import OneText
 def compare_scaling(
     *,
     model: ModelOptions,
+    weights: WeightOptions,
+    attention: OneAttention,
     delivery: Delivery,
     looks: CmapOptions,
     head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
@@ -32,9 +36,9 @@ def compare_scaling(
 
     Output: a {record_files} file.
     """
-    delivery.check([*model.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, has_example=True)
-    loaded = model.load(delivery.notice)
+    delivery.check([Path(model.model), *weights.files, *texts.files])
+    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)
@@ -42,8 +46,6 @@ def compare_scaling(
         comparison = loaded.compare_scaling(
             given,
             head=parse_numbers("head", head),
-            layer=model.one_layer,
-            kind=model.kind,
-            generate=model.generate,
+            **attention.chosen,
         )
     delivery.deliver(comparison, style)

@@ -8,9 +8,10 @@ import typer
 
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import FigureOptions, Heads, given, look_option
+from mhaviz.cli.shared.groups import FigureOptions, given, look_option
 from mhaviz.cli.shared.limit_options import LimitOptions
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
+from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.saved_difference import diff_of_files
 from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.errors import ArgumentError

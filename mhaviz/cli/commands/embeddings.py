@@ -1,46 +1,21 @@
 """mhaviz embeddings"""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import AnyKind, DpiOption, ModelOptions, look_option, require_unread
-from mhaviz.cli.shared.sentences import OneText
+from mhaviz.cli.shared.given_options import OneInput
+from mhaviz.cli.shared.groups import DpiOption, look_option
+from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, WeightOptions
 from mhaviz.errors import ArgumentError
-from mhaviz.models.load import RANDOM
 from mhaviz.records.given import Given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EmbeddingModel(ModelOptions):
-    """The options of a model as far as they are about its embeddings: no layer, no head, no mask."""
-
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="random; translation, which is bundled; a file of mhaviz train; a folder or a hub id of transformers.",
-        ),
-    ] = RANDOM
-    layer: str | None = field(default=None, init=False)
-    kind: AnyKind | None = field(default=None, init=False)
-    generate: int = field(default=0, init=False)
-    n_heads: int | None = field(default=None, init=False)
-    mask: None = field(default=None, init=False)
-    prefix: str | None = field(default=None, init=False)
-    input: Path | None = field(default=None, init=False)
-    input_name: str | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        if self.is_random:  # or d_model would have to suit heads that nobody looks at
-            object.__setattr__(self, "n_heads", 1)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TextOrTarget(OneText):
+class TextOrTarget(OneInput):
     """A sentence, or what a decoder reads beside it."""
 
     target: Annotated[
@@ -57,13 +32,15 @@ class FeatureOptions(DpiOption):
 
 def embeddings(
     *,
-    model: EmbeddingModel,
+    model: ModelOptions,
     delivery: Delivery,
     looks: FeatureOptions,
     length: Annotated[
         int | None,
         typer.Option(metavar="N", help="Without a sentence: the sinusoids of so many positions. \\[default: 100]"),
     ] = None,
+    d_model: DModel = None,
+    seed: Seed = None,
     texts: TextOrTarget,
 ) -> None:
     """Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.
@@ -80,17 +57,18 @@ def embeddings(
 
     Output: a {record_files} file.
     """
-    delivery.check([*model.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, has_example=True)
+    delivery.check([Path(model.model), *texts.files])
+    style, given = looks.style, texts.given_to(model, WeightOptions(), has_example=True)
     if given == Given():
-        require_unread(model, ("--d-model", "--n-heads"), "sinusoids are of no model, nor of a sentence")
+        if seed is not None:
+            raise ArgumentError("sinusoids are of no seed; give a sentence, or leave out --seed")
 
         from mhaviz.api.studies import sinusoids
 
-        asked = {"length": length, "d_model": model.d_model}
+        asked = {"length": length, "d_model": d_model}
         delivery.deliver(sinusoids(**{name: size for name, size in asked.items() if size is not None}), style)
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
-    loaded = model.load(delivery.notice)
+    loaded = model.load(delivery.notice, d_model=d_model, seed=seed, n_heads=1 if model.is_random else None)
     delivery.deliver(loaded.embeddings(given), style)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Device, DpiOption
+from mhaviz.cli.shared.groups import DpiOption
+from mhaviz.cli.shared.models import Device
 
 
 def evaluate(

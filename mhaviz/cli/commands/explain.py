@@ -1,18 +1,22 @@
 """mhaviz explain"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, ModelOptions
+from mhaviz.cli.shared.given_options import OneInput
+from mhaviz.cli.shared.groups import DpiOption
+from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_number
-from mhaviz.cli.shared.sentences import OneText
 
 
 def explain(
     *,
     model: ModelOptions,
+    weights: WeightOptions,
+    attention: OneAttention,
     delivery: Delivery,
     looks: DpiOption,
     token: Annotated[
@@ -24,7 +28,7 @@ def explain(
         ),
     ] = None,
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
-    texts: OneText,
+    texts: OneInput,
 ) -> None:
     """Explain one query of one head, feature by feature and key by key.
 
@@ -39,16 +43,14 @@ def explain(
 
     Output: a {record_files} file.
     """
-    delivery.check([*model.files, *texts.files])
-    style, given = looks.style, texts.given_to(model)
-    loaded = model.load(delivery.notice)
+    delivery.check([Path(model.model), *weights.files, *texts.files])
+    style, given = looks.style, texts.given_to(model, weights)
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(
         given,
         token,
         head=one_head,
-        layer=model.one_layer,
-        kind=model.kind,
-        generate=model.generate,
+        **attention.chosen,
     )
     delivery.deliver(explained, style)

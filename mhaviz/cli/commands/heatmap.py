@@ -1,22 +1,26 @@
 """mhaviz heatmap"""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, LongOptions, ManyLayers, MapOptions, model_option
+from mhaviz.cli.shared.given_options import ManyInputs
+from mhaviz.cli.shared.groups import LongOptions, MapOptions
+from mhaviz.cli.shared.models import Generate, Heads, Kind, Layers, ModelOptions, WeightOptions, model_option
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.sentences import ManyTexts, lines_notice, quotes_notice
+from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def heatmap(
     *,
-    model: ManyLayers,
+    model: ModelOptions,
+    weights: WeightOptions,
     long: LongOptions,
     delivery: Delivery,
     looks: MapOptions,
-    texts: ManyTexts,
+    texts: ManyInputs,
     show: Annotated[
         Literal["weights", "norms", "rollout"],
         model_option(
@@ -24,7 +28,10 @@ def heatmap(
             help="norms: weight times the norm of v W_O; rollout: attention rollout up to each layer.",
         ),
     ] = "weights",
+    layer: Layers = "all",
     head: Heads = "all",
+    kind: Kind = None,
+    generate: Generate = 0,
     hide_special: Annotated[
         bool, model_option("--hide-special", help="Crop [CLS] and its like; weights stay as they are.")
     ] = False,
@@ -47,19 +54,19 @@ def heatmap(
 
     Output: a {map_files} file.
     """
-    delivery.check([*model.files, *texts.files], MAP_SUFFIXES)
+    delivery.check([Path(model.model), *weights.files, *texts.files], MAP_SUFFIXES)
     window = long.parse_window()
     style = looks.style if show != "norms" else looks.any_style
-    given = texts.given_to(model, long.whole)
-    loaded = model.load(delivery.notice)
+    given = texts.given_to(model, weights, long.whole)
+    loaded = model.load(delivery.notice, writes=generate > 0, **weights.options)
     delivery.tell(loaded.notices)
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
             given,
-            layer=parse_numbers("layer", model.layer),
+            layer=parse_numbers("layer", layer),
             head=parse_numbers("head", head),
-            kind=model.kind,
-            generate=model.generate,
+            kind=kind,
+            generate=generate,
             hide_special=hide_special,
             show=show,
             page=delivery.has_page,

@@ -1,11 +1,13 @@
 """mhaviz masks"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, ModelOptions
+from mhaviz.cli.shared.groups import CmapOptions
+from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 
@@ -13,6 +15,8 @@ from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 def masks(
     *,
     model: ModelOptions,
+    weights: WeightOptions,
+    attention: OneAttention,
     delivery: Delivery,
     looks: CmapOptions,
     dropout: Annotated[
@@ -35,16 +39,14 @@ def masks(
 
     Output: a {record_files} file.
     """
-    delivery.check([*model.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, has_example=True)
-    loaded = model.load(delivery.notice)
+    delivery.check([Path(model.model), *weights.files, *texts.files])
+    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         found = loaded.masks(
             given,
             dropout=dropout,
             head=parse_numbers("head", head),
-            layer=model.one_layer,
-            kind=model.kind,
-            generate=model.generate,
+            **attention.chosen,
         )
     delivery.deliver(found, style, notice=quotes_notice(texts.sentences))

@@ -11,8 +11,9 @@ import typer
 
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, Layers, MapOptions, PoolOptions
+from mhaviz.cli.shared.groups import MapOptions, PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
+from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.running import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError

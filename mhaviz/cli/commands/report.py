@@ -1,11 +1,13 @@
 """mhaviz report"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import ModelOptions, PageOptions
+from mhaviz.cli.shared.groups import PageOptions
+from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.views.formats import PAGE_SUFFIXES
@@ -14,6 +16,8 @@ from mhaviz.views.formats import PAGE_SUFFIXES
 def report(
     *,
     model: ModelOptions,
+    weights: WeightOptions,
+    attention: OneAttention,
     delivery: Delivery,
     looks: PageOptions,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
@@ -29,17 +33,15 @@ def report(
 
     Output: a {page_files} file.
     """
-    delivery.check([*model.files, *texts.files], PAGE_SUFFIXES)
-    style, given = looks.style, texts.given_to(model)
-    loaded = model.load(delivery.notice)
+    delivery.check([Path(model.model), *weights.files, *texts.files], PAGE_SUFFIXES)
+    style, given = looks.style, texts.given_to(model, weights)
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):
         page = loaded.report(
             given,
             head=one_head,
-            layer=model.one_layer,
-            kind=model.kind,
-            generate=model.generate,
+            **attention.chosen,
             page=delivery.has_page,
         )
     delivery.deliver(page, style)

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Heads, MapOptions
+from mhaviz.cli.shared.groups import MapOptions
 from mhaviz.cli.shared.images import ImageOptions
+from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.views.formats import MAP_SUFFIXES

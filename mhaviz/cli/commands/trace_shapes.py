@@ -1,11 +1,13 @@
 """mhaviz trace-shapes"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, ModelOptions, require_unread
+from mhaviz.cli.shared.groups import DpiOption, require_unread
+from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.records.given import Given
@@ -17,6 +19,8 @@ _OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
 def trace_shapes(
     *,
     model: ModelOptions,
+    weights: WeightOptions,
+    attention: OneAttention,
     delivery: Delivery,
     looks: DpiOption,
     follow: Annotated[
@@ -44,13 +48,13 @@ def trace_shapes(
 
     Output: a {record_files} file.
     """
-    delivery.check([*model.files, *texts.files])
+    delivery.check([Path(model.model), *weights.files, *texts.files])
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
-        require_unread(model, _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    style, given = looks.style, texts.given_to(model, has_example=True)
+        require_unread((model, weights, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
+    style, given = looks.style, texts.given_to(model, weights, has_example=True)
     element = _parse_element(follow)
-    loaded = model.load(delivery.notice)
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     if is_of_sizes:
         if given != Given() or values:
             raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")
@@ -58,9 +62,7 @@ def trace_shapes(
             raise ArgumentError("--batch-size needs a length; add --seq-length")
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = loaded.trace_shapes(
-            given, values=values, layer=model.one_layer, kind=model.kind, generate=model.generate
-        )
+        trace = loaded.trace_shapes(given, values=values, **attention.chosen)
 
     from mhaviz.analyses.following import follow_element
     from mhaviz.views.data import document

@@ -12,7 +12,8 @@ import typer
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
-from mhaviz.cli.shared.groups import Device, DpiOption, given, model_option
+from mhaviz.cli.shared.groups import DpiOption, given
+from mhaviz.cli.shared.models import Device, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import (
-    DeviceMap,
-    Dtype,
-    KindOption,
-    Layers,
-    MaxMemory,
-    ModelDevice,
-    Revision,
-)
+from mhaviz.cli.shared.models import Device, Dtype, Kind, Layers, parse_device, split_revision
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
@@ -31,28 +23,21 @@ CorpusFile = Annotated[
 class CheckpointOptions:
     """The checkpoint, the layers and the kind that are looked at, and where it runs."""
 
-    model: Annotated[str, typer.Option(metavar="FOLDER|ID", help="A folder of transformers, or a hub id.")]
+    model: Annotated[
+        str, typer.Option(metavar="FOLDER|ID", help="A folder of transformers, or a hub id, such as gpt2@REVISION.")
+    ]
     layer: Layers = "all"
-    kind: KindOption = None
-    device: ModelDevice = "auto"
-    revision: Revision = None
+    kind: Kind = None
+    device: Device = "auto"
     dtype: Dtype = None
-    device_map: DeviceMap = None
-    max_memory: MaxMemory = None
 
     def load(self, delivery: Delivery, predicts: bool = False) -> "LoadedModel":
         """The model, on the device of this process. Raises as ``mhaviz.load`` does."""
         from mhaviz.api.loaded import load
 
-        loaded = load(
-            self.model,
-            device=this_process().device(self.device),
-            predicts=predicts,
-            on_notice=delivery.notice,
-            revision=self.revision,
-            dtype=self.dtype,
-            device_map=self.device_map,
-            max_memory=self.max_memory,
-        )
+        (name, revision), where = split_revision(self.model), parse_device(self.device)
+        if "device" in where:
+            where["device"] = this_process().device(where["device"])
+        loaded = load(name, predicts=predicts, on_notice=delivery.notice, revision=revision, dtype=self.dtype, **where)
         delivery.tell(loaded.notices)
         return loaded

@@ -20,7 +20,14 @@ _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what 
 _PATIENCE = 2.0  # seconds; what is done by then needs no word
 
 
-_OTHER_NAMES = {"causal": "--mask", "part": "--output"}
+_OTHER_NAMES = {
+    "causal": "--mask",
+    "part": "--output",
+    "device_map": "--device",
+    "max_memory": "--device",
+    "revision": "--model",
+    "input_name": "--input",
+}
 
 
 def option_name(name: str) -> str:

@@ -1,14 +1,14 @@
 """Options for what a model of transformers can read beside a sentence, or in its place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from mhaviz.cli.shared.console import option_name
-from mhaviz.errors import ArgumentError
+from mhaviz.cli.shared.sentences import OneText
 from mhaviz.models.pretrained.folder import is_file
 
 if TYPE_CHECKING:
@@ -22,10 +22,19 @@ SourceLanguage = Annotated[
 TargetLanguage = Annotated[str | None, read_option(metavar="CODE", help="Of what its decoder writes: fra_Latn.")]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GivenOptions:
-    """A pair, a chat, ids, and languages. Few people need them: they show in --help-all."""
+_BESIDE = "Or --pair, --chat, --ids, as --help-all says."
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OneInput(OneText):
+    """One sentence, or what a model of transformers can read beside it, or in its place: few people need that, and it
+    shows in --help-all.
+    """
+
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help=f"One sentence, in quotes; - reads it from standard input. {_BESIDE}"),
+    ] = None
     pair: Annotated[
         str | None,
         read_option(metavar="TEXT", help="Second text of a pair, for a model that compares SENTENCE with it."),
@@ -53,19 +62,12 @@ class GivenOptions:
         return self.chat is not None or self.ids is not None
 
     @property
-    def files_given(self) -> list[Path]:
+    def files(self) -> list[Path]:
         """Those that are read."""
         of_ids = Path(self.ids) if self.ids is not None and is_file(self.ids) else None
-        return [path for path in (self.chat, of_ids) if path is not None]
+        return [*super().files, *(path for path in (self.chat, of_ids) if path is not None)]
 
-    def require_tokenizer(self, has_tokenizer: bool) -> None:
-        """Raise ArgumentError if one of these is given, and the model makes tokens by words alone."""
-        names = ("pair", "chat", "ids", "source_language", "target_language")
-        given = [option_name(name) for name in names if getattr(self, name) is not None]
-        if given and not has_tokenizer:
-            raise ArgumentError(f"{', '.join(given)} goes with a model of transformers; name one by --model")
-
-    def given(self, sentences: "list[str] | tuple[str, ...]", target: str | None) -> "Given":
+    def given(self, sentences: Sequence[str], target: str | None) -> "Given":
         """All of what the model is to read; files are read for it.
 
         Raises:
@@ -89,3 +91,14 @@ class GivenOptions:
             self.source_language,
             self.target_language,
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ManyInputs(OneInput):
+    """The same of several sentences."""
+
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help=f"Sentences, in quotes; - reads them from standard input. {_BESIDE}"),
+    ] = None
+    has_one: ClassVar[bool] = False

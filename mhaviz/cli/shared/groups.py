@@ -4,57 +4,31 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mhaviz.cli.shared.console import option_name
-from mhaviz.cli.shared.numbers import parse_number
+from mhaviz.cli.shared.models import DModel, NHeads, Seed, model_option
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MOST_CELLS
-from mhaviz.models.load import RANDOM, kind_of
-from mhaviz.processes import this_process
 from mhaviz.units import parse_length, parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
-    from mhaviz.api.loaded import LoadedModel
     from mhaviz.models.single_layer import RandomLayer
     from mhaviz.views.style import Style
 
-model_option = partial(typer.Option, rich_help_panel="The model")
-weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
-look_option = partial(typer.Option, rich_help_panel="Looks")
+look_option = partial(typer.Option, rich_help_panel="Appearance")
 
 _LAST_POSITION = 10**12  # no input is so long
 
-AnyKind = Literal["self", "masked", "cross"]
-
-Layers = Annotated[str, typer.Option(help="Layers to draw: 0,3-5 or all.")]
-Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
-KindOption = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
 Lengths = Annotated[str, typer.Option(metavar="N,N,…", help="Lengths of the inputs, in tokens.")]
-Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
-Device = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
-DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
-NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
-Revision = Annotated[str | None, model_option(hidden=True, help="A branch, tag or commit of a hub id.")]
-Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
-
-ModelDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda:1, mps; several: --device-map.")]
-DeviceMap = Annotated[
-    str | None,
-    model_option(metavar="auto", hidden=True, help="Spread the model over all devices, main memory and disk."),
-]
-MaxMemory = Annotated[
-    str | None,
-    model_option(metavar="DEVICE=BYTES,…", hidden=True, help="Spread it, with at most cpu=2GiB,0=10GiB."),
-]
+PlainDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 
 
 def given(group: Any) -> list[str]:
@@ -62,109 +36,10 @@ def given(group: Any) -> list[str]:
     return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
 
 
-def require_unread(group: Any, read: Collection[str], study: str) -> None:
-    """Raise ArgumentError if a group has options that a study of it does not read; ``read``: those that it does."""
-    if others := [name for name in given(group) if name not in read]:
+def require_unread(groups: Iterable[Any], read: Collection[str], study: str) -> None:
+    """Raise ArgumentError if groups have options that a study does not read; ``read``: those that it does."""
+    if others := [name for group in groups for name in given(group) if name not in read]:
         raise ArgumentError(f"{study}; leave out {', '.join(others)}")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelOptions:
-    """The model and its options, of commands that look into one layer."""
-
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="random, the default; translation, which is bundled; a file of mhaviz train, or with an attention's "
-            "parameters; a folder or a hub id of transformers.",
-            show_default=False,
-        ),
-    ] = RANDOM
-    layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
-    kind: KindOption = None
-    device: ModelDevice = "auto"
-    revision: Revision = None
-    dtype: Dtype = None
-    device_map: DeviceMap = None
-    max_memory: MaxMemory = None
-    generate: Annotated[
-        int, model_option(metavar="N", help="Let a decoder write so many tokens more, greedily.", show_default=False)
-    ] = 0
-    n_heads: NHeads = None
-    d_model: DModel = None
-    seed: Seed = None
-    mask: Annotated[
-        Literal["none", "causal"] | None,
-        weights_option(help="causal: a query sees no later key. \\[default: none]"),
-    ] = None
-    prefix: Annotated[
-        str | None,
-        weights_option(metavar="NAME", help="Which attention of the file, such as layers.0.self_attn."),
-    ] = None
-    input: Annotated[
-        Path | None,
-        weights_option(
-            metavar="FILE",
-            help="What goes into it, (length, d_model), several or one; SENTENCE labels it. Tensors query and key: "
-            "source-target attention.",
-        ),
-    ] = None
-    input_name: Annotated[
-        str | None, weights_option(hidden=True, help="Which tensor of --input, if it holds several.")
-    ] = None
-
-    @property
-    def files(self) -> list[Path]:
-        """Those that are read: none of them may be written over."""
-        return [Path(self.model), *([self.input] if self.input else [])]
-
-    @property
-    def takes_any_text(self) -> bool:
-        """Whether its tokenizer makes tokens of texts without words, too."""
-        return kind_of(self.model).takes_any_text
-
-    @property
-    def is_random(self) -> bool:
-        """Whether no model is named: the layer with random weights."""
-        return self.model == RANDOM
-
-    def load(self, on_notice: Callable[[str], None]) -> "LoadedModel":
-        """The model. Raises as ``mhaviz.load`` does."""
-        from mhaviz.api.loaded import load
-
-        if self.generate < 0:
-            raise ArgumentError(f"--generate: expected a number of tokens from 0 on, got {self.generate}")
-        return load(
-            self.model,
-            device=self.device,
-            writes=self.generate > 0,
-            on_notice=on_notice,
-            d_model=self.d_model,
-            n_heads=self.n_heads,
-            seed=self.seed,
-            causal=None if self.mask is None else self.mask == "causal",
-            prefix=self.prefix,
-            input=self.input,
-            input_name=self.input_name,
-            revision=self.revision,
-            dtype=self.dtype,
-            device_map=self.device_map,
-            max_memory=self.max_memory,
-            tensor_parallel=(self.takes_any_text and not this_process().is_alone) or None,
-        )
-
-    @property
-    def one_layer(self) -> int | None:
-        """The layer that is looked into; None: nobody has said which."""
-        return None if self.layer is None else parse_number("layer", self.layer, "expected one layer")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ManyLayers(ModelOptions):
-    """The same options, of commands that draw all layers."""
-
-    layer: Layers = "all"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -272,7 +147,7 @@ class VmaxOptions(CmapOptions):
         str | None,
         look_option(
             metavar="WEIGHT|auto",
-            help="Darkest from it. \\[default: auto: most lies below]",
+            help="Weight of the darkest colour. \\[default: auto: most lies below]",
         ),
     ] = None
 
@@ -312,7 +187,7 @@ class LayerOptions:
     d_model: DModel = None
     n_heads: NHeads = None
     seed: Seed = None
-    device: Device = "auto"
+    device: PlainDevice = "auto"
 
     @property
     def sizes(self) -> tuple[int, int, int]:

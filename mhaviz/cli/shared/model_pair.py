@@ -10,7 +10,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import Device, model_option
+from mhaviz.cli.shared.models import Device, model_option
 from mhaviz.cli.shared.saved_maps import of_each
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.processes import this_process

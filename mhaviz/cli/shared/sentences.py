@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from mhaviz.cli.shared.given_options import GivenOptions
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.layer.tokens import tokenize
@@ -16,14 +15,12 @@ from mhaviz.models.pretrained.folder import is_file
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
-    from mhaviz.cli.shared.groups import ModelOptions
+    from mhaviz.cli.shared.models import ModelOptions, WeightOptions
     from mhaviz.models.corpus_batches import Sentence
     from mhaviz.records import Given
 
 _MANY = 20  # sentences; few people want a picture of each
 
-
-_BESIDE = "Or --pair, --chat, --ids, as --help-all says."
 
 Sentences = Annotated[
     list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
@@ -72,15 +69,9 @@ class OneSentence:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneText(GivenOptions, OneSentence):
-    """The same with --target: the translation, or another sentence whose words are the queries; and with what a model
-    of transformers can read in place of a sentence, or beside it.
-    """
+class OneText(OneSentence):
+    """The same with --target: the translation, or another sentence whose words are the queries."""
 
-    sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help=f"One sentence, in quotes; - reads it from standard input. {_BESIDE}"),
-    ] = None
     target: Annotated[
         str | None,
         typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
@@ -88,21 +79,14 @@ class OneText(GivenOptions, OneSentence):
 
     has_one: ClassVar[bool] = True
 
-    @property
-    def files(self) -> list[Path]:
-        """Those that are read."""
-        return [*super().files, *self.files_given]
-
-    def read(self, whole: bool = False, any_text: bool = False) -> list[str]:
-        """As ``OneSentence.read``. Raises ArgumentError also for a pair, a chat or ids where texts need words."""
-        self.require_tokenizer(any_text)
-        return super().read(whole, any_text)
-
-    def given_to(self, model: "ModelOptions", whole: bool = False, has_example: bool = False) -> "Given":
+    def given_to(
+        self, model: "ModelOptions", weights: "WeightOptions", whole: bool = False, has_example: bool = False
+    ) -> "Given":
         """All that the model is to read.
 
         Args:
-            model: whose tokenizer tells what is a text, and whose --input may take its place.
+            model: whose tokenizer tells what is a text.
+            weights: whose --input may take the place of a sentence.
             whole: read all of a file as one text.
             has_example: without a sentence a layer with random weights reads the worked example.
 
@@ -115,22 +99,30 @@ class OneText(GivenOptions, OneSentence):
             _require_one(sentences)
         if self.target is not None and not tokenize(self.target):
             raise ArgumentError(f"--target: expected a sentence with at least one word, got {_quoted(self.target)}")
-        if model.input is None and not self.takes_the_place and not sentences:
+        if weights.input is None and not self.takes_the_place and not sentences:
             if self.target is not None:
                 raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
             if not (has_example and model.is_random):
                 require_some(sentences)
         return self.given(sentences, self.target)
 
+    @property
+    def takes_the_place(self) -> bool:
+        """Whether no sentence is needed."""
+        return False
+
+    def given(self, sentences: Sequence[str], target: str | None) -> "Given":
+        """All of what the model is to read."""
+        from mhaviz.records.given import Given
+
+        return Given(tuple(sentences), target)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManyTexts(OneText):
-    """Options of a command that reads several sentences."""
+    """The same of several sentences."""
 
-    sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help=f"Sentences, in quotes; - reads them from standard input. {_BESIDE}"),
-    ] = None
+    sentences: Sentences = None
     has_one: ClassVar[bool] = False
 
 

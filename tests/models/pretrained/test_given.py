@@ -216,10 +216,10 @@ def test_special_tokens_inside_a_pair_share_no_cells(compared, monkeypatch):
     monkeypatch.setattr(long_inputs, "_DRAWN_CELLS", 8 * 2**2)
     monkeypatch.setattr(long_inputs, "_LEAST_DRAWN", 2)
     _, loaded = compared
-    assert loaded.attend("the cat", hide_special=True, drawn=True).maps[0].weights.shape == (4, 2, 2)
-    paired = loaded.attend("the cat sat", pair="a dog", hide_special=True, drawn=True).maps[0]
+    assert loaded.attend("the cat", hide_special=True).maps[0].weights.shape == (4, 2, 2)
+    paired = loaded.attend("the cat sat", pair="a dog", hide_special=True).maps[0]
     assert (paired.weights.shape, paired.is_pooled) == ((4, 5, 5), False)
-    assert loaded.attend("the cat sat", pair="a dog", drawn=True).maps[0].weights.shape == (4, 2, 2)
+    assert loaded.attend("the cat sat", pair="a dog").maps[0].weights.shape == (4, 2, 2)
     with pytest.raises(ArgumentError, match="share cells with it; leave it out"):
         loaded.attend("the cat sat", pair="a dog", hide_special=True, size=2, show="norms")
 
@@ -386,7 +386,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
     assert chat["source"]["segments"][0][1]["name"] == "user"
     ids = json.loads(mhaviz("heatmap", *model, "--ids", "ids.txt").out)
     assert [len(m["queries"]) for m in ids["maps"]] == [3, 3, 2, 2]
-    for command in ("explain", "matrices", "masks", "report", "compare-scaling", "trace-shapes", "embeddings"):
+    for command in ("explain", "embeddings"):
         token = ["--token", "#1"] * (command == "explain")
         result = mhaviz(command, *model, "--ids", "5,6,7", *token)
         assert (result.status, result.err) == (0, ""), command

@@ -64,7 +64,7 @@ def test_every_study_of_a_model_on_the_disk(model_folder, temporary):
         lambda m: m.trace_shapes(TEXT),
         lambda m: m.compare_scaling(TEXT),
         lambda m: m.head_statistics([TEXT, "a dog ran"]),
-        lambda m: m.attend(TEXT, rollout=True),
+        lambda m: m.attend(TEXT, show="rollout"),
         lambda m: m.attend(TEXT, show="norms"),
         lambda m: m.attend(TEXT, generate=2, verify=True),
     ]
@@ -183,11 +183,11 @@ def test_each_device_is_named(monkeypatch, model_folder):
 
 
 def test_the_command_line_spreads_and_names_its_options(mhaviz, model_folder, temporary):
-    asked = ("heatmap", TEXT, "--model", str(model_folder("llama")), "--layer", "0", "--device-map", "auto")
-    done = mhaviz(*asked, "--max-memory", "cpu=12KB")
+    asked = ("heatmap", TEXT, "--model", str(model_folder("llama")), "--layer", "0")
+    done = mhaviz(*asked, "--device", "cpu=12KB")
     assert (done.status, done.err) == (0, "")
     assert "float32, disk" in done.out
-    failed = mhaviz(*asked, "--max-memory", "cpu=lots")
+    failed = mhaviz(*asked, "--device", "cpu=lots")
     assert failed.status == 1
-    assert "--max-memory cannot be read (`size` lots is not in a valid format" in failed.err
-    assert mhaviz("heatmap", TEXT, "--device-map", "auto").status == 2
+    assert "--device cannot be read (`size` lots is not in a valid format" in failed.err
+    assert mhaviz("heatmap", TEXT, "--device", "spread").status == 2

@@ -1,0 +1,159 @@
+"""Options for which model is looked at, where it runs, and which of its attentions are shown."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mhaviz.cli.shared.numbers import parse_number
+from mhaviz.models.load import RANDOM, kind_of
+from mhaviz.models.pretrained.folder import is_file
+from mhaviz.processes import this_process
+
+if TYPE_CHECKING:
+    from mhaviz.api.loaded import LoadedModel
+
+model_option = partial(typer.Option, rich_help_panel="The model")
+weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
+
+AnyKind = Literal["self", "masked", "cross"]
+
+Layers = Annotated[str, typer.Option(help="Layers to draw: 0,3-5 or all.")]
+Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
+Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
+Generate = Annotated[
+    int, model_option(metavar="N", min=0, help="Let a decoder write so many tokens more, greedily.", show_default=False)
+]
+Device = Annotated[
+    str,
+    model_option(metavar="NAME|LIMITS", help="auto, cpu, cuda:1, mps; spread, over all; cpu=2GiB,0=10GiB, at most."),
+]
+Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
+DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
+NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
+Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelOptions:
+    """Which model, and where it runs."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="random, the default; translation, which is bundled; a file of mhaviz train, or with an attention's "
+            "parameters; a folder of transformers, or a hub id, such as gpt2 or gpt2@REVISION.",
+            show_default=False,
+        ),
+    ] = RANDOM
+    device: Device = "auto"
+    dtype: Dtype = None
+
+    @property
+    def takes_any_text(self) -> bool:
+        """Whether its tokenizer makes tokens of texts without words, too."""
+        return kind_of(split_revision(self.model)[0]).takes_any_text
+
+    @property
+    def is_random(self) -> bool:
+        """Whether no model is named: the layer with random weights."""
+        return self.model == RANDOM
+
+    def load(self, on_notice: Callable[[str], None], **options: Any) -> "LoadedModel":
+        """The model; ``options``: more of those of ``mhaviz.load``, which it raises as."""
+        from mhaviz.api.loaded import load
+
+        name, revision = split_revision(self.model)
+        shares = self.takes_any_text and not this_process().is_alone
+        return load(
+            name,
+            on_notice=on_notice,
+            revision=revision,
+            dtype=self.dtype,
+            tensor_parallel=shares or None,
+            **parse_device(self.device),
+            **options,
+        )
+
+
+def split_revision(name: str) -> tuple[str, str | None]:
+    """ "gpt2@main" → ("gpt2", "main"); a path that is there is none of a revision."""
+    hub_id, at, revision = name.rpartition("@")
+    return (hub_id, revision) if at and hub_id and not Path(name).exists() else (name, None)
+
+
+def parse_device(text: str) -> dict[str, Any]:
+    """What ``mhaviz.load`` takes: "cuda:1" → device, "spread" → device_map, "cpu=2GiB" → device_map with max_memory."""
+    if text == "spread":
+        return {"device_map": "auto"}
+    return {"device_map": "auto", "max_memory": text} if "=" in text else {"device": text}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightOptions:
+    """Of models that have no sizes, or no inputs, of their own."""
+
+    n_heads: NHeads = None
+    d_model: DModel = None
+    seed: Seed = None
+    mask: Annotated[
+        Literal["none", "causal"] | None,
+        weights_option(help="causal: a query sees no later key. \\[default: none]"),
+    ] = None
+    prefix: Annotated[
+        str | None,
+        weights_option(metavar="NAME", help="Which attention of the file, such as layers.0.self_attn."),
+    ] = None
+    input: Annotated[
+        str | None,
+        weights_option(
+            metavar="FILE|FILE#TENSOR",
+            help="What goes into it, (length, d_model), several or one; SENTENCE labels it. Tensors query and key: "
+            "source-target attention.",
+        ),
+    ] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read: none of them may be written over."""
+        return [self._split_input[0]] if self.input else []
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``mhaviz.load``."""
+        path, name = self._split_input if self.input else (None, None)
+        return {
+            "d_model": self.d_model,
+            "n_heads": self.n_heads,
+            "seed": self.seed,
+            "causal": None if self.mask is None else self.mask == "causal",
+            "prefix": self.prefix,
+            "input": path,
+            "input_name": name,
+        }
+
+    @property
+    def _split_input(self) -> tuple[Path, str | None]:
+        """ "x.npz#query" → x.npz and "query"; a file that is there is none with a tensor."""
+        name = self.input or ""
+        path, mark, tensor = name.rpartition("#")
+        return (Path(path), tensor) if mark and path and not is_file(name) else (Path(name), None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OneAttention:
+    """Which attention is looked into."""
+
+    layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
+    kind: Kind = None
+    generate: Generate = 0
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The arguments of a study. Raises ArgumentError for several layers."""
+        layer = None if self.layer is None else parse_number("layer", self.layer, "expected one layer")
+        return {"layer": layer, "kind": self.kind, "generate": self.generate}
