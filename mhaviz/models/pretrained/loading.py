@@ -2,9 +2,9 @@
 
 import json
 import os
-import shutil
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from mhaviz.models.pretrained import adapter, capture, sharing, sizes
 from mhaviz.models.pretrained.classes import is_encoder_alone, named_class, predicting_class, usual_class
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
-from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, remove_with, where_it_lies
+from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, where_it_lies
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -349,10 +349,10 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
-    apart, temporary = checkpoint.spread.options() if checkpoint.spread else ({}, None)
-    if checkpoint.processes > 1:
-        apart |= sharing.options()
-    try:
+    with ExitStack() as temporary:
+        apart = checkpoint.spread.options(temporary) if checkpoint.spread else {}
+        if checkpoint.processes > 1:
+            apart |= sharing.options()
         model, loading = checkpoint.kind.from_pretrained(  # type: ignore[misc]
             checkpoint.folder,
             config=checkpoint.config,
@@ -367,12 +367,7 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
         )
         if others := sorted(loading["mismatched_keys"]):
             raise sizes.mismatch(others, checkpoint.name)
-    except BaseException:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    if temporary is not None:
-        remove_with(model, temporary)
+        weakref.finalize(model, temporary.pop_all().close)
     return model, sorted(loading["missing_keys"])
 
 

@@ -3,11 +3,9 @@
 What lies on the disk is read from the model's own files, layer by layer, whenever it runs.
 """
 
-import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,15 +49,10 @@ class Spread:
             most = {int(place) if str(place).isdecimal() else place: size for place, size in dict(pairs).items()}
             return cls(way, get_max_memory(most))
 
-    def options(self) -> tuple[dict[str, Any], str]:
-        """For ``from_pretrained``, and the temporary folder for weights that are not in the files as they are used."""
-        folder = tempfile.mkdtemp(prefix="mhaviz-")
-        return {"device_map": self.way, "max_memory": self.most and dict(self.most), "offload_folder": folder}, folder
-
-
-def remove_with(model: nn.Module, folder: str) -> None:
-    """Remove the temporary folder when the model is gone, or the program ends."""
-    weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
+    def options(self, temporary: ExitStack) -> dict[str, Any]:
+        """For ``from_pretrained``; what is not in the files as it is used lies in a folder until ``temporary`` ends."""
+        folder = temporary.enter_context(tempfile.TemporaryDirectory(prefix="mhaviz-", ignore_cleanup_errors=True))
+        return {"device_map": self.way, "max_memory": self.most and dict(self.most), "offload_folder": folder}
 
 
 def is_spread(model: nn.Module) -> bool:

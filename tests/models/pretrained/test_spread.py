@@ -5,6 +5,7 @@ import io
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -93,11 +94,12 @@ def test_a_model_in_memory_may_be_spread(model_folder, temporary):
     from transformers import AutoModel, AutoTokenizer
 
     folder = model_folder("llama")
-    options, _ = Spread("auto", LITTLE).options()
-    model = AutoModel.from_pretrained(folder, **options)
+    offloaded = ExitStack()
+    model = AutoModel.from_pretrained(folder, **Spread("auto", LITTLE).options(offloaded))
     assert model.device.type == "meta" or next(model.layers.parameters()).is_meta
     attention = mhaviz.load(model, AutoTokenizer.from_pretrained(folder)).attend(TEXT)
     np.testing.assert_array_equal(attention[1].weights, mhaviz.load(str(folder)).attend(TEXT)[1].weights)
+    offloaded.close()
 
 
 @pytest.mark.parametrize(
