@@ -7,16 +7,16 @@ import pytest
 import torch
 from families import EAGER, FAMILIES
 from looking import attend, calls, encoded
+from made import made_map
 from rounding import rounding
 
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import require_alike, verify
+from mhaviz.analyses.weights import without_special
 from mhaviz.attention import short_map, tiles
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import SiteCall
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Site, Tokens
 
 CLOSE = rounding(depth=4)
 
@@ -205,24 +205,22 @@ def test_rollout_of_several_sentences(pretrained, eager, name):
             np.testing.assert_allclose(m.weights[0], R, atol=CLOSE)
 
 
-def test_special_tokens_in_the_middle_leave_no_window(pretrained):
+def test_special_tokens_in_the_middle_leave_no_window():
     """What is cut out between two tokens brings them nearer, so that a window is no band any more."""
-    banded = next(one for one in calls(pretrained("mistral"), TEXTS[:1]) if one.reach is not None)
+    weights = np.full((1, 4, 4), 0.25, np.float32)
 
     def without(position):
-        side = (replace(banded.queries[0], special=(position,)),)
-        return replace(banded, queries=side, keys=side).without_special()
+        special = {"special_queries": (position,), "special_keys": (position,)}
+        return without_special(made_map("abcd", "abcd", weights, "masked", reach=2, **special))
 
-    assert (without(3).reach, without(0).reach) == (None, banded.reach)
+    assert (without(1).reach, without(0).reach) == (None, 2)
 
 
 def test_nothing_but_special_tokens():
-    Q, K = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 2, 2)
-    queries, keys = Tokens(("<s>",)), Tokens(("a", "b"), (0,))
-    one = SiteCall(Site("cross", 0, 1, 2), AttentionCall(Q, K, K, 1.0), (0,), (queries,), (keys,))
+    weights = np.full((1, 1, 2), 0.5, np.float32)
     with pytest.raises(ArgumentError, match="got special ones alone"):
-        replace(one, queries=(replace(queries, special=(0,)),)).without_special()
-    assert one.without_special().keys[0].texts == ("b",)
+        without_special(made_map("a", "ab", weights, "cross", special_queries=(0,)))
+    assert without_special(made_map("a", "ab", weights, "cross", special_keys=(0,))).keys == ("b",)
 
 
 def test_models_that_ask_for_sdpa_run_on_it(pretrained):
