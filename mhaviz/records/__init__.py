@@ -28,7 +28,7 @@ from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.records.probes import Needle, Probe, RandomRepeats, probe_of_json, probe_to_json
 from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 from mhaviz.records.quantity import NORM, QUANTITIES, ROLLOUT, WEIGHT, Cells, Quantity, Reduction
-from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
+from mhaviz.records.queries_and_keys import Bias, Codes, QueriesAndKeys
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 from mhaviz.records.shown import Shown
@@ -49,7 +49,6 @@ __all__ = [
     "NORM",
     "N_BINS",
     "OF_A_NEEDLE",
-    "PRECISE",
     "QUANTITIES",
     "ROLLOUT",
     "ROUNDING",
