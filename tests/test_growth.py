@@ -13,7 +13,6 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.cli.shared import console as console_module
-from mhaviz.cli.shared import delivery as delivery_module
 from mhaviz.cli.shared.console import working
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records import Report
@@ -87,19 +86,6 @@ def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mh
         "mhaviz: report: expected at most 4,096 tokens, got 5,000; draw longer texts by mhaviz heatmap, or "
         "attend in Python\n"
     )
-
-
-def test_a_large_json_document_is_announced(mhaviz, monkeypatch):
-    monkeypatch.setattr(delivery_module, "_MANY_NUMBERS", 100)
-    result = mhaviz("compare-projections", "one two three four", "--json", "--d-model", "8", "--n-heads", "2")
-    # four stages of scores, weights and outputs; two heads; the divergence of each two
-    numbers = 4 * (2 * 16 + 4 * 8) + 2 * 16 + 4
-    assert (
-        result.err
-        == f"mhaviz: the JSON holds {numbers:,} numbers, about {14 * numbers / 1024:.1f} KiB; Ctrl-C stops it\n"
-    )
-    assert result.status == 0
-    assert mhaviz("compare-projections", "one two three four", "--json", "--quiet").err == ""
 
 
 @pytest.mark.parametrize(

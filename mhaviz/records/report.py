@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mhaviz.records.attention import Attention
 from mhaviz.records.scaling import ScalingComparison
 from mhaviz.records.shown import Shown
+from mhaviz.records.source import Source
 from mhaviz.records.trace import ShapeTrace
 
 
@@ -15,3 +16,8 @@ class Report(Shown):
     attention: Attention
     trace: ShapeTrace
     scaling: ScalingComparison
+
+    @property
+    def source(self) -> Source:
+        """Where its numbers come from."""
+        return self.attention.source

@@ -6,11 +6,12 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import singledispatch
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
@@ -28,7 +29,6 @@ from mhaviz.records import (
     EmbeddedText,
     Evaluation,
     Explanation,
-    FollowedElement,
     HeadStatistics,
     ImageAttention,
     ImplementationComparison,
@@ -41,7 +41,6 @@ from mhaviz.records import (
     ScalingSweep,
     ShapeTrace,
     Timing,
-    TraceStep,
     Training,
     probe_to_json,
 )
@@ -49,69 +48,60 @@ from mhaviz.records.ablation import EFFECT_COLUMNS
 from mhaviz.records.head_statistics import HEAD_COLUMNS
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
 
 
+def document(record: Any) -> dict[str, Any]:
+    """The record as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
+    found = _found(record)
+    return describe_source(record.source) | found
+
+
 @singledispatch
-def document(record: object) -> dict[str, Any]:
-    """The record as one JSON document. Arrays stay arrays: ``write_json`` writes them row by row."""
+def _found(record: object) -> dict[str, Any]:
+    """What a document says after its source."""
     raise MhavizError(f"expected a record that has a JSON form, got {type(record).__name__}")
 
 
-@document.register
+@_found.register
 def _(record: Attention) -> dict[str, Any]:
-    return describe_source(record.source) | {"maps": [describe(m) | {"weights": m.weights} for m in record.maps]}
+    return {"maps": [describe(m) | {"weights": m.weights} for m in record.maps]}
 
 
-@document.register
+@_found.register
 def _(record: ShapeTrace) -> dict[str, Any]:
-    steps = [_step(step) for step in record.steps]
-    return describe_source(record.source) | {"tokens": [list(tokens) for tokens in record.tokens], "steps": steps}
+    steps = [_without(step, "values") if step.values is None else step for step in record.steps]
+    return {"tokens": record.tokens, "steps": steps}
 
 
-@document.register
-def _(record: FollowedElement) -> dict[str, Any]:
-    return asdict(record)
-
-
-@document.register
+@_found.register
 def _(record: ScalingComparison) -> dict[str, Any]:
     heads = [
         {
             "head": head,
             **{
-                name: asdict(scaling.statistics[i]) | {"scores": scaling.scores[i], "weights": scaling.weights[i]}
+                name: vars(scaling.statistics[i]) | {"scores": scaling.scores[i], "weights": scaling.weights[i]}
                 for name, scaling in (("unscaled", record.unscaled), ("scaled", record.scaled))
             },
         }
         for i, head in enumerate(record.heads)
     ]
-    layer = {} if record.layer is None else {"layer": record.layer}
-    about = layer | {
-        "kind": record.kind,
-        "d_key": record.d_key,
-        "queries": list(record.queries),
-        "keys": list(record.keys),
-    }
-    return describe_source(record.source) | about | {"heads": heads}
+    about = {"kind": record.kind, "d_key": record.d_key, "queries": record.queries, "keys": record.keys}
+    return _layer(record) | about | {"heads": heads}
 
 
-@document.register
+@_found.register
 def _(record: ScalingSweep) -> dict[str, Any]:
     sizes = [
-        {"d_key": d_key, "theory": theory, "unscaled": asdict(unscaled), "scaled": asdict(scaled)}
+        {"d_key": d_key, "theory": theory, "unscaled": unscaled, "scaled": scaled}
         for d_key, theory, unscaled, scaled in zip(
             record.d_keys, record.theory, record.unscaled, record.scaled, strict=True
         )
     ]
-    return describe_source(record.source) | {"tokens": list(record.tokens), "draws": record.draws, "sweep": sizes}
+    return {"tokens": record.tokens, "draws": record.draws, "sweep": sizes}
 
 
-@document.register
+@_found.register
 def _(record: ImplementationComparison) -> dict[str, Any]:
     ways = [
         {
@@ -127,16 +117,16 @@ def _(record: ImplementationComparison) -> dict[str, Any]:
         }
         for way in record.implementations
     ]
-    about = {"reference": record.reference, "most_seconds": record.most_seconds, "lengths": list(record.lengths)}
-    return describe_source(record.source) | about | {"implementations": ways}
+    about = {"reference": record.reference, "most_seconds": record.most_seconds, "lengths": record.lengths}
+    return about | {"implementations": ways}
 
 
-@document.register
+@_found.register
 def _(record: Complexity) -> dict[str, Any]:
     measured = {"projections": record.projections, "attention": record.attention, "whole": record.whole}
-    return describe_source(record.source) | {
-        "lengths": list(record.lengths),
-        "terms": [asdict(term) for term in record.terms],
+    return {
+        "lengths": record.lengths,
+        "terms": record.terms,
         "parameter_bytes": record.parameter_bytes,
         "measured": {name: [_timing(timing) for timing in timings] for name, timings in measured.items()},
         "crossover": {
@@ -145,46 +135,38 @@ def _(record: Complexity) -> dict[str, Any]:
             "times": record.equal_times,
             "seconds": record.equal_seconds,
         },
-        "longest": [asdict(longest) for longest in record.longest],
+        "longest": record.longest,
         "most_seconds": record.most_seconds,
     }
 
 
-@document.register
+@_found.register
 def _(record: Report) -> dict[str, Any]:
-    parts = {"trace": record.trace, "scaling": record.scaling}
-    return document(record.attention) | {name: _without_head(document(part)) for name, part in parts.items()}
+    return _found(record.attention) | {"trace": _found(record.trace), "scaling": _found(record.scaling)}
 
 
-@document.register
-def _(record: Training) -> dict[str, Any]:
-    return describe_source(record.source) | _without_source(record)
+@_found.register
+def _(record: Training | Evaluation) -> dict[str, Any]:
+    return _without(record, "source")
 
 
-@document.register
-def _(record: Evaluation) -> dict[str, Any]:
-    return describe_source(record.source) | _without_source(record)
-
-
-@document.register
+@_found.register
 def _(record: ProjectionComparison) -> dict[str, Any]:
-    pair = record.pair and {"positions": list(record.pair), "tokens": [record.tokens[i] for i in record.pair]}
-    about = {"tokens": list(record.tokens), "d_model": record.d_model, "include_self": record.include_self}
-    stages = [_fields(stage) for stage in record.stages]
+    pair = record.pair and {"positions": record.pair, "tokens": [record.tokens[i] for i in record.pair]}
+    about = {"tokens": record.tokens, "d_model": record.d_model, "include_self": record.include_self}
     heads = {"heads": record.heads, "divergence": record.divergence, "mean_divergence": record.mean_divergence}
-    heads |= {"unit": "bits", "bound": 1}
-    return describe_source(record.source) | about | {"pair": pair, "stages": stages} | heads
+    return about | {"pair": pair, "stages": record.stages} | heads | {"unit": "bits", "bound": 1}
 
 
-@document.register
+@_found.register
 def _(record: Difference) -> dict[str, Any]:
     differences = [
         describe(m.change)
         | {
             "divergence": m.divergence,
-            "worst_row": [worst and asdict(worst) for worst in m.worst],
-            "zero_rows": list(m.zero_rows),
-            "largest": [change and asdict(change) for change in m.largest],
+            "worst_row": m.worst,
+            "zero_rows": m.zero_rows,
+            "largest": m.largest,
             "change": m.change.weights,
         }
         for m in record.maps
@@ -198,121 +180,111 @@ def _(record: Difference) -> dict[str, Any]:
         }
         for one in record.ranking
     ]
-    only = {"only_first": list(record.only_before), "only_second": list(record.only_after)}
-    about = {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking}
-    return describe_source(record.source) | about | only
+    only = {"only_first": record.only_before, "only_second": record.only_after}
+    return {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking} | only
 
 
-@document.register
+@_found.register
 def _(record: CorpusDifference) -> dict[str, Any]:
-    kinds = [_fields(kind) | {"layers": list(kind.layers)} for kind in record.kinds]
     above = {(head.kind, head.layer, head.head) for head in record.above}
     ranking = [
-        asdict(head) | ({"above": (head.kind, head.layer, head.head) in above} if record.limits.are_given else {})
+        vars(head) | ({"above": (head.kind, head.layer, head.head) in above} if record.limits.are_given else {})
         for head in record.ranking
     ]
     limits = {"fail_above": record.limits.mean, "fail_above_row": record.limits.row}
     about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": record.too_long}
-    return describe_source(record.source) | about | {"kinds": kinds, "ranking": ranking}
+    return about | {"kinds": record.kinds, "ranking": ranking}
 
 
-@document.register
+@_found.register
 def _(record: HeadStatistics) -> dict[str, Any]:
     kinds = [
         {
             "kind": kind.kind,
-            "layers": list(kind.layers),
+            "layers": kind.layers,
             "sentences": kind.sentences,
             "queries": kind.queries,
             "sink_rate": kind.sink_rate,
-            "statistics": {name: _fields(kind.average(name)) for name in STATISTICS},
+            "statistics": {name: kind.average(name) for name in STATISTICS},
         }
         for kind in record.kinds
     ]
-    about = {
+    return {
         "quantity": record.quantity,
         "too_long": record.too_long,
         "probe": probe_to_json(record.probe),
         "bootstrap": {"replicates": record.replicates, "seed": record.seed, "level": 0.95},
-        "edges": {name: list(edges) for name, edges in EDGES.items()},
+        "edges": EDGES,
+        "kinds": kinds,
     }
-    return describe_source(record.source) | about | {"kinds": kinds}
 
 
-@document.register
+@_found.register
 def _(record: Ablation) -> dict[str, Any]:
     kinds = [
-        {"kind": kind.kind, "layers": list(kind.layers), **{name: _fields(kind.effect(name)) for name in EFFECTS}}
+        {"kind": kind.kind, "layers": kind.layers, **{name: kind.effect(name) for name in EFFECTS}}
         for kind in record.kinds
     ]
     about = {name: getattr(record, name) for name in ("prediction", "sentences", "loss", "too_long")}
     bootstrap = {"replicates": record.replicates, "seed": record.seed, "level": 0.95}
-    about |= {"probe": probe_to_json(record.probe), "bootstrap": bootstrap}
-    return describe_source(record.source) | about | {"kinds": kinds}
+    return about | {"probe": probe_to_json(record.probe), "bootstrap": bootstrap, "kinds": kinds}
 
 
-@document.register
+@_found.register
 def _(record: EmbeddedText) -> dict[str, Any]:
-    tokens = {
-        "tokens": list(record.tokens.texts),
-        "special": list(record.tokens.special),
-        "ids": list(record.tokens.ids),
-    }
-    about = {"added": record.added, "within": list(record.within), "difference": record.difference}
-    parts = [_fields(part) | {"norms": part.norms, "cosines": part.cosines} for part in record.parts]
-    return describe_source(record.source) | tokens | about | {"is_target": record.is_target, "parts": parts}
+    tokens = {"tokens": record.tokens.texts, "special": record.tokens.special, "ids": record.tokens.ids}
+    about = {"added": record.added, "within": record.within, "difference": record.difference}
+    parts = [vars(part) | {"norms": part.norms, "cosines": part.cosines} for part in record.parts]
+    return tokens | about | {"is_target": record.is_target, "parts": parts}
 
 
-@document.register
+@_found.register
 def _(record: PositionTable) -> dict[str, Any]:
-    return describe_source(record.source) | {"equation": SINUSOIDS, "values": record.values, "cosines": record.cosines}
+    return {"equation": SINUSOIDS, "values": record.values, "cosines": record.cosines}
 
 
-@document.register
+@_found.register
 def _(record: Explanation) -> dict[str, Any]:
-    about = {"token": record.token, "d_key": record.d_key}
-    return describe_source(record.source) | about | _without_source(record)
+    return {"token": record.token, "d_key": record.d_key} | _without(record, "source")
 
 
-@document.register
+@_found.register
 def _(record: LayerMatrices) -> dict[str, Any]:
-    layer = {} if record.layer is None else {"layer": record.layer}
-    about = layer | {
+    about = {
         "kind": record.kind,
-        "queries": list(record.queries.texts),
-        "keys": list(record.keys.texts),
+        "queries": record.queries.texts,
+        "keys": record.keys.texts,
         "n_heads": record.n_heads,
         "n_key_heads": record.n_key_heads,
         "rule": record.rule,
         "left_out": record.left_out or None,
+        "heads": record.heads,
     }
     named = ("input", "memory", "query", "key", "value", "joined", "output")
-    wholes = {name: matrix and _fields(matrix) for name in named for matrix in [getattr(record, name)]}
-    return describe_source(record.source) | about | {"heads": [_fields(head) for head in record.heads]} | wholes
+    return _layer(record) | about | {name: getattr(record, name) for name in named}
 
 
-@document.register
+@_found.register
 def _(record: Masking) -> dict[str, Any]:
-    layer = {} if record.layer is None else {"layer": record.layer}
-    about = layer | {"kind": record.kind, "rule": record.rule, "heads": list(record.heads)}
+    about = {"kind": record.kind, "rule": record.rule, "heads": record.heads}
     dropout = {"dropout": record.dropout, "dropout_seed": None if record.dropout is None else record.seed}
     sentences = [
-        _fields(one) | {"queries": list(one.queries.texts), "keys": list(one.keys.texts), "padding": one.padding}
+        vars(one) | {"queries": one.queries.texts, "keys": one.keys.texts, "padding": one.padding}
         for one in record.sentences
     ]
-    return describe_source(record.source) | about | dropout | {"sentences": sentences}
+    return _layer(record) | about | dropout | {"sentences": sentences}
 
 
-@document.register
+@_found.register
 def _(record: ImageAttention) -> dict[str, Any]:
     height, width = record.image.shape[:2]
     maps = [
         {
             "layer": m.layer,
-            "heads": list(m.heads),
-            "grid": list(m.grid),
-            "query_patch": m.patch and list(m.patch),
-            "special": {"tokens": list(m.special_texts), "weights": m.special},
+            "heads": m.heads,
+            "grid": m.grid,
+            "query_patch": m.patch,
+            "special": {"tokens": m.special_texts, "weights": m.special},
             "weights": m.weights,
         }
         | ({} if m.sentence is None else {"sentence": m.sentence})
@@ -321,23 +293,14 @@ def _(record: ImageAttention) -> dict[str, Any]:
         for m in record.maps
     ]
     image = {"name": record.image_name or None, "width": width, "height": height}
-    about = {"image": image, "query": record.query or None, "quantity": record.quantity.key}
-    return describe_source(record.source) | about | {"maps": maps}
-
-
-def count_numbers(document: Any) -> int:
-    """How many numbers are in the arrays of a document."""
-    if isinstance(document, dict):
-        return sum(map(count_numbers, document.values()))
-    if isinstance(document, (list, tuple)):
-        return sum(map(count_numbers, document))
-    return document.size if isinstance(document, np.ndarray) else 0
+    return {"image": image, "query": record.query or None, "quantity": record.quantity.key, "maps": maps}
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
     """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
 
-    A number that JSON does not have, such as a hidden score, becomes null.
+    A number that JSON does not have, such as a hidden score, becomes null. Numbers have as few digits as tell them from
+    all others of their precision: 0.1, not 0.10000000149011612.
     """
     for piece in _pieces(document):
         stream.write(piece)
@@ -345,17 +308,16 @@ def write_json(document: dict[str, Any], stream: IO[str]) -> None:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    if isinstance(value, np.ndarray) and value.ndim > 1:
-        value = list(value)
-    if isinstance(value, np.ndarray):
-        yield _row(value)
-    elif isinstance(value, dict):
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        # Not of texts: orjson neither escapes what a terminal obeys nor takes half characters.
+        yield orjson.dumps(np.ascontiguousarray(value), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    elif isinstance(value, dict) or is_dataclass(value):
         yield "{"
-        for i, (key, item) in enumerate(value.items()):
+        for i, (key, item) in enumerate((value if isinstance(value, dict) else vars(value)).items()):
             yield f"{', ' if i else ''}{json.dumps(key)}: "
             yield from _pieces(item)
         yield "}"
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, np.ndarray)):
         yield "["
         for i, item in enumerate(value):
             yield ", " if i else ""
@@ -363,15 +325,6 @@ def _pieces(value: Any) -> Iterator[str]:
         yield "]"
     else:
         yield json.dumps(None if isinstance(value, float) and not math.isfinite(value) else value)
-
-
-def _row(numbers: NDArray[Any]) -> str:
-    """Numbers in as few digits as tell them from all others of their precision: 0.1, not 0.10000000149011612."""
-    if not np.isfinite(numbers).all():
-        return json.dumps([number if math.isfinite(number) else None for number in numbers.tolist()])
-    if numbers.dtype == np.float32:
-        return f"[{', '.join(numbers.astype(str).tolist())}]"
-    return json.dumps(numbers.tolist())
 
 
 def safetensors_bytes(attention: Attention) -> bytes:
@@ -441,32 +394,13 @@ class _ShortFloat(float):
         return self.digits
 
 
-def _without_head(whole: dict[str, Any]) -> dict[str, Any]:
-    return {name: part for name, part in whole.items() if name not in ("mhaviz", "source")}
+def _layer(record: ScalingComparison | LayerMatrices | Masking) -> dict[str, Any]:
+    return {} if record.layer is None else {"layer": record.layer}
 
 
-def _step(step: TraceStep) -> dict[str, Any]:
-    described = _fields(step)
-    if step.values is None:
-        del described["values"]
-    return described
-
-
-def _fields(record: "DataclassInstance") -> dict[str, Any]:
-    """The fields of a dataclass by name; its arrays stay what they are."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}
-
-
-def _without_source(record: "DataclassInstance") -> dict[str, Any]:
-    """The same, with dataclasses inside it as plain values."""
-    return {name: _plain(part) for name, part in _fields(record).items() if name != "source"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+def _without(record: object, name: str) -> dict[str, Any]:
+    return {field: value for field, value in vars(record).items() if field != name}
 
 
 def _timing(timing: Timing) -> dict[str, Any]:
-    return asdict(timing) | {"skipped": skip_text(timing) or None}
+    return vars(timing) | {"skipped": skip_text(timing) or None}

@@ -8,7 +8,7 @@ from made import Edges, made_map
 
 from mhaviz.analyses.difference import compare
 from mhaviz.pages.difference import ranking_table
-from mhaviz.records import Attention, Source
+from mhaviz.records import Attention, RowChange, Source
 from mhaviz.views.data import document
 from mhaviz.views.labels import quoting
 
@@ -89,7 +89,7 @@ def test_nothing_differs():
     assert rows(same, 9) == [("0", "0.0000", "–", "–", "–", "–", "–")]
     assert "change" not in notes(same).replace("changed", "")
     assert "worst" not in notes(same)
-    assert document(same)["differences"][0]["largest"] == [None]
+    assert document(same)["differences"][0]["largest"] == (None,)
 
 
 def test_positions_are_written_once():
@@ -102,11 +102,11 @@ def test_rows_of_zeros_are_told():
     d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[1, 0], [0, 0]]], np.float32), "cross"))
     assert "1 row that is zeros in both is left out of the mean" in notes(d)
     assert rows(d, 1)[0][1] == "1.0000"
-    assert document(d)["differences"][0]["zero_rows"] == [1]
+    assert document(d)["differences"][0]["zero_rows"] == (1,)
 
 
 def test_the_worst_row_in_json():
     d = pair(made_map(("a", "b"), ("k", "l"), np.array([[[0.5, 0.5], [1, 0]]], np.float32), "cross"))
     data = document(d)
-    assert data["differences"][0]["worst_row"] == [{"query": 1, "divergence": pytest.approx(1)}]
+    assert data["differences"][0]["worst_row"][0] == RowChange(1, pytest.approx(1))
     assert data["ranking"][0]["worst_row"] == pytest.approx(1)

@@ -23,8 +23,12 @@ from mhaviz.views.data import document, safetensors_bytes, write_csv, write_json
 
 
 def as_json(record):
+    return written(document(record))
+
+
+def written(whole):
     stream = io.StringIO()
-    write_json(document(record), stream)
+    write_json(whole, stream)
     return json.loads(stream.getvalue())
 
 
@@ -48,7 +52,7 @@ def test_weights_have_the_digits_that_they_need(weights):
     write_json(document(Attention(Source("test"), (m,))), stream)
     text = stream.getvalue()
     assert np.array_equal(np.array(json.loads(text)["maps"][0]["weights"], np.float32), m.weights)
-    written = re.search(r'"weights": \[\[\[(.*?)\]', text)[1].split(", ")
+    written = re.search(r'"weights": \[\[\[(.*?)\]', text)[1].split(",")
     assert all(len(digits.replace("0.", "").split("e")[0].lstrip("0")) <= 10 for digits in written)
 
 
@@ -106,7 +110,7 @@ def test_trace_and_follow():
     q = next(step for step in data["steps"] if step["name"] == "Q")
     assert (q["equation"], q["axes"], q["shape"]) == ("X Wq", ["batch_size", "q_length", "d_model"], [3, 6, 8])
     assert np.array(q["values"]).shape == (3, 6, 8)
-    followed = as_json(follow_element(trace, (0, 2, 5)))
+    followed = written({"follow": follow_element(trace, (0, 2, 5))})["follow"]
     assert followed["wrong"] == [0, 1, 4, 1]
     assert followed["visits"][0] == {"step": "Q", "coordinates": [0, 2, 5], "offset": 21, "same_number": True}
 

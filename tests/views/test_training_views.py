@@ -104,7 +104,7 @@ def test_data():
     data = json.loads(stream.getvalue())
     assert data["alignment"] == {"heads": [0.5, 0.25], "mean": 0.125, "links": 40}
     assert (data["score"], data["perplexity"], data["sentences"]) == (0.75, 1.5, 20)
-    assert document(training())["points"][1] == {"step": 20, "loss": 2.0, "score": 0.25}
+    assert document(training())["points"][1] == LearningPoint(20, 2.0, 0.25)
 
 
 @cache

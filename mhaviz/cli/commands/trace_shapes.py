@@ -68,7 +68,7 @@ def trace_shapes(
     from mhaviz.views.data import document
 
     followed = follow_element(trace, element) if element else None
-    whole = document(trace) | ({"follow": document(followed)} if followed else {})
+    whole = document(trace) | ({"follow": followed} if followed else {})
     delivery.deliver(trace, style, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
 
 

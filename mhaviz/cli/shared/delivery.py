@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 MOST_MAPS = 4_000
 """No more of them are drawn; a picture has room for fewer, and says so."""
-_MANY_NUMBERS = 10**7  # which take some ten seconds to write as text
+_MANY_LINES = 10**7  # which take some ten seconds to write
 _CSV_LINE = 64  # bytes
-_JSON_NUMBER = 14  # bytes, of a number in as few digits as tell it from others
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,16 +98,12 @@ class Delivery:
         from mhaviz.views.showing import figure_of, view_of
 
         if self.json or any(path.suffix.lower() == ".json" for path in self.paths):
-            from mhaviz.views.data import count_numbers
             from mhaviz.views.data import document as document_of
 
             document = document or document_of(record)
-            if (numbers := count_numbers(document)) > _MANY_NUMBERS:
-                size = readable_bytes(_JSON_NUMBER * numbers)
-                self.notice(f"the JSON holds {numbers:,} numbers, about {size}; Ctrl-C stops it")
         if any(path.suffix.lower() == ".csv" for path in self.paths):
             lines = sum(m.weights.size for m in getattr(record, "maps", ()))
-            if lines > _MANY_NUMBERS:
+            if lines > _MANY_LINES:
                 size = readable_bytes(_CSV_LINE * lines)
                 self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
