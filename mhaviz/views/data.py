@@ -48,8 +48,6 @@ from mhaviz.records.ablation import EFFECT_COLUMNS
 from mhaviz.records.head_statistics import HEAD_COLUMNS
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
-
 
 def document(record: Any) -> dict[str, Any]:
     """The record as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
@@ -339,23 +337,14 @@ def safetensors_bytes(attention: Attention) -> bytes:
 
 
 def npz_bytes(attention: Attention) -> bytes:
-    """The same arrays by the same names as a .npz file, with the metadata as a text file among them.
-
-    numpy's own ``savez`` writes the time into the file.
-    """
+    """The same arrays by the same names as a .npz file, with the metadata as a text file among them."""
     maps = [describe(m) for m in attention.maps]
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.ascontiguousarray(m.weights) for name, m in zip(tensor_names(maps), attention.maps, strict=True)
-    }
+    arrays: dict[str, Any] = dict(zip(tensor_names(maps), (m.weights for m in attention.maps), strict=True))
     metadata = "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, array in arrays.items():
-            about = zipfile.ZipInfo(f"{name}.npy", _LONG_AGO)
-            about.compress_type = zipfile.ZIP_DEFLATED
-            with archive.open(about, "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-        archive.writestr(zipfile.ZipInfo(METADATA_FILE, _LONG_AGO), metadata, zipfile.ZIP_DEFLATED)
+    np.savez_compressed(stream, **arrays)
+    with zipfile.ZipFile(stream, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(METADATA_FILE, "w") as member:
+        member.write(metadata.encode())  # ``writestr`` would write the time too
     return stream.getvalue()
 
 
