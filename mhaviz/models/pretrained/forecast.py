@@ -60,8 +60,8 @@ class Forecast:
         )
         raise MhavizError(
             f"the model {name} needs about {readable_bytes(self.needed)} of memory on {place}, where "
-            f"{readable_bytes(free)} are free; take {parameter('device_map')} auto, which spreads it over all devices "
-            f"and the disk{half}"
+            f"{readable_bytes(free)} are free; spread it over all devices and the disk by "
+            f"{parameter('device_map')}{half}"
         )
 
 

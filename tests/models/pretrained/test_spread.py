@@ -164,12 +164,12 @@ def test_a_model_that_does_not_fit_names_what_would(model_folder, monkeypatch):
     monkeypatch.setattr(forecasts, "free_memory", lambda device: 4 * parameters_of(folder) - 1)
     with pytest.raises(
         MhavizError,
-        match=r"needs about .* of memory on cpu, where .* are free; take `device_map` auto.*, or `dtype` bfloat16",
+        match=r"needs about .* of memory on cpu, where .* are free; spread it .* by `device_map`, or `dtype` bfloat16",
     ):
         mhaviz.load(str(folder))
     mhaviz.load(str(folder), dtype="bfloat16")
     monkeypatch.setattr(forecasts, "free_memory", lambda device: 10)
-    with pytest.raises(MhavizError, match=r"spreads it over all devices and the disk$"):
+    with pytest.raises(MhavizError, match=r"spread it over all devices and the disk by `device_map`$"):
         mhaviz.load(str(folder), dtype="bfloat16")
     spread(folder)
 
