@@ -16,6 +16,7 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
+    LABELS_UP_TO,
     MOST_WIDTH,
     VALUES_UP_TO,
     MosaicLayout,
@@ -38,6 +39,8 @@ _COMPACT_CELL = 0.27  # inches, in which there is room for four characters
 _MOST_TITLE_LINES = 3
 _MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
+_PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
+_LEAST_TILE, _LEAST_CELL = 0.3, 0.12  # inches, of a cell with a label
 _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers beside the bar included; a name is longer
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
@@ -181,15 +184,21 @@ def decide_heads(
         is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
         numbers = None if is_seen else False
     around = 2 * MARGIN + BESIDE + _scale_width(m)
-    # A whole map may make a somewhat wider page.
-    room = MOST_WIDTH if m.is_whole else MOST_WIDTH - around
+    columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
+    width, height, least = MOST_WIDTH - around * (not m.is_whole), math.inf, _LEAST_TILE
+    if style.width is not None:
+        width = max(style.width - around, _LEAST_ROOM)
+    elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # a page, as far as labels can be read
+        width, height = _PAGE[0], _PAGE[1] / stacked
+        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or _USUAL_ACROSS))
     space = Space(
         fonts,
         style.dpi,
-        style.columns or block.across,
-        room if style.width is None else max(style.width - around, _LEAST_ROOM),
+        columns,
+        width,
+        height,
+        least,
         stacked=stacked,
-        on_slide=style.width is None,
         fills=style.width is not None,
         same_labels=style.font_size is not None,
     )

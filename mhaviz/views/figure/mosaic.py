@@ -54,11 +54,7 @@ _LEAST_PITCH = 0.1  # inches between two labels
 _MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
 _NAME = 0.2  # inches for the name of a side
-_SLIDE = 5.8, 11.6  # inches of tiles, from top to bottom and from left to right, on a slide of 7.5 × 13.3
 _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
-_LEAST_ON_SLIDE = 0.13  # inches of a cell whose label can be read there
-_BETTER = 1.1  # times as large, for which tiles are put in other columns than on paper
-_LEAST_OF_NUMBERS, _NEARLY_OF_NUMBERS = 0.24, 0.18  # of a cell that a number can be read in; of one nearly so large
 _OF_NUMBERS = 0.36  # inches of a cell with a number
 _MOST_LARGER = 2.0  # times as large as usual, to fill a width
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
@@ -180,7 +176,6 @@ class Space:
         width, height: inches, as long as tiles do not get too small for it.
         least_tile: inches, from which on no side of a tile gets smaller.
         stacked: how many such mosaics share the page, one above the other.
-        on_slide: whether tiles get smaller so that all fit on a slide, as far as labels can be read there.
         fills: whether ``width`` is that of the whole mosaic, and not just a limit.
         cell: inches that no side of a cell exceeds; None: as it comes.
         left: least inches for the labels of the queries.
@@ -195,7 +190,6 @@ class Space:
     height: float = math.inf
     least_tile: float = 0.3
     stacked: int = 1
-    on_slide: bool = False
     fills: bool = False
     cell: float | None = None
     left: float = 0.0
@@ -271,15 +265,6 @@ def _decide_tokens(
         tile = k_length * width + GAP, space.stacked * (q_length * height + GAP + TILE_TITLE)
         columns = choose_columns(n_tiles, *tile, space.width, fills=space.fills)
     columns = min(columns, n_tiles)
-    if space.on_slide and not numbers:
-        lengths = q_length, k_length
-        if space.columns is None:
-            columns = _columns_on_a_slide(n_tiles, columns, (height, width), lengths, space.stacked)
-        shrink = _shrink_to_slide(n_tiles, columns, (height, width), lengths, space.stacked)
-        has_few = numbers is None and max(lengths) <= VALUES_UP_TO and shrink * min(height, width) >= _NEARLY_OF_NUMBERS
-        least = _LEAST_OF_NUMBERS if has_few else _LEAST_ON_SLIDE
-        shrink = max(shrink, min(least / min(height, width), 1.0))
-        height, width = height * shrink, width * shrink
     rows = -(-n_tiles // columns)
     if space.fills:
         larger = min(max(_room_of_tile(space, query_labels, height, columns) / (k_length * width), 1), _MOST_LARGER)
@@ -553,36 +538,6 @@ def _room_of_tile(space: Space, labels: Sequence[str], height: float, columns: i
     """Inches for the cells of a tile, so that so many columns keep to the width."""
     left = max(space.widest(labels, space.label_size(height)) + space.beside_name, space.left)
     return (space.width - left + GAP) / columns - GAP
-
-
-def _shrink_to_slide(
-    n_tiles: int, columns: int, cell: tuple[float, float], lengths: tuple[int, int], stacked: int
-) -> float:
-    """How much smaller cells must be for all tiles to fit on a slide; 1: they do.
-
-    ``cell``: height and width of one; ``lengths``: queries and keys; ``stacked``: mosaics one above the other.
-    """
-    tiles = -(-n_tiles // columns) * stacked, columns
-    between = GAP + TILE_TITLE, GAP
-    sides = zip(cell, lengths, tiles, _SLIDE, between, strict=True)
-    return min(1.0, *((room / number - gap) / (length * side) for side, length, number, room, gap in sides))
-
-
-def _columns_on_a_slide(
-    n_tiles: int, columns: int, cell: tuple[float, float], lengths: tuple[int, int], stacked: int
-) -> int:
-    """``columns``, unless tiles do not fit on a slide with them and are larger there with others."""
-
-    def size(columns: int) -> float:
-        rows = -(-n_tiles // columns)
-        empty = (rows * columns - n_tiles) / (rows * columns)
-        return _shrink_to_slide(n_tiles, columns, cell, lengths, stacked) * (1 - empty / 2)
-
-    if size(columns) == 1:
-        return columns
-    best = max(range(1, n_tiles + 1), key=size)
-    is_read = min(cell) * _shrink_to_slide(n_tiles, best, cell, lengths, stacked) >= _LEAST_ON_SLIDE
-    return best if is_read and size(best) > size(columns) * _BETTER else columns
 
 
 def _ideal_cell(q_length: int, k_length: int, has_numbers: bool = False) -> tuple[float, float]:
