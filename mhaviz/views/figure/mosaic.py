@@ -395,7 +395,7 @@ def _lay_out_cells(
             room = snap(room + space.beside_name, dpi)
             drawn.append(Side(n, pitch, room, labels, frozenset(axis.tokens.special)))
         else:
-            ruler = decide_ruler(axis.pooled(n), pitch, space.fonts, upright=upright)
+            ruler = decide_ruler(axis.pooled(n), pitch, upright=upright)
             drawn.append(Side(n, pitch, snap(ruler.depth + space.beside_name, dpi), ruler=ruler))
     down, across = drawn
     columns = space.columns
