@@ -62,8 +62,8 @@ def _numbers(c: Complexity) -> Table:
 
 def _operations(c: Complexity) -> Plot:
     series = (
-        Series("N²·d_model", c.lengths, tuple(N**2 * c.d_model for N in c.lengths), line="dotted"),
-        Series("N·d_model²", c.lengths, tuple(N * c.d_model**2 for N in c.lengths), line="dotted"),
+        Series("N²·d_model", c.lengths, tuple(N**2 * c.d_model for N in c.lengths), _ATTENTION, line="dotted"),
+        Series("N·d_model²", c.lengths, tuple(N * c.d_model**2 for N in c.lengths), _PROJECTIONS, line="dotted"),
         *_parts(c, (c.flops("projections"), c.flops("attention"), c.flops())),
     )
     marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]

@@ -1,4 +1,4 @@
-"""Plots of curves side by side, each curve with its name at its end, or all with one key."""
+"""Plots of curves side by side, each with a legend, or all with one key."""
 
 import math
 import re
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
-from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, POINTS, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, QUIET, SMALL, Sheet, fit_text, text_width
 from mhaviz.views.labels import every
 
 # Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
@@ -19,8 +18,7 @@ _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
-_LINE = 0.14  # inches from one name to the next
-_LEADER = 0.22  # inches between the plot and the names
+_LEADER = 0.42  # inches from a plot to the names in its legend
 _MOST_TICKS = 7
 _TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
 
@@ -177,7 +175,13 @@ def _finish_with_names(sheet: Sheet, axes: Axes, box: tuple[float, float, float,
     _label_y(axes, place.y_limits, plot.y)
     axes.grid(True, color=_GRID, linewidth=0.6)
     if points:
-        _write_names(sheet, place, [(_points(series, plot.y), series) for series in plot.series])
+        ends = {series.name: place.of(*there[-1])[1] for series in plot.series if (there := _points(series, plot.y))}
+        handles, names = axes.get_legend_handles_labels()
+        by_end = sorted(zip(handles, names, strict=True), key=lambda one: ends[one[1]])  # as their curves end
+        axes.legend(
+            *zip(*by_end, strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL,
+            handlelength=1.6, labelspacing=0.5,
+        )  # fmt: skip
     else:
         left, top, width, height = box
         sheet.write(left + width / 2, top + height / 2, "nothing was measured", BODY, colour=QUIET, align="center")
@@ -223,34 +227,3 @@ def _label_y(axes: Axes, limits: tuple[float, float], axis: PlotAxis) -> None:
         ticks = [tick for tick in finer if limits[0] <= tick <= limits[1]]
     axes.set_yticks(ticks, [re.sub(r"\.0+ ", " ", unit(tick)) for tick in ticks])
     axes.yaxis.minorticks_off()
-
-
-def _write_names(sheet: Sheet, place: _Place, curves: Sequence[tuple[list[tuple[float, float]], Series]]) -> None:
-    """Each beside the last point of its curve, moved apart where they would touch."""
-    named = [(place.of(*points[-1]), series) for points, series in curves if series.name and points]
-    named.sort(key=lambda item: item[0][1])
-    heights = spread([y for (_, y), _ in named], _LINE, place.top, place.top + place.height)
-    right = place.left + place.width
-    for ((x, y), series), height in zip(named, heights, strict=True):
-        gap, colour = 3.5 / POINTS, _colour(series.colour)
-        sheet.page.plot(
-            [x + gap, right + _LEADER - 0.08, right + _LEADER - 0.02], [y, height, height], color=colour,
-            linewidth=0.5, alpha=0.6,
-        )  # fmt: skip
-        sheet.write(right + _LEADER, height, series.name, SMALL, colour=colour)
-
-
-def spread(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Places, rising, moved as little as needed to lie ``least`` apart, between low and high if there is room."""
-    moved = np.asarray(places, dtype=np.float64)
-    steps = np.arange(len(moved)) * least
-    # What must rise by at least one step each time must, with the steps taken away, not fall.
-    level = moved - steps
-    blocks: list[list[float]] = []
-    for value in level:
-        blocks.append([value])
-        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    level = np.concatenate([np.full(len(block), np.mean(block)) for block in blocks]) if blocks else level
-    result = np.clip(level, low, max(high - (steps[-1] if len(steps) else 0), low)) + steps
-    return [float(place) for place in result]

@@ -21,15 +21,8 @@ _VARIATION_SELECTORS = range(
 )  # they choose a form of the character before them and have none of their own
 
 
-_EMOJI = range(0x1F000, 0x1FB00)
 _PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
-# First words of the names that Unicode gives to characters:
-_EAST_ASIAN = {"BOPOMOFO", "CJK", "FULLWIDTH", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"}
-_OTHER_SCRIPTS = frozenset(
-    """ARABIC ARMENIAN BENGALI CHEROKEE DEVANAGARI ETHIOPIC GEORGIAN GUJARATI GURMUKHI HEBREW JAVANESE KANNADA KHMER LAO
-    MALAYALAM MONGOLIAN MYANMAR ORIYA SINHALA SYRIAC TAMIL TELUGU THAANA THAI""".split()  # noqa: SIM905
-)
 
 
 @dataclass(frozen=True)
@@ -85,8 +78,7 @@ class Fonts:
         some = sorted(self.missing)[:8]
         names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
         more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
-        fonts = " and ".join(sorted(set(map(helpful_font, self.missing))))
-        return f"no installed font has {names}{more}: shown as escapes; install {fonts}"
+        return f"no installed font has {names}{more}: shown as escapes; install one that has, such as Noto"
 
 
 def needed_families(text: str, families: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,17 +96,6 @@ def _is_in_default(character: str) -> bool:
 def have_bold(families: tuple[str, ...]) -> bool:
     """Whether all have a bold face: a text is of one weight."""
     return all(family == DEFAULT_FAMILY or _has_bold(family) for family in families)
-
-
-def helpful_font(character: str) -> str:
-    """A free font with the character, as outlines: matplotlib draws no bitmaps and no colours."""
-    name = unicodedata.name(character, "")
-    script = name.partition(" ")[0]
-    if name.startswith("REGIONAL INDICATOR") or ord(character) in _EMOJI:
-        return "Noto Emoji, the one without colours, or Symbola"
-    if script in _EAST_ASIAN:
-        return "Noto Sans CJK"
-    return f"Noto Sans {script.title()}" if script in _OTHER_SCRIPTS else "a font that has them, such as Noto"
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,7 @@ from shown import heatmap_figure
 
 from mhaviz.records import Attention, Axis, Source
 from mhaviz.views.figure import fonts as fonts_module
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, helpful_font
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import Sheet, fit_text
 
@@ -54,29 +54,6 @@ def test_a_title_is_bold_if_all_of_it_can_be(installed):
     ):
         sheet = Sheet(4, 1, 72, Fonts((DEFAULT_FAMILY, other)))
         assert sheet.write(0, 0, text, bold=True).get_fontweight() == weight
-
-
-@pytest.mark.parametrize(
-    ("character", "font"),
-    [
-        ("我", "Noto Sans CJK"),
-        ("か", "Noto Sans CJK"),
-        ("한", "Noto Sans CJK"),
-        ("न", "Noto Sans Devanagari"),
-        ("ש", "Noto Sans Hebrew"),
-        ("😀", "Noto Emoji, the one without colours, or Symbola"),
-        ("🇫", "Noto Emoji, the one without colours, or Symbola"),
-        ("𒀀", "a font that has them, such as Noto"),
-        ("\U0010ffff", "a font that has them, such as Noto"),
-    ],
-)
-def test_a_font_that_would_help(character, font):
-    assert helpful_font(character) == font
-
-
-def test_the_notice_names_each_font_once():
-    notice = Fonts(missing=frozenset("我喜न")).notice
-    assert notice.endswith("; install Noto Sans CJK and Noto Sans Devanagari")
 
 
 def test_a_joined_emoji_is_its_parts_where_a_font_has_them():
