@@ -58,7 +58,7 @@ _KEPT_BYTES = 2**26
 """Queries and keys are kept unasked if they take no more."""
 
 _ON_A_PAGE = 4096
-"""Tokens: a page of A4 shows nothing of more, and every weight of all heads is computed for it at once."""
+"""Tokens: a page shows nothing of more, and every weight of all heads is computed for it at once."""
 
 
 def load(

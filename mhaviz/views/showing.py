@@ -64,7 +64,7 @@ _DRAWINGS = {
 
 Each teaches by where things stand: features in strips that line up with their sums, products between their factors,
 boxes with arrows, a photo under its patches, four stages with what each adds beside the one before, scores over weights
-with their numbers, and a page of A4 that has several of these.
+with their numbers, and a page that has several of these.
 """
 
 

@@ -254,8 +254,6 @@ BAD = [
     ),
     (["compare-scaling", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
-    (["report", "a", "--n-heads", "512"], 2, "expected heads that fit on a page of A4, got 512"),
-    (["report", "a b", "--n-heads", "64", "--columns", "1"], 2, "got 64 in 1 columns"),
     (["compare-scaling", "--file", "two.txt"], 2, "expected one sentence, got 2"),
     (["report", "--file", "two.txt"], 2, "expected one sentence, got 2"),
     (["nothing"], 2, "No such command 'nothing'"),

@@ -29,7 +29,7 @@ def report(
     mhaviz report "I wonder what will come next!" -o report.pdf
     mhaviz report --model translation "the big cows follow this boy" -o report.png
 
-    The page is A4. Of a translator it is about source-target attention, or another --kind.
+    Of a translator it is about source-target attention, or another --kind.
 
     Output: a {page_files} file.
     """
