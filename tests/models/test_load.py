@@ -12,9 +12,11 @@ def test_a_new_kind_is_a_row_of_the_table(monkeypatch):
     monkeypatch.setattr(load, "KINDS", (*load.KINDS[:-1], kind, load.KINDS[-1]))
     assert kind_of("uniform") is kind
     assert load_model("uniform", width=3) == ("uniform", 3)
-    with pytest.raises(MhavizError, match=r"uniform is uniform weights, .*leave out `seed`"):
+    with pytest.raises(
+        MhavizError, match=r"`seed` is for a layer with random weights or .*; uniform is uniform weights$"
+    ):
         load_model("uniform", seed=1)
-    with pytest.raises(MhavizError, match="`width` goes with uniform weights; name one by `model`"):
+    with pytest.raises(MhavizError, match="`width` is for uniform weights; random is a layer with random weights"):
         load_model("random", width=3)
 
 
