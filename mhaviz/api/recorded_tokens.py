@@ -1,14 +1,16 @@
 """What the tokens of a recorded program are called."""
 
+import gc
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mhaviz.api.program_tokenizer import tokenizer_anywhere, tokenizer_in_sight
 from mhaviz.errors import MhavizError
 from mhaviz.recording.inputs import ReadIds, SeenInputs
 from mhaviz.recording.patches import Patches
@@ -37,8 +39,6 @@ class TokenNames:
         miss: Callable[[str], None],
     ) -> None:
         self._inputs, self._given, self._grid, self._miss = inputs, given, grid, miss
-        self._tokenizer: PreTrainedTokenizerBase | None = None
-        self._looked = self._looked_anywhere = False
         self._given_fits = False
         self._forward = -1
         self._sides: dict[tuple[Any, ...], _Sides] = {}
@@ -112,17 +112,16 @@ class TokenNames:
             self._miss(str(error))
             return tokens
 
-    def look_again(self) -> None:
-        """Look for the tokenizer wherever it may be, if it was not in sight when the program read its tokens."""
-        if self._looked and self._tokenizer is None and not self._looked_anywhere:
-            self._tokenizer, self._looked_anywhere = tokenizer_anywhere(), True
-
     def finish(self) -> None:
         """Say so if the user's names were of no attention."""
         if self._given is not None and not self._given_fits:
             self._miss(
                 f"tokens: got {len(self._given):,} names, and no attention has so many tokens; they are not used"
             )
+
+    @cached_property
+    def _tokenizer(self) -> "PreTrainedTokenizerBase | None":
+        return tokenizer_of_program()
 
     def _of(
         self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None, seen: Patches | None
@@ -163,10 +162,10 @@ class TokenNames:
 
         None: there are none, or several that differ, or not all that was read is still there.
         """
-        if not self._looked:
-            self._tokenizer, self._looked = tokenizer_in_sight(), True
-        least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
         there = [read for read in self._inputs.ids if read.number in numbers]
+        if not there:
+            return None
+        least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
         texts = [
             read
             for read in there
@@ -185,6 +184,15 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import special_of
 
         return special_of(self._tokenizer, ids)
+
+
+def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
+    """The only tokenizer of transformers that there is: no program hands it to anybody. None: none, or several."""
+    home = sys.modules.get("transformers.tokenization_utils_base")
+    if home is None:
+        return None
+    found: list[Any] = [one for one in gc.get_objects() if issubclass(type(one), home.PreTrainedTokenizerBase)]
+    return found[-1] if len({(type(one), len(one)) for one in found}) == 1 else None
 
 
 def _rows(called: str, length: int) -> Tokens:

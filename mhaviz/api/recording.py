@@ -205,7 +205,6 @@ class Recording(ContextDecorator):
             self._sites.settle(site)
         if self.is_empty:
             raise MhavizError(self._why_empty())
-        self._names.look_again()
         layers = self._layers()
         found = self._maps.result()
         several = {place: len({one[place] for one in found}) > 1 for place in (1, 2)}

@@ -15,7 +15,7 @@ from mhaviz.records import Attention, Source
 @pytest.fixture(autouse=True)
 def no_tokenizer_of_another_test(monkeypatch):
     """The one tokenizer that there is names the tokens of whatever reads numbers that it has."""
-    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_anywhere", lambda: None)
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", lambda: None)
 
 
 class Program(nn.Module):

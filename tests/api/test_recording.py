@@ -161,7 +161,6 @@ def test_passes_that_cannot_be_are_refused(passes):
         {"examples": "some"},
         {"pool": "mean"},
         {"size": 0},
-        {"memory": 0},
         {"grid": (0, 3)},
         {"grid": (3,)},
     ],
