@@ -190,7 +190,7 @@ def decide_heads(
         width = max(style.width - around, _LEAST_ROOM)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # a page, as far as labels can be read
         width, height = _PAGE[0], _PAGE[1] / stacked
-        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or _USUAL_ACROSS))
+        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(1.5 * len(block.tiles))))
     space = Space(
         fonts,
         style.dpi,
