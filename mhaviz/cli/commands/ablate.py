@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
@@ -21,7 +21,7 @@ from mhaviz.views.formats import ABLATION_SUFFIXES
 def ablate(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     repeats: RepeatOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
@@ -31,6 +31,7 @@ def ablate(
     ] = "change",
     reverse: Annotated[bool, typer.Option("--reverse", help="The other end first.")] = False,
     top: Top = "16",
+    cmap: Cmap = "ink",
 ) -> None:
     """Zero one head at a time, and rank the heads by how much predictions change.
 
@@ -50,7 +51,7 @@ def ablate(
 
     from mhaviz.pages.ablation import EffectOrder
 
-    style, order = looks.style, EffectOrder(sort, reverse, parse_top(top))
+    style, order = style_of(picture, cmap), EffectOrder(sort, reverse, parse_top(top))
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

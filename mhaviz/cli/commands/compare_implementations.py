@@ -1,15 +1,16 @@
 """mhaviz compare-implementations"""
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import BenchOptions, DpiOption, Lengths
+from mhaviz.cli.shared.groups import BenchOptions, Lengths
 from mhaviz.cli.shared.numbers import parse_lengths
 
 
 def compare_implementations(
     bench: BenchOptions,
     delivery: Delivery,
-    looks: DpiOption,
+    picture: PictureOptions,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
 ) -> None:
     """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
@@ -28,7 +29,7 @@ def compare_implementations(
     from mhaviz.analyses import implementations
     from mhaviz.analyses.timing import Laboratory
 
-    style, layer = looks.style, bench.bench
+    style, layer = style_of(picture), bench.bench
     with progress(delivery.quiet) as on_progress:
         laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         comparison = implementations.compare_implementations(layer, laboratory, chosen)

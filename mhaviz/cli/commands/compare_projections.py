@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, Vmax, style_of_weights
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import LayerOptions, VmaxOptions
+from mhaviz.cli.shared.groups import LayerOptions
 from mhaviz.cli.shared.sentences import OneSentence
 
 SAMPLE = "I am going to deposit my money at the bank"
@@ -14,7 +15,9 @@ SAMPLE = "I am going to deposit my money at the bank"
 def compare_projections(
     *,
     delivery: Delivery,
-    looks: VmaxOptions,
+    picture: PictureOptions,
+    cmap: Cmap = "ink",
+    vmax: Vmax = "auto",
     include_self: Annotated[
         bool,
         typer.Option("--include-self/--exclude-self", help="Count each query in its own sum (j = i), or leave it out."),
@@ -41,7 +44,7 @@ def compare_projections(
 
     from mhaviz.analyses import projections
 
-    style, layer = looks.style, random.layer
+    style, layer = style_of_weights(picture, cmap=cmap, vmax=vmax), random.layer
     with delivery.working("computing"):
         inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
         comparison = projections.compare_projections(inputs, include_self)

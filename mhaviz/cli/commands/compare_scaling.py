@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
@@ -18,9 +18,10 @@ def compare_scaling(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
+    cmap: Cmap = "ink",
     texts: OneText,
 ) -> None:
     """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
@@ -37,7 +38,7 @@ def compare_scaling(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    style, given = style_of(picture, cmap), texts.given_to(model, weights, has_example=True)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         if sweep:

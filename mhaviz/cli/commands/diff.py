@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Columns, FontSize, Numbers, PictureOptions, Width, look_option, style_of
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import FigureOptions, given, look_option
+from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.limit_options import LimitOptions
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
 from mhaviz.cli.shared.models import Heads
@@ -19,22 +20,25 @@ from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 _CHANGES = "RdBu_r"
-_OF_PANELS = ("--cmap", "--dpi", "--title", "--footnote")  # which a picture of two models has, too
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChangeOptions(FigureOptions):
+class ChangeOptions:
     """How changes look."""
 
     cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = _CHANGES
     vmax: Annotated[
-        str | None,
+        str,
         look_option(
             metavar="CHANGE|auto",
             help="The change with the last colour. \\[default: auto: the largest, or nearly so of long maps]",
             show_default=False,
         ),
     ] = "auto"
+    columns: Columns = None
+    numbers: Numbers = None
+    width: Width = None
+    font_size: FontSize = None
 
 
 def diff(
@@ -44,6 +48,7 @@ def diff(
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     looks: ChangeOptions,
     allowed: LimitOptions,
     head: Heads = "all",
@@ -77,7 +82,7 @@ def diff(
         [before, after, *arrays.files, *([pair.file] if pair.file else [])],
         (*PAGE_SUFFIXES, SUFFIX) if reads else PAGE_SUFFIXES,
     )
-    style, limits = looks.any_style, allowed.limits
+    style, limits = style_of(picture, **vars(looks)), allowed.limits
     if not reads:
         if loading := [*given(pair), *given(corpus)]:
             raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; name a file of them")
@@ -85,7 +90,7 @@ def diff(
         return
     of_maps = [
         *(option for option in given(arrays) if option != "--kind"),
-        *(option for option in given(looks) if option not in _OF_PANELS),
+        *(option for option in given(looks) if option != "--cmap"),
         *(["--head"] if head != "all" else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
         *([".html"] if delivery.has_page else []),

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
-from mhaviz.cli.shared.groups import DpiOption, look_option
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, WeightOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.records.given import Given
@@ -23,18 +23,12 @@ class TextOrTarget(OneInput):
     ] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FeatureOptions(DpiOption):
-    """How features look."""
-
-    cmap: Annotated[str, look_option(help="A matplotlib colormap, 0 in its middle.")] = "RdBu_r"
-
-
 def embeddings(
     *,
     model: ModelOptions,
     delivery: Delivery,
-    looks: FeatureOptions,
+    picture: PictureOptions,
+    cmap: Annotated[str, look_option(help="A matplotlib colormap, 0 in its middle.")] = "RdBu_r",
     length: Annotated[
         int | None,
         typer.Option(metavar="N", help="Without a sentence: the sinusoids of so many positions. \\[default: 100]"),
@@ -58,7 +52,7 @@ def embeddings(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *texts.files])
-    style, given = looks.style, texts.given_to(model, WeightOptions(), has_example=True)
+    style, given = style_of(picture, cmap), texts.given_to(model, WeightOptions(), has_example=True)
     if given == Given():
         if seed is not None:
             raise ArgumentError("sinusoids are of no seed; give a sentence, or leave out --seed")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption
 from mhaviz.cli.shared.models import Device
 
 
@@ -15,7 +15,7 @@ def evaluate(
         str, typer.Argument(metavar="CHECKPOINT", help="translation, which is bundled, or a file of mhaviz train.")
     ],
     delivery: Delivery,
-    looks: DpiOption,
+    picture: PictureOptions,
     corpus: Annotated[
         str | None,
         typer.Argument(
@@ -36,7 +36,7 @@ def evaluate(
     Output: a {record_files} file.
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
-    style = looks.style
+    style = style_of(picture)
 
     from mhaviz.api.evaluation import evaluate as evaluation_of
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
-from mhaviz.cli.shared.groups import DpiOption
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_number
 
@@ -18,7 +18,7 @@ def explain(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: DpiOption,
+    picture: PictureOptions,
     token: Annotated[
         str | None,
         typer.Option(
@@ -44,7 +44,7 @@ def explain(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, weights)
+    style, given = style_of(picture), texts.given_to(model, weights)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(

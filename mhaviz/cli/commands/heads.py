@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
@@ -26,7 +26,7 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 def heads(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,
     texts: CorpusTexts,
@@ -45,6 +45,7 @@ def heads(
             hidden=True,
         ),
     ] = None,
+    cmap: Cmap = "ink",
 ) -> None:
     """Say what every head of a model looks at, averaged over many sentences.
 
@@ -67,7 +68,7 @@ def heads(
     Output: a {head_files} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
-    style, zeroed = looks.style, _parse_heads_of_layers(without)
+    style, zeroed = style_of(picture, cmap), _parse_heads_of_layers(without)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     division = corpus.division(delivery, sentences, file)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of, style_of_weights
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import ManyInputs
-from mhaviz.cli.shared.groups import LongOptions, MapOptions
+from mhaviz.cli.shared.groups import LongOptions
 from mhaviz.cli.shared.models import Generate, Heads, Kind, Layers, ModelOptions, WeightOptions, model_option
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
@@ -19,6 +20,7 @@ def heatmap(
     weights: WeightOptions,
     long: LongOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     looks: MapOptions,
     texts: ManyInputs,
     show: Annotated[
@@ -56,7 +58,7 @@ def heatmap(
     """
     delivery.check([Path(model.model), *weights.files, *texts.files], MAP_SUFFIXES)
     window = long.parse_window()
-    style = looks.style if show != "norms" else looks.any_style
+    style = (style_of if show == "norms" else style_of_weights)(picture, **vars(looks))
     given = texts.given_to(model, weights, long.whole)
     loaded = model.load(delivery.notice, writes=generate > 0, **weights.options)
     delivery.tell(loaded.notices)

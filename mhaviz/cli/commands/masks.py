@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
@@ -18,11 +18,12 @@ def masks(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     dropout: Annotated[
         float | None, typer.Option(metavar="P", help="Share of the weights to drop, from 0 to less than 1.")
     ] = None,
     head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "0",
+    cmap: Cmap = "ink",
     texts: ManyTexts,
 ) -> None:
     """Show what a mask hides: scores before it and after it, weights, and what dropout drops.
@@ -40,7 +41,7 @@ def masks(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    style, given = style_of(picture, cmap), texts.given_to(model, weights, has_example=True)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         found = loaded.masks(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
@@ -18,7 +18,7 @@ def matrices(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     head: Annotated[
         str | None, typer.Option(help="Heads whose S, A and H are drawn: 0,2-3 or all. \\[default: all of up to 4]")
     ] = None,
@@ -29,6 +29,7 @@ def matrices(
             help="The query that is marked, by its word or its position, #3. \\[default: that of the largest weight]",
         ),
     ] = None,
+    cmap: Cmap = "ink",
     texts: OneText,
 ) -> None:
     """Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.
@@ -46,7 +47,7 @@ def matrices(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    style, given = style_of(picture, cmap), texts.given_to(model, weights, has_example=True)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         found = loaded.matrices(

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import CmapOptions, given
+from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.limit_options import LimitOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
@@ -19,9 +20,10 @@ from mhaviz.views.formats import HEAD_SUFFIXES
 def merge(
     parts: Annotated[list[Path], typer.Argument(metavar="PART…", help="The files of all shards, in any order.")],
     delivery: Delivery,
-    looks: CmapOptions,
+    picture: PictureOptions,
     ranking: RankingOptions,
     limits: LimitOptions,
+    cmap: Cmap = "ink",
 ) -> None:
     """Join the parts of a corpus that were read apart, by heads or by diff of two models.
 
@@ -37,7 +39,7 @@ def merge(
     Exit status: as that of mhaviz diff, where limits are given.
     """
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
-    style, allowed = looks.style, limits.limits
+    style, allowed = style_of(picture, cmap), limits.limits
 
     from mhaviz.api.parts import merge as merged
     from mhaviz.records import HeadStatistics

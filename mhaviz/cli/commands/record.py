@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of_weights
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import MapOptions, PoolOptions
+from mhaviz.cli.shared.groups import PoolOptions
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.numbers import parse_numbers
@@ -73,6 +74,7 @@ def record(
     recorded: Recorded,
     pooled: PoolOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     looks: MapOptions,
     images: ImageOptions,
     show: Annotated[
@@ -103,10 +105,10 @@ def record(
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
     delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)
     if show == "heads":
-        _require_no_maps(recorded, pooled, looks, images)
+        _require_no_maps(recorded, pooled, picture, looks, images)
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
-    options, style = recorded.parse(), looks.style
+    options, style = recorded.parse(), style_of_weights(picture, **vars(looks))
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
     images = images.in_folder(folder)
@@ -142,10 +144,18 @@ def record(
     raise typer.Exit(ending.status)
 
 
-def _require_no_maps(recorded: Recorded, pooled: PoolOptions, looks: MapOptions, images: ImageOptions) -> None:
+def _require_no_maps(
+    recorded: Recorded, pooled: PoolOptions, picture: PictureOptions, looks: MapOptions, images: ImageOptions
+) -> None:
     """Raise ArgumentError for what is about maps, where there will be none."""
     unread: list[str] = []
-    for group, read in ((recorded, {"module", "layer"}), (pooled, set()), (images, {"grid"}), (looks, {"dpi", "cmap"})):
+    for group, read in (
+        (recorded, {"module", "layer"}),
+        (pooled, set()),
+        (images, {"grid"}),
+        (picture, {"dpi"}),
+        (looks, {"cmap"}),
+    ):
         unread += [
             option.name
             for option in fields(group)

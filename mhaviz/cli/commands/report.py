@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import Cmap, Columns, PictureOptions, Vmax, style_of_weights
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import PageOptions
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
@@ -19,7 +19,10 @@ def report(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: PageOptions,
+    picture: PictureOptions,
+    cmap: Cmap = "ink",
+    vmax: Vmax = "auto",
+    columns: Columns = None,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
     texts: OneText,
 ) -> None:
@@ -34,7 +37,7 @@ def report(
     Output: a {page_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files], PAGE_SUFFIXES)
-    style, given = looks.style, texts.given_to(model, weights)
+    style, given = style_of_weights(picture, cmap=cmap, vmax=vmax, columns=columns), texts.given_to(model, weights)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):

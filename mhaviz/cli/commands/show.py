@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import MapOptions
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.numbers import parse_numbers
@@ -18,6 +18,7 @@ def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
     arrays: ArrayOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     looks: MapOptions,
     images: ImageOptions,
     head: Heads = "all",
@@ -40,7 +41,7 @@ def show(
     Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
-    style = looks.any_style
+    style = style_of(picture, **vars(looks))
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
     attention = saved.attention.select(parse_numbers("head", head), layer)

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import DpiOption, require_unread
+from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
@@ -22,7 +23,7 @@ def trace_shapes(
     weights: WeightOptions,
     attention: OneAttention,
     delivery: Delivery,
-    looks: DpiOption,
+    picture: PictureOptions,
     follow: Annotated[
         str | None,
         typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
@@ -52,7 +53,7 @@ def trace_shapes(
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
         require_unread((model, weights, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    style, given = looks.style, texts.given_to(model, weights, has_example=True)
+    style, given = style_of(picture), texts.given_to(model, weights, has_example=True)
     element = _parse_element(follow)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     if is_of_sizes:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
-from mhaviz.cli.shared.groups import DpiOption, given
+from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.models import Device, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
@@ -47,7 +48,7 @@ class SizeOptions:
 def train(
     plan: PlanOptions,
     sizes: SizeOptions,
-    looks: DpiOption,
+    picture: PictureOptions,
     corpus: Annotated[
         str,
         typer.Argument(
@@ -111,7 +112,7 @@ def train(
     from mhaviz.training.trainer import Trainer
 
     (path,) = checkpoint_paths
-    style, chosen_device = looks.style, resolve_device(device)
+    style, chosen_device = style_of(picture), resolve_device(device)
     more = {} if steps is None else {"steps": steps}
     if resume:
         if settled:

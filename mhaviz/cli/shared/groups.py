@@ -5,7 +5,7 @@ Nobody compares or prints them: without eq and repr they are made in half the ti
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,15 +15,13 @@ from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.models import DModel, NHeads, Seed, model_option
 from mhaviz.errors import ArgumentError, counted
 from mhaviz.limits import MOST_CELLS
-from mhaviz.units import parse_length, parse_whole
+from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.analyses.bench import Bench
     from mhaviz.models.single_layer import RandomLayer
-    from mhaviz.views.style import Style
 
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
-look_option = partial(typer.Option, rich_help_panel="Appearance")
 
 _LAST_POSITION = 10**12  # no input is so long
 
@@ -80,104 +78,6 @@ class LongOptions(PoolOptions):
             if end is not None and end > _LAST_POSITION:
                 raise ArgumentError(f"--window: expected positions up to {_LAST_POSITION:,}, got {counted(end)}")
         return q0, q1, k0, k1
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DpiOption:
-    """How a picture looks. The fields without help are options of the groups below."""
-
-    dpi: Annotated[int, look_option(help="Pixels an inch.")] = 150
-    cmap: str = field(default="ink", init=False)
-    vmax: str | None = field(default=None, init=False)
-    columns: int | None = field(default=None, init=False)
-    scale: Literal["linear", "log"] = field(default="linear", init=False)
-    numbers: bool | None = field(default=None, init=False)
-    width: str | None = field(default=None, init=False)
-    font_size: float | None = field(default=None, init=False)
-    title: Annotated[str | None, look_option(metavar="TEXT", help='In place of its own; "" for none.')] = None
-    footnote: Annotated[str | None, look_option(metavar="TEXT", help="In place of all small print.")] = None
-
-    @property
-    def style(self) -> "Style":
-        """For weights. Raises ArgumentError."""
-        style = self.any_style
-        style.require_of_weights()
-        return style
-
-    @property
-    def any_style(self) -> "Style":
-        """For what may be above 1, too. Raises ArgumentError."""
-        from mhaviz.views.style import Style
-
-        vmax = self.vmax or "auto"
-        try:
-            largest = None if vmax.strip().lower() == "auto" else float(vmax)
-        except ValueError:
-            raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-        try:
-            width = None if self.width is None else parse_length(self.width)
-        except ValueError as error:
-            raise ArgumentError(f"--width: {error}") from None
-        return Style(
-            self.cmap,
-            self.dpi,
-            self.columns,
-            largest,
-            self.numbers,
-            log=self.scale == "log",
-            width=width,
-            font_size=self.font_size,
-            title=self.title,
-            footnote=self.footnote,
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CmapOptions(DpiOption):
-    """How a picture with colours looks."""
-
-    cmap: Annotated[str, look_option(help="ink, bone or one of matplotlib's.")] = "ink"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class VmaxOptions(CmapOptions):
-    """The same with a scale."""
-
-    vmax: Annotated[
-        str | None,
-        look_option(
-            metavar="WEIGHT|auto",
-            help="Weight of the darkest colour. \\[default: auto: most lies below]",
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PageOptions(VmaxOptions):
-    """The same with heads side by side."""
-
-    columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FigureOptions(PageOptions):
-    """The same for a figure in a paper or in a talk."""
-
-    numbers: Annotated[
-        bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
-    ] = None
-    width: Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")] = None
-    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MapOptions(FigureOptions):
-    """How maps look."""
-
-    scale: Annotated[
-        Literal["linear", "log"],
-        look_option(metavar="linear|log", help="log: equal factors, equal steps."),
-    ] = "linear"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,8 +14,8 @@ from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.views.formats import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
+    from mhaviz.cli.shared.appearance import MapOptions
     from mhaviz.cli.shared.delivery import Delivery
-    from mhaviz.cli.shared.groups import DpiOption
     from mhaviz.records import Attention
     from mhaviz.views.style import Style
 
@@ -57,7 +57,7 @@ class ImageOptions:
             raise ArgumentError(f"--grid: expected rows and columns of patches such as 14x14, got {quoted(self.grid)}")
         return int(match[1]), int(match[2])
 
-    def check(self, looks: "DpiOption", needs_image: Sequence[str] = ("query", "grid")) -> None:
+    def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("query", "grid")) -> None:
         """Find out before the work starts whether its options go together.
 
         ``needs_image``: those that are about an image alone.
