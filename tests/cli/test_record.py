@@ -238,8 +238,8 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
         (("-o", "run.xyz"), "cannot tell the format of run.xyz"),
         (("--show", "heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
         (
-            ("--show", "heads", "--passes", "0-", "--title", "x"),
-            "--show heads averages all passes and examples, and draws no maps; leave out --passes, --title",
+            ("--show", "heads", "--passes", "0-", "--width", "3in"),
+            "--show heads averages all passes and examples, and draws no maps; leave out --passes, --width",
         ),
         (
             ("--show", "rollout", "--pool", "max"),

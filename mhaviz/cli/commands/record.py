@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of_weights
-from mhaviz.cli.shared.console import option_name, say
+from mhaviz.cli.shared.console import say
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import PoolOptions
+from mhaviz.cli.shared.groups import PoolOptions, require_unread
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.numbers import parse_numbers
@@ -105,7 +105,11 @@ def record(
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
     delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)
     if show == "heads":
-        _require_no_maps(recorded, pooled, picture, looks, images)
+        require_unread(
+            (recorded, pooled, images, picture, looks),
+            ("--module", "--layer", "--grid", "--dpi", "--title", "--footnote", "--cmap"),
+            "--show heads averages all passes and examples, and draws no maps",
+        )
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
     options, style = recorded.parse(), style_of_weights(picture, **vars(looks))
@@ -142,30 +146,6 @@ def record(
         if not (recording.is_empty and ending.said_why):
             say(str(error))
     raise typer.Exit(ending.status)
-
-
-def _require_no_maps(
-    recorded: Recorded, pooled: PoolOptions, picture: PictureOptions, looks: MapOptions, images: ImageOptions
-) -> None:
-    """Raise ArgumentError for what is about maps, where there will be none."""
-    unread: list[str] = []
-    for group, read in (
-        (recorded, {"module", "layer"}),
-        (pooled, set()),
-        (images, {"grid"}),
-        (picture, {"dpi"}),
-        (looks, {"cmap"}),
-    ):
-        unread += [
-            option.name
-            for option in fields(group)
-            if option.name not in read and getattr(group, option.name) != option.default
-        ]
-    if unread:
-        raise ArgumentError(
-            f"--show heads averages all passes and examples, and draws no maps; leave out "
-            f"{', '.join(map(option_name, unread))}"
-        )
 
 
 def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
