@@ -28,7 +28,7 @@ PROGRAMS = {
         ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),
         ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "matplotlib", "numpy"}),
         ("main(['embeddings', '--help'])", {"torch", "matplotlib", "numpy"}),
-        ("main(['explain', 'a b']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),
+        ("main(['explain']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),
         ("import mhaviz.files.arrays, mhaviz.files.maps", {"torch", "matplotlib"}),
         (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
         ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),

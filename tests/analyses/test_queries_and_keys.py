@@ -182,9 +182,9 @@ def test_scores_that_float64_does_not_tell_apart_are_not_kept():
     assert kept_queries_and_keys(site_call(AttentionCall(query, query, query, 1.0))) is None
 
 
-@pytest.mark.parametrize("options", [{"window": (0, 2, 0, 2)}, {"rollout": True}], ids=str)
+@pytest.mark.parametrize("options", [{"window": (0, 2, 0, 2)}, {"show": "rollout"}], ids=str)
 def test_parts_and_other_quantities_have_none(options):
-    assert mhaviz.load("random").attend("a b c", queries_and_keys=True, **options)[0].queries_and_keys is None
+    assert mhaviz.load("random").attend("a b c", **options)[0].queries_and_keys is None
 
 
 def test_long_inputs_have_coarser_steps_where_they_suffice():
@@ -203,8 +203,7 @@ def test_attend_keeps_them_where_they_take_little(monkeypatch):
 
     model = mhaviz.load("random")
     assert model.attend("a b c")[0].queries_and_keys is not None
-    assert model.attend("a b c", queries_and_keys=False)[0].queries_and_keys is None
     assert model.attend("a b c", head=3)[0].select((3,)).queries_and_keys.key_heads == (0,)
     monkeypatch.setattr(loaded, "_KEPT_BYTES", 0)
     assert model.attend("a b c")[0].queries_and_keys is None
-    assert model.attend("a b c", queries_and_keys=True)[0].queries_and_keys is not None
+    assert model.attend("a b c", page=True)[0].queries_and_keys is not None

@@ -281,7 +281,7 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mhaviz.cli.commands.heatmap.ManyTexts.read", stop)
+    monkeypatch.setattr("mhaviz.cli.commands.heatmap.ManyInputs.given_to", stop)
     result = mhaviz("heatmap", "one two")
     assert (result.status, result.out, result.err) == (130, "", "mhaviz: interrupted\n")
 
@@ -319,14 +319,14 @@ def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
         (("heatmap", "--model", "translation"), 2, "no sentence"),
         (("trace-shapes", "--model", "translation"), 2, "no sentence"),
         (("compare-scaling", "--model", "translation"), 2, "no sentence"),
-        (("heatmap", "a cat", "--model", "translation", "--n-heads", "2"), 2, "leave out --n-heads"),
-        (("heatmap", "a cat", "--model", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed, --mask"),
+        (("heatmap", "a cat", "--model", "translation", "--n-heads", "2"), 2, "--n-heads is for a layer"),
+        (("heatmap", "a cat", "--model", "translation", "--mask", "causal", "--seed", "1"), 2, "--seed is for a layer"),
         (("heatmap", "a cat", "--kind", "cross"), 2, "expected self, as there is no target, got cross"),
         (("heatmap", "a cat", "--model", "nothing.safetensors"), 1, "cannot read nothing.safetensors: No such file"),
         (("heatmap", "a cat", "--model", "translation", "--head", "4"), 2, "there is no head 4"),
         (("heatmap", "an elephant", "--model", "translation"), 2, '"an"'),
         (("trace-shapes", "--seq-length", "3", "--model", "translation"), 2, "--model"),
-        (("compare-scaling", "a cat", "--sweep", "--model", "translation"), 2, "leave out --model"),
+        (("compare-scaling", "a cat", "--sweep", "--model", "translation"), 2, "a sweep goes through d_key"),
     ],
 )
 def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):

@@ -11,7 +11,6 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, WeightOptions
 from mhaviz.errors import ArgumentError
-from mhaviz.records.given import Given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,6 +50,8 @@ def embeddings(
 
     Output: a {record_files} file.
     """
+    from mhaviz.records import Given
+
     delivery.check([Path(model.model), *texts.files])
     style, given = style_of(picture, cmap), texts.given_to(model, WeightOptions(), has_example=True)
     if given == Given():

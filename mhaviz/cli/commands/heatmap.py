@@ -60,6 +60,7 @@ def heatmap(
     window = long.parse_window()
     style = (style_of if show == "norms" else style_of_weights)(picture, **vars(looks))
     given = texts.given_to(model, weights, long.whole)
+    delivery.require_drawable(len(given.sentences), by_layer=False)
     loaded = model.load(delivery.notice, writes=generate > 0, **weights.options)
     delivery.tell(loaded.notices)
     with progress(delivery.quiet, time_left=True) as on_progress:

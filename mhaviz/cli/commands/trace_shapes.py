@@ -11,7 +11,6 @@ from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
-from mhaviz.records.given import Given
 from mhaviz.units import parse_whole
 
 _OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
@@ -49,6 +48,8 @@ def trace_shapes(
 
     Output: a {record_files} file.
     """
+    from mhaviz.records import Given
+
     delivery.check([Path(model.model), *weights.files, *texts.files])
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
