@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted, reason
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.json_files import read_json
@@ -125,7 +125,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     try:
         return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
     except ValueError as error:
-        raise MhavizError(f"{path} is not understood: {error}") from error
+        raise MhavizError(f"{path} is not understood: {reason(error)}") from error
 
 
 def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from mhaviz._version import __version__
@@ -24,6 +25,20 @@ _DTYPES = ("float64", "int64")
 _MOST_NAME = 4096  # characters: of a path
 _MOST = 2**63 - 1  # sentences
 _MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
+
+
+_Short = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class _Description(msgspec.Struct):
+    """What a file says of a part, beside its source."""
+
+    study: _Short
+    mhaviz: _Short
+    models: Annotated[tuple[ModelIdentity, ...], msgspec.Meta(min_length=1)]
+    options: dict[str, Any]
+    shard: tuple[int, int]
+    text: Behind
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -82,46 +97,27 @@ def _description(part: CorpusPart) -> dict[str, Any]:
 
 def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> CorpusPart:
     """The reverse. Raises ValueError for what cannot be that of a part."""
-    models = _of(description, "models", list)
-    if not models or not all(isinstance(model, dict) for model in models):
-        raise ValueError("models: expected at least one, each with its name and fingerprint")
-    shard = _of(description, "shard", list)
-    if len(shard) != 2 or not all(type(number) is int for number in shard):
-        raise ValueError("shard: expected two numbers")
-    text = _of(description, "text", dict)
-    counts = {one.name: _of(text, one.name, type(one.default)) for one in fields(Behind)}
-    if not re.fullmatch("[0-9a-f]{64}", counts["digest"]):
+    saved = msgspec.convert(description, _Description)
+    behind = saved.text
+    if not re.fullmatch("[0-9a-f]{64}", behind.digest):
         raise ValueError("digest: expected 64 hexadecimal digits")
-    behind = Behind(**counts)
     counts_from_0 = behind.taken - behind.cut, behind.cut, behind.too_long, behind.empty, behind.longest
     if not bool(behind.read) <= behind.block <= _MOST_OF_A_BLOCK:
         raise ValueError(f"block: expected 1 to {_MOST_OF_A_BLOCK:,} sentences")
     if min(counts_from_0) < 0 or not behind.taken + behind.too_long + behind.empty <= behind.read <= _MOST:
         raise ValueError("text: expected numbers from 0 on, and no more sentences than were read")
+    if max(len(text) for model in saved.models for text in (model.name, model.fingerprint)) > _MOST_NAME:
+        raise ValueError(f"models: expected names of at most {_MOST_NAME} characters")
     return CorpusPart(
-        _short(description, "study"),
-        _short(description, "mhaviz"),
-        tuple(ModelIdentity(_short(model, "name", _MOST_NAME), _short(model, "fingerprint")) for model in models),
-        _of(description, "options", dict),
-        Shard(*shard),
+        saved.study,
+        saved.mhaviz,
+        saved.models,
+        saved.options,
+        Shard(*saved.shard),
         behind,
         restore_source(description),
         arrays,
     )
-
-
-def _of(description: Mapping[str, Any], name: str, expected: type) -> Any:
-    value = description.get(name)
-    if type(value) is not expected:
-        raise ValueError(f"{name}: expected {expected.__name__}, got {value!r:.40}")
-    return value
-
-
-def _short(description: Mapping[str, Any], name: str, most: int = 100) -> str:
-    text: str = _of(description, name, str)
-    if len(text) > most:
-        raise ValueError(f"{name}: expected at most {most} characters, got {len(text):,}")
-    return text
 
 
 def require_version(part: CorpusPart, name: str) -> None:

@@ -3,10 +3,12 @@
 Both directions stand here, so that what is written can be read: ``views.data`` writes, ``files.maps`` reads.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, get_args
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,18 +17,58 @@ from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.records.summary import HeadSummary, MapSummary
 from mhaviz.records.tokens import Kind, Tokens
 
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 """What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""
 
-_OF_TOKENS = ("special_queries", "special_keys", "query_grid", "key_grid")
-_OF_MAPS = ("layer", "kind", "sentence", "heads", "queries", "keys", *_OF_TOKENS)
-_OF_CELLS = ("query_edges", "key_edges", "reduction", "reach", "sink", "to_special", "summary")
-_OF_PROGRAMS = ("module", "pass")
+_Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class _Sourced(msgspec.Struct):
+    source: dict[str, Any]
+
+
+class _Said(msgspec.Struct):
+    footnote: str
+    remark: str = ""
+
+
+class _Summary(msgspec.Struct):
+    heads: list[dict[str, Any]]
+    queries: int
+    near: int
+    strong: float
+
+
+class _Description(msgspec.Struct):
+    """What a file says of a map, beside its quantity. Whatever else it says is passed over."""
+
+    layer: _Position
+    kind: Kind
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    sentence: _Position | None = None
+    heads: tuple[_Position, ...] = ()
+    query_edges: tuple[_Position, ...] | None = None
+    key_edges: tuple[_Position, ...] | None = None
+    reduction: Reduction | None = None
+    summary: _Summary | None = None
+    special_queries: tuple[_Position, ...] = ()
+    special_keys: tuple[_Position, ...] = ()
+    query_grid: tuple[_Position, _Position] | None = None
+    key_grid: tuple[_Position, _Position] | None = None
+    reach: _Position | None = None
+    sink: bool = False
+    module: str = ""
+    to_special: list[_Share] | None = None
+    pass_number: _Position | None = msgspec.field(default=None, name="pass")
+
+
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
-FIELDS = frozenset((*_OF_MAPS, *_OF_CELLS, *_OF_PROGRAMS, *_OF_NUMBERS))
+FIELDS = frozenset((*_Description.__struct_encode_fields__, *_OF_NUMBERS))
 """What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
 
 
@@ -48,9 +90,9 @@ def describe_source(source: Source) -> dict[str, Any]:
 
 def restore_source(document: Mapping[str, Any]) -> Source:
     """The reverse of ``describe_source``. Raises ValueError if there is none."""
-    source = _field(document, "source", dict)
-    details = {name: plain(value) for name, value in source.items() if name not in ("footnote", "remark")}
-    return Source(_field(source, "footnote", str), details, _field({"remark": "", **source}, "remark", str))
+    source = msgspec.convert(document, _Sourced).source
+    said = msgspec.convert({name: source.pop(name) for name in ("footnote", "remark") if name in source}, _Said)
+    return Source(said.footnote, source, said.remark)
 
 
 def describe(m: AttentionMap) -> dict[str, Any]:
@@ -89,7 +131,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """The reverse of ``describe``.
 
     Args:
-        description: what may come from anybody's file, with arrays or lists of numbers.
+        description: what may come from anybody's file.
         weights: (n_heads, rows, columns).
 
     Raises:
@@ -97,35 +139,28 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
-    kind = _field(description, "kind", str)
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind: expected {', '.join(get_args(Kind))}, got {kind!r:.40}")
-    heads = _numbers(description, "heads") if "heads" in description else np.arange(len(weights))
-    if len(set(heads.tolist())) < len(heads):
-        raise ValueError(f"heads: expected each head once, got {heads.tolist()!s:.60}")
-    summary = _field(description, "summary", dict) if "summary" in description else None
-    queries, keys = _tokens(description, "queries"), _tokens(description, "keys")
-    layer = _position(description, "layer")
-    sentence = None if description.get("sentence") is None else _position(description, "sentence")
-    query_edges, key_edges, reduction = _cells(description)
-    special = _positions(description, "special_queries"), _positions(description, "special_keys")
-    grids = _grid(description, "query_grid"), _grid(description, "key_grid")
-    quantity = next(q for q in QUANTITIES if q is WEIGHT or _field({q.key: False, **description}, q.key, bool))
+    saved = msgspec.convert(description, _Description)
+    flags = msgspec.convert({q.key: description.get(q.key, False) for q in QUANTITIES}, dict[str, bool])
+    quantity = next(q for q in QUANTITIES if q is WEIGHT or flags[q.key])
+    if len(set(saved.heads)) < len(saved.heads):
+        raise ValueError(f"heads: expected each head once, got {saved.heads!s:.60}")
+    if len({part is None for part in (saved.query_edges, saved.key_edges, saved.reduction)}) > 1:
+        raise ValueError("expected query_edges, key_edges and reduction, or none of them")
     m = AttentionMap(
         weights,
-        Axis(Tokens(queries, special[0], grid=grids[0]), query_edges),
-        Axis(Tokens(keys, special[1], grid=grids[1]), key_edges),
-        kind,
-        layer,
-        tuple(heads.tolist()),
-        sentence,
-        replace(quantity, reduction=reduction),
-        summary and _summary(summary),
-        reach=None if description.get("reach") is None else _position(description, "reach"),
-        sink=_field({"sink": False, **description}, "sink", bool),
-        to_special=_shares(description["to_special"]) if description.get("to_special") is not None else None,
-        module=_field({"module": "", **description}, "module", str),
-        pass_number=None if description.get("pass") is None else _position(description, "pass"),
+        Axis(Tokens(saved.queries, saved.special_queries, grid=saved.query_grid), _rising(saved.query_edges)),
+        Axis(Tokens(saved.keys, saved.special_keys, grid=saved.key_grid), _rising(saved.key_edges)),
+        saved.kind,
+        saved.layer,
+        saved.heads,
+        saved.sentence,
+        replace(quantity, reduction=saved.reduction or "mass"),
+        None if saved.summary is None else _restore_summary(saved.summary),
+        reach=saved.reach,
+        sink=saved.sink,
+        to_special=None if saved.to_special is None else np.array(saved.to_special, np.float32),
+        module=saved.module,
+        pass_number=saved.pass_number,
     )
     if quantity.through_layers and len(m.heads) > 1:
         raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
@@ -134,14 +169,19 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     return m
 
 
-def _shares(shares: Any) -> NDArray[np.float32]:
-    try:
-        found = np.asarray(shares, np.float32)
-    except (TypeError, ValueError):
-        found = np.array([np.nan], np.float32)
-    if not (found.size and found.min() >= 0 and found.max() <= 1):
-        raise ValueError(f"to_special: expected shares from 0 to 1, one a head, got {plain(shares)!s:.40}")
-    return found
+def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
+    if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
+        raise ValueError(f"edges: expected at least two positions that rise, got {edges!s:.60}")
+    return None if edges is None else np.array(edges, np.int64)
+
+
+def _restore_summary(summary: _Summary) -> MapSummary:
+    """JSON has no NaN: an entropy that is one is saved as null."""
+    heads = [
+        {name: math.nan if value is None and "entropy" in name else value for name, value in head.items()}
+        for head in summary.heads
+    ]
+    return MapSummary(msgspec.convert(heads, tuple[HeadSummary, ...]), summary.queries, summary.near, summary.strong)
 
 
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -161,120 +201,3 @@ def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
         names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)
         seen.add(names[-1])
     return names
-
-
-def _cells(
-    description: Mapping[str, Any],
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, Reduction]:
-    """The edges of both sides, None where a cell is a token, and how a cell takes several tokens together."""
-    if not {"query_edges", "key_edges", "reduction"} & set(description):
-        return None, None, "mass"
-    reduction = _field(description, "reduction", str)
-    if reduction not in get_args(Reduction):
-        raise ValueError(f"reduction: expected {' or '.join(get_args(Reduction))}, got {reduction!r:.40}")
-    return _edges(description, "query_edges"), _edges(description, "key_edges"), reduction
-
-
-def _edges(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
-    edges = _numbers(description, name)
-    if len(edges) < 2 or (np.diff(edges) <= 0).any():
-        raise ValueError(f"{name}: expected at least two positions that rise, got {edges.tolist()!s:.60}")
-    return edges
-
-
-def _summary(summary: Mapping[str, Any]) -> MapSummary:
-    try:
-        heads = tuple(
-            HeadSummary(
-                entropy=_number(head["entropy"]),
-                uniform_entropy=_number(head["uniform_entropy"]),
-                sinks=tuple(map(_sink, head["sinks"])),
-                local=None if head["local"] is None else _number(head["local"]),
-                strongest=_link(head["strongest"]),
-                farthest=None if head["farthest"] is None else _link(head["farthest"]),
-            )
-            for head in summary["heads"]
-        )
-        near, strong = int(summary["near"]), _number(summary["strong"])
-        return MapSummary(heads, int(summary["queries"]), near, strong)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"summary: expected the numbers of every head, got {error!r:.60}") from None
-
-
-def _sink(sink: Mapping[str, Any]) -> Sink:
-    return Sink(int(sink["key"]), str(sink["token"]), _number(sink["received"]))
-
-
-def _link(link: Mapping[str, Any]) -> Link:
-    return Link(
-        int(link["query"]),
-        str(link["query_token"]),
-        int(link["key"]),
-        str(link["key_token"]),
-        _number(link["weight"]),
-    )
-
-
-def _number(value: Any) -> float:
-    """JSON has no NaN: it is saved as null."""
-    return float("nan") if value is None else float(value)
-
-
-def _tokens(description: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    tokens = _field(description, name, list)
-    if not all(isinstance(token, str) for token in tokens):
-        raise ValueError(f"{name}: expected texts, a token each")
-    return tuple(tokens)
-
-
-def _position(description: Mapping[str, Any], name: str) -> int:
-    number = _field(description, name, int)
-    if isinstance(number, bool) or number < 0:
-        raise ValueError(f"{name}: expected a number from 0 on, got {number!s:.40}")
-    return int(number)
-
-
-def _positions(description: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """None where nothing is said of them; an empty list has no type that could be wrong."""
-    value = description.get(name, [])
-    is_empty = isinstance(value, list | np.ndarray) and len(value) == 0
-    return () if is_empty else tuple(_numbers(description, name).tolist())
-
-
-def _grid(description: Mapping[str, Any], name: str) -> tuple[int, int] | None:
-    """Rows and columns of patches; None where nothing is said of them."""
-    numbers = _positions(description, name)
-    if not numbers:
-        return None
-    if len(numbers) != 2:
-        raise ValueError(f"{name}: expected two numbers, rows and columns of patches, got {len(numbers)}")
-    return numbers[0], numbers[1]
-
-
-def _numbers(description: Mapping[str, Any], name: str) -> NDArray[np.int64]:
-    value = description.get(name)
-    try:
-        numbers = np.asarray(value)
-    except ValueError:
-        numbers = np.array(None)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any():
-        raise ValueError(f"{name}: expected whole numbers from 0 on, got {plain(value)!r:.60}")
-    return numbers.astype(np.int64)
-
-
-def _field(description: Mapping[str, Any], name: str, expected: type) -> Any:
-    if name not in description:
-        raise ValueError(f"there is no {name}")
-    if not isinstance(description[name], expected):
-        names = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
-        raise ValueError(f"{name}: expected {names[expected]}, got {plain(description[name])!r:.40}")
-    return description[name]
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it, where numbers were read as arrays."""
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value

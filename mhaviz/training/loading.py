@@ -1,13 +1,13 @@
 """Reads checkpoints safely, whoever made them: nothing in a file is run, and every size is checked before use."""
 
 import json
-import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -19,8 +19,6 @@ from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.training import TRANSLATION
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, TASK, Checkpoint, Milestone, Plan, Sizes, build, checksum
-
-_T = TypeVar("_T")
 
 _LANGUAGE = "language"
 """The task of earlier versions that is no more."""
@@ -96,11 +94,35 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
     return about
 
 
+class _Corpus(msgspec.Struct):
+    """``sentences``: how many were trained on, and how many held out."""
+
+    name: str
+    fingerprint: str
+    sentences: tuple[int, int]
+
+
+class _Description(msgspec.Struct):
+    """What a file says of a checkpoint."""
+
+    task: str
+    sizes: Sizes
+    plan: Plan
+    source_words: list[str]
+    target_words: list[str]
+    milestones: tuple[Milestone, ...]
+    corpus: _Corpus
+
+
 def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    if about.get("task") != TASK:
-        raise ValueError(f"task: expected {TASK}, got {quoted(about.get('task'))}")
-    sizes, plan = _entries(Sizes, about, "sizes"), _entries(Plan, about, "plan")
-    source, target = (Vocabulary([tuple(map(str, _list(about, f"{side}_words")))]) for side in ("source", "target"))
+    saved = msgspec.convert(about, _Description)
+    if saved.task != TASK:
+        raise ValueError(f"task: expected {TASK}, got {quoted(saved.task)}")
+    sizes, plan = saved.sizes, saved.plan
+    for name, expected in (("sizes", asdict(sizes)), ("plan", asdict(plan))):
+        if about[name].keys() != expected.keys():  # nothing stands in for what is missing
+            raise ValueError(f"{name}: expected {', '.join(expected)}, got {', '.join(about[name])}")
+    source, target = Vocabulary([saved.source_words]), Vocabulary([saved.target_words])
     target.ids([START, END])
     weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
@@ -112,57 +134,20 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     shapes = {f"{key}.{name}": p.shape for key in AVERAGES for name, p in model.named_parameters()}
     if optimizer and {name: tensor.shape for name, tensor in optimizer.items()} != shapes:
         raise ValueError("the averages of Adam are not those of the weights")
-    milestones = tuple(_made(Milestone, one, f"milestones, {i}") for i, one in enumerate(_list(about, "milestones")))
-    if [m.step for m in milestones] != sorted({m.step for m in milestones}):
+    if [m.step for m in saved.milestones] != sorted({m.step for m in saved.milestones}):
         raise ValueError("the milestones are not in order")
-    corpus = _entries(_CorpusEntries, about, "corpus")
-    n_training, n_held_out = corpus.sentences
     return Checkpoint(
         sizes=sizes,
         plan=plan,
         source_vocabulary=source,
         target_vocabulary=target,
-        corpus=str(corpus.name),
-        fingerprint=str(corpus.fingerprint),
-        sentences=(operator.index(n_training), operator.index(n_held_out)),
+        corpus=saved.corpus.name,
+        fingerprint=saved.corpus.fingerprint,
+        sentences=saved.corpus.sentences,
         model=model,
-        milestones=milestones,
+        milestones=saved.milestones,
         optimizer=optimizer,
     )
-
-
-@dataclass(frozen=True)
-class _CorpusEntries:
-    """What is written of a corpus; ``sentences``: how many were trained on, and how many held out."""
-
-    name: str
-    fingerprint: str
-    sentences: tuple[int, int]
-
-
-def _entries(kind: type[_T], about: Mapping[str, Any], name: str) -> _T:
-    """The entries under a name, which must be those of a dataclass. Raises ValueError that names what is wrong."""
-    return _made(kind, about.get(name), name)
-
-
-def _made(kind: type[_T], entries: object, where: str) -> _T:
-    expected = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if not isinstance(entries, dict):
-        raise ValueError(f"{where}: expected {', '.join(expected)}, got {quoted(entries)}")
-    if unknown := [name for name in entries if name not in expected]:
-        raise ValueError(f"{where}: expected {', '.join(expected)}, got {quoted(unknown[0])} too")
-    if missing := [name for name in expected if name not in entries]:
-        raise ValueError(f"{where}: there is no {missing[0]}")
-    try:
-        return kind(**entries)
-    except TypeError:  # a text where a number belongs
-        raise ValueError(f"{where}: expected numbers, got {quoted(entries)}") from None
-
-
-def _list(about: Mapping[str, Any], name: str) -> list[Any]:
-    if not isinstance(about.get(name), list):
-        raise ValueError(f"{name}: expected a list, got {quoted(about.get(name))}")
-    return list(about[name])
 
 
 def _check_sizes(sizes: Sizes, source_size: int, target_size: int, weights: Mapping[str, Tensor]) -> None:
