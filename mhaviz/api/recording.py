@@ -194,7 +194,7 @@ class Recording(ContextDecorator):
         """The maps, attention by attention, as far as the program has run.
 
         Raises:
-            MhavizError: nothing was seen; with what looked most like attention.
+            MhavizError: nothing was seen.
         """
         attention = self._attention_of(self._options.layers)
         return attention if self._options.heads is None else attention.select(self._options.heads)
@@ -518,8 +518,9 @@ class Recording(ContextDecorator):
             which = f"{n_sites} attention{'s' * (n_sites != 1)} ({names})"
             why = self._what_is_not_there() or next(iter(self._watch.missed), "")
             return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
-        missed = next(iter(self._watch.missed), "")
-        return f"{seen}no attention; {missed or self._watch.nearest()}"
+        forked = "; processes that were forked are not followed" * self._watch.has_forked
+        missed = next(iter(self._watch.missed), f"no softmax of queries times keys was multiplied by values{forked}")
+        return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:
         """Which choice fits nothing that has run; "" if none is to blame."""

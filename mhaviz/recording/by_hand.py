@@ -29,8 +29,6 @@ class ByHand:
     Args:
         on_weights: is called with each attention.
         on_unmet: see ``OnUnmet``.
-        on_softmax: is called with a softmax's input and axis, of what could become weights, and with whether it is of a
-            product.
         on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
@@ -41,7 +39,6 @@ class ByHand:
         self,
         on_weights: OnWeights,
         on_unmet: OnUnmet,
-        on_softmax: Callable[[Tensor, int, bool], None],
         on_unseen: Callable[[str], None],
         on_error: Callable[[Exception], None],
         fixed: FixedRows,
@@ -50,7 +47,7 @@ class ByHand:
         self._marks = Marks[Mark]()
         self._on_unseen, self._fixed = on_unseen, fixed
         self._weights = WeightsByHand(self._marks, on_weights, on_unmet, on_unseen, on_error, fixed, layouts)
-        self._on_softmax, self._on_error = on_softmax, on_error
+        self._on_error = on_error
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -116,13 +113,10 @@ class ByHand:
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
                     visible = ~(x.detach() < HIDES)  # NaN hides nothing
-            self._mark_weights(x, result, axis, scores, visible)
+            self._mark_weights(result, axis, scores, visible)
 
-    def _mark_weights(
-        self, x: Tensor, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None
-    ) -> None:
+    def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
-        self._on_softmax(x, axis, isinstance(of, Weights) or (isinstance(of, Scores) and not of.axes.over_fixed(axis)))
         if isinstance(of, Scores):
             self._weights.begin(result, axis, of, visible)
         elif isinstance(of, Weights):
@@ -169,7 +163,7 @@ class ByHand:
         if isinstance(marked, Scores):
             self._marks.set(result, Exponentials(replace(marked, mapped="exp")))
         elif isinstance(marked, Logarithms) and not marked.sums:
-            self._mark_weights(result, result, marked.axis, marked.scores)
+            self._mark_weights(result, marked.axis, marked.scores)
 
     def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else None
@@ -185,7 +179,7 @@ class ByHand:
         above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])
         if isinstance(above, Exponentials) and isinstance(below, Exponentials):
             if above.axis is None and below.axis is not None:
-                self._mark_weights(result, result, below.axis, above.scores)
+                self._mark_weights(result, below.axis, above.scores)
         else:
             self._elementwise(func, args, kwargs, result)
 

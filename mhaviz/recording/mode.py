@@ -31,7 +31,6 @@ from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, unseen
 from mhaviz.recording.modules import Place, RunningModules
-from mhaviz.recording.nearest import Nearest
 from mhaviz.recording.operators import Operators, Read
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
@@ -73,13 +72,12 @@ class Watch:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model)
         self.inputs = SeenInputs(self._failed)
-        self._nearest, self._axes = Nearest(self._modules), Layouts(self.inputs.numbers)
+        self._axes = Layouts(self.inputs.numbers)
         self.may_follow = self._axes.may_follow
         self.fixed = FixedRows()
         self._by_hand = ByHand(
             self._caught_weights,
             self._unmet,
-            self._nearest.softmax,
             self._unseen,
             self._failed,
             self.fixed,
@@ -139,11 +137,6 @@ class Watch:
                 yield
         finally:
             self._here.is_seen = False
-
-    def nearest(self) -> str:
-        """What looked most like attention, of a program that had none; nothing if nothing did."""
-        text = self._nearest.text()
-        return f"{text}; processes that were forked are not followed" if self.has_forked else text
 
     def miss(self, line: str) -> None:
         """Note what was not seen, once."""

@@ -318,12 +318,10 @@ def test_rollout_goes_through_the_recorded_layers(gpt):
         _ = pooled.rollout
 
 
-def test_nothing_that_was_seen_is_said_with_what_was_nearest():
+def test_nothing_that_was_seen_is_said():
     with mhaviz.record() as recording:
         torch.randn(3, 5).softmax(-1)
-    with pytest.raises(
-        mhaviz.MhavizError, match=r"saw \d+ operations and no attention; a softmax over the last axis of"
-    ):
+    with pytest.raises(mhaviz.MhavizError, match=r"saw \d+ operations and no attention; no softmax of queries times"):
         _ = recording.attention
     assert recording.is_empty
     with pytest.raises(mhaviz.MhavizError, match="saw 0 operations and no attention"):
