@@ -4,6 +4,7 @@ The module of a command is imported when the command is called, completed, or as
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,6 +24,7 @@ from mhaviz.errors import (
     is_out_of_memory,
     parameters_named,
     quoted,
+    shortened,
 )
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -115,10 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), CHANGED)
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
-    except typer.TyperException as error:  # a usage error
-        from mhaviz.cli.usage_errors import usage_message
-
-        return _fail(usage_message(error, words), WRONG_COMMAND_LINE)
+    except typer.TyperException as error:
+        return _fail(_usage_message(error), WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
@@ -150,6 +150,13 @@ def _require_folder() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise MhavizError("the folder that this runs in has been deleted; change to another") from error
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    """What typer says of a command line that it cannot parse, and where help is."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
+    wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
+    return f"{wrong}{' See' if wrong.endswith('?') else '; see'} {command} --help"
 
 
 def _fail(message: str, status: int) -> int:

@@ -9,8 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from mhaviz.cli.shared.console import option_name
-from mhaviz.cli.usage_errors import LARGEST, beyond
-from mhaviz.errors import ArgumentError, StoppedError
+from mhaviz.errors import ArgumentError, StoppedError, quoted
 from mhaviz.views.formats import (
     ABLATION_SUFFIXES,
     HEAD_SUFFIXES,
@@ -111,5 +110,5 @@ def _require_small(values: Mapping[str, Any]) -> None:
     """Raise ArgumentError for a number that no library below can hold."""
     for name, value in values.items():
         for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ArgumentError(beyond(option_name(name), number))
+            if isinstance(number, int) and abs(number) >= 2**63:
+                raise ArgumentError(f"{option_name(name)}: expected a number from -2^63 to 2^63, got {quoted(number)}")

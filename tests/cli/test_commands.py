@@ -240,8 +240,6 @@ BAD = [
     (["trace-shapes", "--batch-size", "3"], 2, "--batch-size needs a length"),
     (["trace-shapes", "a", "--seq-length", "3"], 2, "sizes alone; leave out sentences"),
     (["trace-shapes", "--seq-length", "3", "--layer", "9", "--kind", "cross"], 2, "leave out --layer, --kind"),
-    (["heatmap", "a", "--checkpoint", "x"], 2, "--checkpoint is --model now"),
-    (["heatmap", "a", "--heads", "4"], 2, "--heads is --n-heads now"),
     (["train", "translation", "--checkpoint", "x"], 2, "No such option: --checkpoint; see mhaviz train --help"),
     (["trace-shapes", "--seq-length", "0"], 2, "--seq-length: expected at least 1, got 0"),
     (["trace-shapes", "--target", "a"], 2, "give the source sentence"),

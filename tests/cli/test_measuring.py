@@ -59,7 +59,7 @@ BAD = [
     (["--n-heads", "3"], 2, "expected heads that divide d_model"),
     (["--d-model", "0"], 2, "--d-model: expected at least 1"),
     (["--d-model", "16777216"], 1, "PiB of memory on cpu"),
-    (["--d-model", "1" + "0" * 30, "--n-heads", "1"], 2, "below 2^63"),
+    (["--d-model", "1" + "0" * 30, "--n-heads", "1"], 2, "expected a number from -2^63 to 2^63"),
     (["--seed", "-1"], 2, "--seed: expected a number from 0"),
     (["--device", "gpu"], 2, "expected auto, cpu, cuda, cuda:N or mps"),
     (["--dpi", "1"], 2, "dpi: expected at least 20"),

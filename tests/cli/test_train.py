@@ -145,12 +145,12 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (
             ("translation", "-o", "a.safetensors", "--steps", "x"),
             2,
-            "'--steps': expected a whole number;",
+            "'--steps': Input should be a valid integer",
         ),
         (
             ("translation", "-o", "a.safetensors", "--dropout", "x"),
             2,
-            "'--dropout': expected a number;",
+            "'--dropout': Input should be a valid number",
         ),
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "--steps: expected at least 1, got 0"),
         (("translation", "-o", "a.safetensors", "--n-heads", "3"), 2, "expected heads that divide d_model"),
