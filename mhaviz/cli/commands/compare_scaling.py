@@ -38,7 +38,7 @@ def compare_scaling(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = style_of(picture, cmap), texts.given_to(model, weights, has_example=True)
+    given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):
         if sweep:

@@ -53,7 +53,7 @@ def embeddings(
     from mhaviz.records import Given
 
     delivery.check([Path(model.model), *texts.files])
-    style, given = style_of(picture, cmap), texts.given_to(model, WeightOptions(), has_example=True)
+    given, style = texts.given_to(model, WeightOptions(), has_example=True), style_of(picture, cmap)
     if given == Given():
         if seed is not None:
             raise ArgumentError("sinusoids are of no seed; give a sentence, or leave out --seed")

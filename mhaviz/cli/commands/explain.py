@@ -44,7 +44,7 @@ def explain(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
-    style, given = style_of(picture), texts.given_to(model, weights)
+    given, style = texts.given_to(model, weights), style_of(picture)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(

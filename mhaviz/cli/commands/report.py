@@ -37,7 +37,7 @@ def report(
     Output: a {page_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files], PAGE_SUFFIXES)
-    style, given = style_of_weights(picture, cmap=cmap, vmax=vmax, columns=columns), texts.given_to(model, weights)
+    given, style = texts.given_to(model, weights), style_of_weights(picture, cmap=cmap, vmax=vmax, columns=columns)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):

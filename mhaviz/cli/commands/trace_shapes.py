@@ -54,7 +54,7 @@ def trace_shapes(
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
         require_unread((model, weights, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    style, given = style_of(picture), texts.given_to(model, weights, has_example=True)
+    given, style = texts.given_to(model, weights, has_example=True), style_of(picture)
     element = _parse_element(follow)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     if is_of_sizes:
