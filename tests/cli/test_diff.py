@@ -353,16 +353,6 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     assert mhaviz("diff", shaken_folder, shaken_folder, "--file", "t.txt", "--fail-above-row", "0", "-q").status == 0
 
 
-def test_one_model_in_two_precisions(mhaviz, shaken_folder):
-    result = mhaviz(
-        "diff", shaken_folder, shaken_folder, "--file", "t.txt", "--dtype", "float32", "--dtype", "bfloat16"
-    )
-    assert result.status == 0
-    words = " ".join(result.out.split())
-    assert "float32, cpu; B: bert" in words
-    assert ", bfloat16, cpu" in words
-
-
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

@@ -64,7 +64,6 @@ def diff(
     mhaviz diff before.safetensors after.safetensors --fail-above 0.05
     mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
-    mhaviz diff path/to/A path/to/A --file corpus.txt --dtype float32 --dtype bfloat16
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
     A and B are files that mhaviz show draws, with maps of the same tokens: those of the same sentence, layer and kind

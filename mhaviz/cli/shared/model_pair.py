@@ -10,8 +10,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import Device, model_option
-from mhaviz.cli.shared.saved_maps import of_each
+from mhaviz.cli.shared.models import Device, Dtype, model_option, split_revision
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.processes import this_process
 
@@ -30,14 +29,7 @@ class PairOptions(CorpusTexts):
         model_option(help="Compare two models on the sentences of this file, one a line; or of -."),
     ] = None
     device: Device = "auto"
-    dtype: Annotated[
-        list[str] | None,
-        model_option(metavar="TYPE", help="As in mhaviz heads, of both; given twice: of A, of B."),
-    ] = None
-    revision: Annotated[
-        list[str] | None,
-        model_option(hidden=True, metavar="REVISION", help="A branch, tag or commit of both; given twice: of A, of B."),
-    ] = None
+    dtype: Dtype = None
 
     def load(self, names: Sequence[Path], delivery: Delivery) -> "list[LoadedModel]":
         """Both models. Raises as ``mhaviz.load`` does."""
@@ -45,9 +37,8 @@ class PairOptions(CorpusTexts):
 
         models: list[LoadedModel] = []
         device = this_process().device(self.device)
-        dtypes, revisions = of_each("--dtype", self.dtype, 2), of_each("--revision", self.revision, 2)
-        for name, dtype, revision in zip(names, dtypes, revisions, strict=True):
-            loaded = load(str(name), device=device, on_notice=delivery.notice, dtype=dtype, revision=revision)
+        for name, revision in map(split_revision, map(str, names)):
+            loaded = load(name, device=device, on_notice=delivery.notice, dtype=self.dtype, revision=revision)
             delivery.tell(notice for notice in loaded.notices if not any(notice in one.notices for one in models))
             models.append(loaded)
         return models
