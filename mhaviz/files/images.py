@@ -22,8 +22,7 @@ MOST_SIDE = 2048
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # that are pixels, and start no other program
 _NAMES = "PNG, JPEG, WebP, GIF, BMP or TIFF"
-_CHANNELS = (1, 3, 4)
-_SHAPES = "(height, width), or with 1, 3 or 4 channels after them"
+_CHANNELS = ((), (1,), (3,), (4,))
 
 
 def read_image(path: Path) -> NDArray[np.uint8]:
@@ -62,29 +61,40 @@ def as_pixels(image: object) -> NDArray[np.uint8]:
     """An image as pixels, (height, width, 3).
 
     Args:
-        image: a path; an image of PIL; an array (height, width), or with 1, 3 or 4 channels after them; a tensor, whose
-            channels may also come first. Whole numbers are from 0 to 255, or to 65,535 in uint16; others from 0 to 1.
+        image: a path; an image of PIL; a uint8 array (height, width), or with 1, 3 or 4 channels after them.
 
     Raises:
-        ArgumentError: it is none of these, or has other numbers.
-        MhavizError: as ``read_image``.
+        ArgumentError: it is none of these.
+        MhavizError: it cannot be read.
     """
     from PIL.Image import Image
 
     if isinstance(image, str | Path):
         return read_image(Path(image))
-    if isinstance(image, Image):
-        try:
-            with _in_silence():
-                _require_few(image.width, image.height)
-                return _pixels(image)
-        except MhavizError:
-            raise
-        except ContentError as error:
-            raise ArgumentError(f"{parameter('image')}: {error}") from error
-        except Exception as error:  # its file, which is read now, may be broken
-            raise MhavizError(f"{parameter('image')}: it cannot be read ({reason(error)})") from error
-    return _of_array(image)
+    name = parameter("image")
+    if isinstance(image, np.ndarray):
+        image = _of_array(image, name)
+    if not isinstance(image, Image):
+        raise ArgumentError(f"{name}: expected a path, an image of PIL, or a uint8 array, got {quoted(image)}")
+    try:
+        with _in_silence():
+            _require_few(image.width, image.height)
+            return _pixels(image)
+    except ContentError as error:
+        raise ArgumentError(f"{name}: {error}") from error
+    except Exception as error:  # its file, which is read now, may be broken
+        raise MhavizError(f"{name}: it cannot be read ({reason(error)})") from error
+
+
+def _of_array(array: NDArray[Any], name: str) -> "Image":
+    from PIL.Image import fromarray
+
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or array.shape[2:] not in _CHANNELS or not array.size:
+        raise ArgumentError(
+            f"{name}: expected a uint8 array, (height, width) or with 1, 3 or 4 channels after them, got {array.dtype} "
+            f"{array.shape}"
+        )
+    return fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
 
 
 @contextmanager
@@ -105,18 +115,17 @@ def _require_few(width: int, height: int) -> None:
 def _pixels(image: "Image") -> NDArray[np.uint8]:
     """Of one that is open."""
     from PIL import ImageOps
-    from PIL.Image import Resampling
+    from PIL.Image import Resampling, fromarray
     from PIL.Image import new as new_image
 
     if image.format == "JPEG":  # of which a smaller one is decoded in less time
         image.draft("RGB", (MOST_SIDE, MOST_SIDE))
     image = ImageOps.exif_transpose(image)
-    if image.mode.startswith(("I", "F")):
-        return _shrunk(_of_numbers(np.asarray(image)))
-    has_alpha = "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La")
-    if has_alpha:
-        if image.mode in ("RGBa", "La"):
-            image = image.convert({"RGBa": "RGBA", "La": "LA"}[image.mode])
+    if image.mode == "F":
+        raise ContentError("expected whole numbers for pixels, got others; convert it to 8 or 16 bits")
+    if image.mode.startswith("I"):  # 16 bits, of which PIL would cut off all above 255
+        image = fromarray(np.round(np.clip(np.asarray(image), 0, 65535) / 257).astype(np.uint8))
+    if image.has_transparency_data:
         image = image.convert("RGBA")
         on_white = new_image("RGBA", image.size, "white")
         on_white.alpha_composite(image)
@@ -125,81 +134,3 @@ def _pixels(image: "Image") -> NDArray[np.uint8]:
     if max(image.size) > MOST_SIDE:
         image.thumbnail((MOST_SIDE, MOST_SIDE), Resampling.LANCZOS)
     return np.array(image, np.uint8)
-
-
-def _of_numbers(numbers: NDArray[Any]) -> NDArray[np.uint8]:
-    """Grey of more than 8 bits: of 16, or of numbers of any range, which then goes from black to white."""
-    if numbers.dtype.kind in "iu" and numbers.min() >= 0 and numbers.max() <= 65535:
-        return _grey(numbers / 65535)
-    finite = numbers[np.isfinite(numbers)]
-    if not finite.size:
-        raise ContentError("it has no finite number")
-    low, high = float(finite.min()), float(finite.max())
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    return _grey(np.nan_to_num(np.clip((numbers - low) / ((high - low) or 1.0), 0, 1)))
-
-
-def _grey(shares: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.repeat(np.round(255 * shares).astype(np.uint8)[..., None], 3, axis=2)
-
-
-def _shrunk(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    if max(pixels.shape[:2]) <= MOST_SIDE:
-        return pixels
-    from PIL.Image import Resampling, fromarray
-
-    image = fromarray(pixels)
-    image.thumbnail((MOST_SIDE, MOST_SIDE), Resampling.LANCZOS)
-    return np.array(image, np.uint8)
-
-
-def _of_array(image: Any) -> NDArray[np.uint8]:
-    """Of an array, or of whatever numpy takes for one."""
-    is_tensor = hasattr(image, "detach")
-    if is_tensor:
-        image = image.detach().cpu()
-        if getattr(image, "is_floating_point", bool)():
-            image = image.float()  # numpy has no bfloat16
-        image = image.numpy()
-    try:
-        array = np.asarray(image)
-    except ValueError:
-        array = np.array(None)
-    name = parameter("image")
-    if array.dtype.kind not in "fiub":
-        raise ArgumentError(f"{name}: expected a path, an image of PIL, or an array of pixels, got {quoted(image)}")
-    shape = array.shape
-    if array.ndim == 4 and shape[0] == 1:
-        array = array[0]
-    first, last = (array.ndim == 3 and array.shape[axis] in _CHANNELS for axis in (0, -1))
-    if first and (not last or (is_tensor and array.shape[0] < 4)):
-        array = np.moveaxis(array, 0, -1)
-    elif array.ndim == 2:
-        array = array[..., None]
-    if array.ndim != 3 or array.shape[-1] not in _CHANNELS or not array.size:
-        raise ArgumentError(f"{name}: expected an array of shape {_SHAPES}, got {shape}")
-    try:
-        _require_few(*array.shape[:2])
-    except ContentError as error:
-        raise ArgumentError(f"{name}: {error}") from error
-    shares = _shares(array, name)
-    if shares.shape[-1] == 4:
-        alpha = shares[..., 3:]
-        shares = shares[..., :3] * alpha + (1 - alpha)
-    return _shrunk(np.round(255 * np.broadcast_to(shares, (*shares.shape[:2], 3))).astype(np.uint8))
-
-
-def _shares(array: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Numbers from 0, for black, to 1. Raises ArgumentError for those of another range."""
-    if array.dtype.kind == "b":
-        return array.astype(np.float32)
-    most = 1.0 if array.dtype.kind == "f" else 65535.0 if array.dtype == np.uint16 else 255.0
-    low, high = float(array.min()), float(array.max())
-    if not (low >= 0 and high <= most):  # nor if one is NaN
-        undo = "; undo the normalisation that its model wants" if most == 1 else ""
-        raise ArgumentError(
-            f"{name}: expected {'' if most == 1 else 'whole '}numbers from 0 to {most:,.0f}, got {low:.4g} to "
-            f"{high:.4g}{undo}"
-        )
-    return np.asarray(array / most, np.float32)

@@ -303,8 +303,7 @@ class Attention(Shown):
         the model crops, give the image as it was cropped.
 
         Args:
-            image: a path, an image of PIL, or pixels: an array (height, width), or with 1, 3 or 4 channels after them,
-                or a tensor, whose channels may come first; whole numbers up to 255, or others from 0 to 1.
+            image: a path; an image of PIL; a uint8 array (height, width), or with 1, 3 or 4 channels after them.
             query: a position among all tokens, a patch as (row, column) or "row,column", or a token's text. None: the
                 class token where there is one, and else, and where the queries are a text, the mean over all queries.
             layer, head: as in ``select``.
@@ -313,7 +312,7 @@ class Attention(Shown):
 
         Raises:
             ArgumentError: no grid, or one that does not fit the number of tokens; maps that are pooled, parts, or of a
-                text; a query, layer or head that is not there; an image of another shape or other numbers.
+                text; a query, layer or head that is not there; an image of another kind.
             MhavizError: the image cannot be read.
         """
         from mhaviz.records.image import over_image

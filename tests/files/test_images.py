@@ -62,17 +62,13 @@ def test_palettes_with_a_transparent_colour(tmp_path, photo):
     assert (seen[2:] == 255).all()
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "La", "RGBa"])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "HSV", "I", "I;16", "RGBa"])
 def test_every_mode_of_pil(mode):
     grey = Image.fromarray(np.full((3, 5), 255, np.uint8))
     if mode in ("I", "I;16"):
         image = Image.fromarray(np.full((3, 5), 65535, {"I": np.int32, "I;16": np.uint16}[mode]))
-    elif mode == "F":
-        image = Image.fromarray(np.ones((3, 5), np.float32))
-    elif mode in ("La", "RGBa"):
-        image = grey.convert({"La": "LA", "RGBa": "RGBA"}[mode]).convert(mode)
     else:
-        image = grey.convert("RGB").convert(mode)
+        image = grey.convert("RGBA" if mode == "RGBa" else "RGB").convert(mode)
     assert image.mode == mode
     seen = as_pixels(image)
     assert (seen.shape, seen.dtype) == ((3, 5, 3), np.uint8)
@@ -84,35 +80,22 @@ def test_sixteen_bits_of_a_file(tmp_path):
     assert read_image(tmp_path / "a.png")[0, :, 0].tolist() == [0, 128, 255]
 
 
-def test_arrays_and_tensors(photo):
-    shares = photo / np.float32(255)
-    for image in (photo, shares, shares.astype(np.float64), photo[None], torch.tensor(photo), photo.astype(int)):
-        assert np.array_equal(as_pixels(image), photo)
-    for channels_first in (torch.tensor(shares).permute(2, 0, 1), torch.tensor(shares).permute(2, 0, 1)[None]):
-        assert np.array_equal(as_pixels(channels_first), photo)
-    assert np.array_equal(as_pixels(np.moveaxis(photo, -1, 0)), photo)
-    assert np.array_equal(as_pixels(torch.tensor(shares).requires_grad_()), photo)
-    nearly = as_pixels(torch.tensor(shares).permute(2, 0, 1).bfloat16())
-    assert np.abs(nearly.astype(int) - photo).max() <= 1
-    for grey in (photo[..., 0], photo[..., :1], photo[..., 0].astype(np.uint16) * 257):
+def test_arrays(photo):
+    assert np.array_equal(as_pixels(photo), photo)
+    for grey in (photo[..., 0], photo[..., :1]):
         assert np.array_equal(as_pixels(grey), photo[..., :1].repeat(3, axis=2))
-    assert np.array_equal(as_pixels(np.array([[True, False]]))[0, :, 0], [255, 0])
 
 
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (np.zeros((2, 2, 2)), r"expected an array of shape .*got \(2, 2, 2\)"),
-        (np.zeros((0, 2, 3)), "expected an array of shape"),
-        (np.zeros((2, 3, 4, 5)), "expected an array of shape"),
-        (np.zeros(4), "expected an array of shape"),
-        (np.full((2, 2, 3), -2.1), "numbers from 0 to 1, got -2.1 to -2.1; undo the normalisation"),
-        (np.full((2, 2, 3), np.nan), "numbers from 0 to 1, got nan"),
-        (np.full((2, 2, 3), 256), "whole numbers from 0 to 255, got 256 to 256"),
-        (np.array([["a"]]), "expected a path, an image of PIL, or an array"),
-        (None, "expected a path, an image of PIL, or an array"),
-        ([[1, 2], [3]], "expected a path, an image of PIL, or an array"),
-        (object(), "expected a path, an image of PIL, or an array"),
+        (np.zeros((2, 2, 2), np.uint8), r"expected a uint8 array, .*got uint8 \(2, 2, 2\)"),
+        (np.zeros((0, 2, 3), np.uint8), "expected a uint8 array"),
+        (np.zeros((1, 2, 2, 3), np.uint8), "expected a uint8 array"),
+        (np.zeros((2, 2, 3)), r"expected a uint8 array, .*got float64 \(2, 2, 3\)"),
+        (Image.new("F", (2, 2)), "expected whole numbers for pixels"),
+        (None, "expected a path, an image of PIL, or a uint8 array, got None"),
+        (torch.zeros(3, 2, 2), "expected a path, an image of PIL, or a uint8 array"),
     ],
 )
 def test_what_is_no_image(image, message):
@@ -168,7 +151,7 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
         with pytest.raises(MhavizError, match="expected an image of at most 100,000,000 pixels"):
             read_image(tmp_path / "bomb.png")
     monkeypatch.setattr(images, "MOST_PIXELS", 5)
-    for image in (np.zeros((2, 3, 3)), Image.new("L", (2, 3))):
+    for image in (np.zeros((2, 3, 3), np.uint8), Image.new("L", (2, 3))):
         with pytest.raises(ArgumentError, match="at most 5 pixels"):
             as_pixels(image)
 

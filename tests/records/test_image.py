@@ -173,7 +173,7 @@ def test_without_special_tokens_it_is_not_known_what_goes_to_them():
 
 def test_stretched_is_more_than_a_tenth(attention):
     for width, stretched in ((30, False), (32, False), (35, True), (25, True)):
-        assert attention.over_image(np.zeros((20, width, 3))).stretched == stretched
+        assert attention.over_image(np.zeros((20, width, 3), np.uint8)).stretched == stretched
 
 
 def test_the_strongest_patches(attention):

@@ -271,7 +271,7 @@ def plain(text):
 def test_the_terminal_shows_every_head_and_its_strongest_patches(show, width):
     weights = np.zeros((1, 2, 7, 7), np.float32)
     weights[0, 0, 0, [0, 3, 6]] = 0.5, 0.375, 0.125
-    shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3)))), width))
+    shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3), np.uint8))), width))
     words = " ".join(shown.split())
     assert "attention of [cls]" in words
     assert "head 0: 0,2 0.375 · 1,2 0.125; 0.5 to [cls]" in words
