@@ -424,11 +424,18 @@ def _resize(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any
 def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     source = axes.of(_source(args, kwargs))
     layout = _in_any_order(_cut(source, result.shape), source)
-    if func not in _TURNS or len(layout.axes) != len(result.shape):
+    if len(layout.axes) != len(result.shape):
         return layout
-    dims = kwargs.get("dims", args[-1] if len(args) > (2 if func in _ROLLS else 1) else ())
-    turned = {dim % result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,))}
-    return layout._replace(axes=tuple(_unordered(a) if place in turned else a for place, a in enumerate(layout.axes)))
+    if func in _TURNS:
+        dims = kwargs.get("dims", args[-1] if len(args) > (2 if func in _ROLLS else 1) else ())
+    else:
+        dims = kwargs.get("dim", next((one for one in args[1:] if isinstance(one, int)), ()))
+    turned = {dim % result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,)) if dim is not None}
+    return _with_unordered(layout, turned)
+
+
+def _with_unordered(layout: Layout, places: set[int]) -> Layout:
+    return layout._replace(axes=tuple(_unordered(a) if place in places else a for place, a in enumerate(layout.axes)))
 
 
 def _unordered(axis: Axis) -> Axis:
@@ -444,7 +451,11 @@ def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
 def _pad(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     """Where more than features are padded, others may take the place of tokens, as in a shift."""
     layout = _resize(axes, func, args, kwargs, result)
-    return layout if len(args[1] if len(args) > 1 else kwargs["pad"]) < 3 else _in_any_order(layout, layout)
+    widths = args[1] if len(args) > 1 else kwargs["pad"]
+    if len(widths) < 3:
+        return layout
+    shifted = {result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
+    return _with_unordered(_in_any_order(layout, layout), shifted)
 
 
 def _in_any_order(layout: Layout, source: Layout) -> Layout:
@@ -490,7 +501,9 @@ def _index(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
             n_named -= 1
             kept, left = [*kept, left[0]], left[1:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
-            return _in_any_order(_cut(source, sizes), source)
+            layout = _in_any_order(_cut(source, sizes), source)
+            is_reordered = is_one_list and len(sizes) == len(source.shape)
+            return _with_unordered(layout, {len(kept)} if is_reordered else set())
         else:
             n_named -= 1
             kept += [_sliced(left[0], item)] if isinstance(item, slice) else []

@@ -252,7 +252,22 @@ def by_roll(x):
     return x.roll(-2, 2)[:, :, :4]
 
 
-@pytest.mark.parametrize("take", [by_index, by_roll, lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1)])
+REVERSED = list(range(T))[::-1]
+
+
+def by_gather(x):
+    return x.gather(2, x.sum(-1).argsort(-1)[..., None].expand_as(x))
+
+
+ORDERS = [
+    *(by_index, by_roll, by_gather),
+    *(lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1)),
+    *(lambda x: x[:, :, REVERSED], lambda x: x.index_select(2, torch.tensor(REVERSED))),
+    lambda x: F.pad(x, (0, 0, 1, 0))[:, :, :T],
+]
+
+
+@pytest.mark.parametrize("take", ORDERS)
 def test_tokens_in_another_order_are_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
