@@ -196,6 +196,8 @@ class ByHand:
                 self._marks.set(result, mark)
         elif result is None and args and args[0] is source:  # x[i] = y
             self._marks.set(source, mark)
+        elif result is None and args and isinstance(mark, Scores) and not mark.axes.are_fixed:
+            self._marks.set(args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
     def _sinks(self, func: Any, args: Sequence[Any], source: Tensor, mark: Scores, result: Any) -> int:
         """How many numbers of the last axis are of no product, once scores may have been joined with others."""
