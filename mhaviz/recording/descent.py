@@ -145,9 +145,14 @@ class FixedRows:
             elif root.is_fixed is None and (others or name in _COPYING):
                 root.is_fixed = True
         elif root is not None and not are_fixed and (name in _COPYING or root != id(written)):
-            for x in (written, written._base):
+            for x in (written, written._base, self._owner(root, written)):
                 if x is not None and type(x) is not nn.Parameter:
                     self._set(x, None)
+
+    def _owner(self, root: Root, x: Tensor) -> Tensor | None:
+        """What x comes from, if x is the same memory, as x.data is; None: it is not."""
+        owner = self._roots[root][0]() if isinstance(root, int) and root in self._roots else None
+        return owner if owner is not None and owner.untyped_storage()._cdata == x.untyped_storage()._cdata else None
 
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         for own in (module._buffers, module._parameters):

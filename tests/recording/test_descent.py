@@ -494,6 +494,15 @@ class CacheInABuffer(_Program):
         return self.attend(self.q(x), self.keys, self.values)
 
 
+class CacheByItsData(CacheInABuffer):
+    """Written without a gradient."""
+
+    def forward(self, x):
+        self.keys.data[:, :T] = self.k(x)
+        self.values.data[: len(x)].copy_(self.v(x))
+        return self.attend(self.q(x), self.keys, self.values)
+
+
 class _Decoder(_Program):
     def forward(self, x):
         return self.attend(self.q(x), self.k(self.memory), self.v(self.memory))
@@ -540,6 +549,7 @@ ATTENTION = {
     InducingPoints: [True, False],
     MemoryTokens: [False],
     CacheInABuffer: [False],
+    CacheByItsData: [False],
     MemoryOfADecoder: [False],
     Prompted: [False],
 }
