@@ -13,6 +13,7 @@ from mhaviz.views.style import Style
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_PAPER = 250  # of 255: lighter levels of a colour become 255
 _FRAME, _LAST_FRAME = 500, 3000  # milliseconds
 _MOST_FRAMES = 40
 
@@ -30,8 +31,10 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> No
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    # Of Pillow's ways this one keeps paper white and the colour of the caption.
-    first, *rest = (canvas.quantize(method=Image.Quantize.MAXCOVERAGE) for canvas in canvases)
+    # One palette for all, so that a frame holds what differs from the one before. Its paper is white.
+    palette = canvases[-1].quantize(method=Image.Quantize.MAXCOVERAGE)
+    palette.putpalette([255 if level > _PAPER else level for level in palette.getpalette() or []])
+    first, *rest = (canvas.quantize(palette=palette, dither=Image.Dither.NONE) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 
