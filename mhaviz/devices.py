@@ -89,7 +89,7 @@ class FreeCores:
                 self._used = used
                 torch.set_num_threads(used)
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._used != self._all:
             torch.set_num_threads(self._all)
 

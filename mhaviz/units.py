@@ -15,20 +15,6 @@ def readable_bytes(size: float) -> str:
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
 
 
-def parse_bytes(text: str) -> int:
-    """ "1.5GiB" → 1610612736; also "500 MB", "64K" (1024), "1000".
-
-    Raises:
-        ValueError: it cannot be read, or is not above 0.
-    """
-    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgtp])(i?b)?|b)?\s*", text.lower(), re.ASCII)
-    if not match or not float(match[1]):
-        raise ValueError(f"expected a number of bytes such as 2GiB or 500MB, got {text!r}")
-    number, prefix, unit = match.groups()
-    base = 1000 if unit == "b" else 1024
-    return int(float(number) * base ** (" kmgtp".index(prefix) if prefix else 0))
-
-
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
 
 

@@ -38,6 +38,7 @@ def call_of_sdpa(
     Its causal mask begins in the top left corner, where ours ends in the bottom right one: they differ where there are
     more keys than queries, or fewer.
     """
+    del dropout_p, enable_gqa  # weights are those before dropout, and heads tell by their number what they share
     q_length, k_length = query.shape[-2], key.shape[-2]
     mask, causal = attn_mask, is_causal and q_length == k_length
     if is_causal and not causal:

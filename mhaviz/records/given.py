@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 from mhaviz.errors import ArgumentError, parameter, quoted
@@ -109,10 +109,6 @@ class Given:
         """What is given beside sentences and a target, or in their place."""
         names = (one.name for one in fields(self) if one.name not in _TEXTS)
         return tuple(name for name in names if getattr(self, name) is not None)
-
-    def with_sentences(self, sentences: Sequence[str]) -> "Given":
-        """The same with these sentences."""
-        return replace(self, sentences=tuple(sentences))
 
 
 def require_messages(chat: object, of: str = "") -> tuple[Message, ...]:

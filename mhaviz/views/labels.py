@@ -11,9 +11,6 @@ from rich.cells import cell_len
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
-TOKEN_CELLS = 16
-"""A token beside its position is cut to so many cells."""
-
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 

@@ -46,11 +46,6 @@ class Delivery:
         """Whether one of them is for the browser."""
         return any(path.suffix.lower() == ".html" for path in self.paths)
 
-    @property
-    def has_data(self) -> bool:
-        """Whether numbers themselves are wanted, and not only what pictures and pages show of them."""
-        return self.json or any(path.suffix.lower() not in (".html", *FIGURE_SUFFIXES) for path in self.paths)
-
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
         """Find out before the work starts whether its results can be written; see ``check_outputs``.
 

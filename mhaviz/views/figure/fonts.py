@@ -5,12 +5,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mhaviz.views.labels import bare, cut, escape, position_suffixes, visible
 
 if TYPE_CHECKING:
-    from matplotlib.font_manager import FontEntry
     from matplotlib.ft2font import FT2Font
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
@@ -171,7 +170,7 @@ def _installed_fonts() -> tuple[tuple[str, str], ...]:
         and not entry.name.replace(" ", "").startswith("LastResort")  # it has a picture of a block for every character
     ]
 
-    def plainness(entry: "FontEntry") -> tuple[bool, bool, str, int, str]:
+    def plainness(entry: Any) -> tuple[bool, bool, str, int, str]:
         return "Sans" not in entry.name, "UI" in entry.name, entry.name, abs(_weight(entry) - _REGULAR), entry.fname
 
     plain.sort(key=plainness)
@@ -187,7 +186,7 @@ def _has_bold(family: str) -> bool:
     return any(_weight(entry) >= _BOLD for entry in faces)
 
 
-def _weight(entry: "FontEntry") -> int:
+def _weight(entry: Any) -> int:
     from matplotlib.font_manager import weight_dict
 
     return weight_dict[entry.weight] if isinstance(entry.weight, str) else entry.weight
