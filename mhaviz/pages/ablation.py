@@ -130,7 +130,10 @@ def _table(ablation: Ablation, order: EffectOrder) -> Table:
     known.sort(key=lambda name: name != order.column)
     decimals = {name: _scale(ablation, name).decimals for name in known}
     spreads = [
-        Column(name, partial(_spread, decimals[name], " ± "), stacked=partial(_spread, decimals[name], "\n±"))
+        Column(
+            name,
+            partial(_spread, decimals[name]),
+        )
         for name in known
     ]
     heads = _ranked(ablation, order)
@@ -139,7 +142,7 @@ def _table(ablation: Ablation, order: EffectOrder) -> Table:
         *([Column("kind", align="left", is_key=True)] if several else []),
         *(Column(name, is_key=True) for name in ("layer", "head")),
         spreads[0],
-        *([Column("95 %", partial(_interval, decimals[known[0]]), is_extra=True)] if has_interval else []),
+        *([Column("95 %", partial(_interval, decimals[known[0]]))] if has_interval else []),
         *spreads[1:],
     )
     rows: list[tuple[object, ...]] = []
@@ -150,7 +153,6 @@ def _table(ablation: Ablation, order: EffectOrder) -> Table:
         rows.append((*of_kind, head.effects.layers[head.row], head.column, first, *interval, *others))
     texts = f"{one_text(ablation.probe)}s"
     notes = [_notes(ablation), f"±: standard deviation between {texts}"]
-    short = "; ".join(notes)
     if has_interval:
         notes.append(f"95 %: where the mean lies, by a bootstrap over the {texts}")
     heading = _heading(order, len(heads))
@@ -161,7 +163,6 @@ def _table(ablation: Ablation, order: EffectOrder) -> Table:
         most_drawn=_DRAWN,
         more="and {:,} more".format,
         notes="; ".join(notes),
-        short_notes=short,
     )
 
 
@@ -186,10 +187,10 @@ def _heading(order: EffectOrder, heads: int) -> str:
     return f"heads by {order.column}, {'smallest' if order.reverse else 'largest'} first{of}"
 
 
-def _spread(decimals: int, between: str, number: tuple[float, float]) -> str:
-    """ "0.53 ± 0.12", or on two lines; without what is not known."""
+def _spread(decimals: int, number: tuple[float, float]) -> str:
+    """ "0.53 ± 0.12"; without what is not known."""
     mean, spread = number
-    after = "" if math.isnan(spread) else f"{between}{spread:.{decimals}f}"
+    after = "" if math.isnan(spread) else f" ± {spread:.{decimals}f}"
     return f"{mean:z.{decimals}f}{after}"
 
 

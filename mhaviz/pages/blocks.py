@@ -49,10 +49,6 @@ class QuotedText:
     where: Where = "everywhere"
 
 
-Form = Literal["whole", "stacked", "bare"]
-"""How values are written: on one line, on several, or without what belongs to them."""
-
-
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
@@ -62,33 +58,25 @@ class Column:
         text: how one of its values is written; None is always a dash, and "" stays empty.
         align: words begin on the left, numbers end on the right.
         is_key: whether it tells the rows apart: it stands in every part of a table that is too wide for its place.
-        is_extra: whether a narrow place does without it.
         bar: its values are shares from 0 to 1, drawn as bars of up to so many cells of a terminal; 0: they are not.
         short: a heading for a narrow place, if there is one.
-        stacked: how a value is written on several lines, for a narrow place.
-        bare: how its main part alone is written, for a place that has no room for the rest.
         note: what it means, said under the table, after its heading, where it is shown.
-        rest_note: what stands in its values beside their main part, said once of all columns where it is written.
     """
 
     heading: str
     text: Callable[[Any], str] = str
     align: Literal["left", "right"] = "right"
     is_key: bool = False
-    is_extra: bool = False
     bar: int = 0
     short: str = ""
-    stacked: Callable[[Any], str] | None = None
-    bare: Callable[[Any], str] | None = None
     note: str = ""
-    rest_note: str = ""
     style: Literal["plain", "bold", "quiet"] = "plain"
 
-    def write(self, value: object, form: Form = "whole") -> str:
+    def write(self, value: object) -> str:
         """A value as text."""
         if value is None or value == "":
             return NOTHING if value is None else ""
-        return ({"stacked": self.stacked, "bare": self.bare}.get(form) or self.text)(value)
+        return self.text(value)
 
 
 @dataclass(frozen=True)
@@ -100,11 +88,9 @@ class Table:
         heading: stands over it.
         most_drawn, most_listed: rows that paper, or a terminal, has room for.
         more: what is said of so many rows that are left out.
-        notes: what the rows mean, and the columns if these have no notes; ``short_notes``: the same of short headings.
+        notes: what the rows mean, and the columns if these have no notes.
         is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
-        narrowed: what is said of columns, by their names, that a narrow place leaves out, and of whether it leaves out
-            all but the main parts of values; None: it leaves out all extra columns or none, and says nothing.
     """
 
     columns: tuple[Column, ...]
@@ -114,10 +100,8 @@ class Table:
     most_listed: int | None = None
     more: Callable[[int], str] = str
     notes: str = ""
-    short_notes: str = ""
     is_grouped: bool = False
     has_total: bool = False
-    narrowed: Callable[[tuple[str, ...], bool], str] | None = None
     where: Where = "everywhere"
 
     def limited(self, most: int | None) -> tuple["Table", str]:
@@ -130,10 +114,10 @@ class Table:
         """Of all columns."""
         return tuple((short and column.short) or column.heading for column in self.columns)
 
-    def texts(self, form: Form = "whole") -> list[tuple[str, ...]]:
+    def texts(self) -> list[tuple[str, ...]]:
         """All values as they are written, without bars."""
         return [
-            tuple("" if c.bar else c.write(value, form) for c, value in zip(self.columns, row, strict=True))
+            tuple("" if c.bar else c.write(value) for c, value in zip(self.columns, row, strict=True))
             for row in self.rows
         ]
 

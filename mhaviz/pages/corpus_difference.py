@@ -1,7 +1,6 @@
 """How far two models are apart over many sentences: a layers × heads panel of each number, and the heads ranked."""
 
 import math
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,9 +105,9 @@ def ranking_table(d: CorpusDifference) -> Table:
     columns = (
         *([Column("kind", align="left", is_key=True)] if several else []),
         *(Column(name, is_key=True) for name in ("layer", "head")),
-        Column("mean", partial(_spread, " ± "), stacked=partial(_spread, "\n±")),
+        Column("mean", _spread),
         Column("largest row", _bits),
-        Column("where", partial(_where, ", "), "left", stacked=partial(_where, ",\n")),
+        Column("where", _where, "left"),
         *([Column("", str, "left", style="bold")] if d.limits.are_given else []),
     )
     above = {(head.kind, head.layer, head.head) for head in d.above}
@@ -136,15 +135,15 @@ def _more(left_out: int) -> str:
     return f"and {counted(left_out, 'head')} more; .json has all"
 
 
-def _spread(between: str, head: HeadDivergence) -> str:
+def _spread(head: HeadDivergence) -> str:
     """ "0.1234 ± 0.0123"."""
-    return _bits(head.mean) + ("" if math.isnan(head.spread) else f"{between}{_bits(head.spread)}")
+    return _bits(head.mean) + ("" if math.isnan(head.spread) else f" ± {_bits(head.spread)}")
 
 
 def _bits(divergence: float) -> str:
     return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
-def _where(between: str, head: HeadDivergence) -> str:
+def _where(head: HeadDivergence) -> str:
     """ "sentence 12, query 5"."""
-    return NOTHING if head.sentence < 0 else f"sentence {head.sentence:,}{between}query {head.query:,}"
+    return NOTHING if head.sentence < 0 else f"sentence {head.sentence:,}, query {head.query:,}"

@@ -84,14 +84,14 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
     names = _short_names(d)
     worst, where = partial(_worst, quote), partial(_where, quote)
     columns = (
-        *([Column("map", ", ".join, "left", is_key=True, stacked="\n".join)] if several else []),
+        *([Column("map", ", ".join, "left", is_key=True)] if several else []),
         Column("head", is_key=True),
         Column("divergence", _bits),
-        Column("worst row", partial(worst, " "), "left", stacked=partial(worst, "\n")),
+        Column("worst row", worst, "left"),
         Column("change", _signed),
         Column("before", "{:.3f}".format),
         Column("after", "{:.3f}".format),
-        Column("where", partial(where, " "), "left", stacked=partial(where, "\n")),
+        Column("where", where, "left"),
     )
     rows = [
         (
@@ -185,21 +185,21 @@ def _bits(divergence: float) -> str:
     return "<0.0001" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
-def _worst(quote: Quote, between: str, head: HeadDifference) -> str:
+def _worst(quote: Quote, head: HeadDifference) -> str:
     """ "0.6931 at 3 cat"."""
     if head.worst is None:
         return NOTHING
     m = head.map
-    return f"{_bits(head.worst.divergence)}{between}at {_token(m.rows, head.worst.query, quote)}"
+    return f"{_bits(head.worst.divergence)} at {_token(m.rows, head.worst.query, quote)}"
 
 
-def _where(quote: Quote, between: str, head: HeadDifference) -> str:
+def _where(quote: Quote, head: HeadDifference) -> str:
     """ "3 cat → 5 mat": the weight that has changed most."""
     m, change = head.map, head.largest
     if change is None:
         return NOTHING
     query = _token(m.rows, change.query, quote)
-    return f"{query}{between}→ {_token(m.columns, change.key, quote)}"
+    return f"{query} → {_token(m.columns, change.key, quote)}"
 
 
 def _signed(change: float) -> str:

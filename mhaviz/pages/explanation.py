@@ -10,7 +10,7 @@ from mhaviz.records import Explanation
 
 _LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
 _QUOTED = 24  # cells of a terminal
-_LABEL, _NARROW_LABEL, _BAR = 24, 10, 16  # likewise
+_LABEL, _BAR = 24, 16  # likewise
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
 
 
@@ -84,32 +84,31 @@ Labels = Callable[[int], Sequence[str]]
 
 def scores_table(e: Explanation, keys: Sequence[int], labels: Labels, rule: str) -> Table:
     """These keys: scores, weights and the features that made them; ``rule``: what becomes of q·k, over a column."""
-    long, short = labels(_LABEL), labels(_NARROW_LABEL)
+    shown = labels(_LABEL)
     columns = (
         Column("#", is_key=True),
-        Column("key", _nth(long), "left", is_key=True, stacked=_nth(short)),
-        Column("q·k", number_text, is_extra=True),
+        Column("key", _nth(shown), "left", is_key=True),
+        Column("q·k", number_text),
         Column(rule, lambda score: score if isinstance(score, str) else number_text(score)),
         Column("weight", "{:.2f}".format),
         Column("", align="left", bar=_BAR),
-        Column("strongest features", lambda key: features_text(e, key), "left", is_extra=True),
+        Column("strongest features", lambda key: features_text(e, key), "left"),
     )
     rows = []
     for key in keys:
         score, weight = (e.scores[key] if e.visible[key] else "hidden"), float(e.weights[key])
         rows.append((key, key, e.similarities[key], score, weight, weight, key))
-    features = "\n".join(f"{short[key]}: {features_text(e, key)}" for key in keys)
-    return Table(columns, tuple(rows), short_notes=features)
+    return Table(columns, tuple(rows))
 
 
 def contributions_table(e: Explanation, keys: Sequence[int], labels: Labels) -> Table:
     """These keys by what they contribute, and the sum of all."""
-    long, short = labels(_LABEL), labels(_NARROW_LABEL)
+    shown = labels(_LABEL)
     columns = (
         Column("#", is_key=True),
-        Column("value of", _nth(long), "left", is_key=True, stacked=_nth(short)),
-        Column("weight", "{:.2f}".format, is_extra=True),
-        Column("‖v‖", number_text, is_extra=True),
+        Column("value of", _nth(shown), "left", is_key=True),
+        Column("weight", "{:.2f}".format),
+        Column("‖v‖", number_text),
         Column("‖a v‖", number_text),
         Column("share", "{:.0%}".format),
         Column("", align="left", bar=_BAR),

@@ -20,7 +20,7 @@ from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
 _UP_TO_1 = ("weight", "share")
-_OF_MANY = ("sink", *OF_A_NEEDLE)  # which a narrow table does without, if they are not what it is ranked by
+_OF_MANY = ("sink", *OF_A_NEEDLE)
 _DISTRIBUTIONS = 6  # heads
 _ACROSS = 5  # panels side by side where several kinds are to have cells of one size
 _ACROSS_OF_ONE_KIND = 4  # three rows, beside which the bars have room
@@ -283,13 +283,9 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
     spreads = [
         Column(
             m.name,
-            partial(_spread, m, " ± "),
+            partial(_spread, m),
             short=m.short,
-            stacked=partial(_spread, m, "\n±"),
-            bare=partial(_mean, m),
-            is_extra=m.name in _OF_MANY and m is not first,
             note=m.told_alone(s.are_of_norms),
-            rest_note=_spread_note(s, heads, m),
         )
         for m in measures
     ]
@@ -297,7 +293,7 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
         *([Column("kind", align="left", is_key=True)] if several else []),
         *(Column(name, is_key=True) for name in ("layer", "head")),
         spreads[0],
-        *([Column("95 %", partial(_interval, first), is_extra=True, note=_interval_note(s))] if has_interval else []),
+        *([Column("95 %", partial(_interval, first), note=_interval_note(s))] if has_interval else []),
         *spreads[1:],
     )
     rows: list[tuple[object, ...]] = []
@@ -319,16 +315,9 @@ def ranking_table(statistics: HeadStatistics, order: Order) -> Table:
     if s.replicates and not has_interval and any(kind.sentences > 1 for kind in s.kinds):
         texts = f"{one_text(s.probe, s.is_recorded)}s"
         of_rows.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
+    of_rows += dict.fromkeys(filter(None, (_spread_note(s, heads, m) for m in measures)))
     heading = ranking_heading(s, order)
-    return Table(columns, tuple(rows), heading, notes="; ".join(of_rows), narrowed=_narrowed, where="listed")
-
-
-def _narrowed(columns: tuple[str, ...], is_bare: bool) -> str:
-    """What is said of columns that a narrow terminal leaves out."""
-    left_out = list(columns)
-    if is_bare:
-        left_out.append("standard deviations")
-    return f"left out for want of room: {', '.join(left_out)}; a .csv file has all"
+    return Table(columns, tuple(rows), heading, notes="; ".join(of_rows), where="listed")
 
 
 def _chance(kind: HeadAverages, measure: Measure) -> tuple[float, float] | None:
@@ -359,14 +348,10 @@ def _interval(measure: Measure, ends: tuple[float, float]) -> str:
     return "–".join(_number(measure, end) for end in ends)
 
 
-def _mean(measure: Measure, number: tuple[float, float]) -> str:
-    return _number(measure, number[0])
-
-
-def _spread(measure: Measure, between: str, number: tuple[float, float]) -> str:
-    """ "0.53 ± 0.12", or on two lines; without what is not known."""
+def _spread(measure: Measure, number: tuple[float, float]) -> str:
+    """ "0.53±0.12"; without what is not known."""
     mean, spread = number
-    after = "" if math.isnan(spread) else f"{between}{spread:.{measure.decimals}f}"
+    after = "" if math.isnan(spread) else f"±{spread:.{measure.decimals}f}"
     return f"{_number(measure, mean)}{after}"
 
 

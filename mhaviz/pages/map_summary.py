@@ -17,9 +17,9 @@ def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, nam
         Column("head", is_key=True),
         Column("mean entropy", _entropy),
         Column(f"within {summary.near}", _share),
-        Column("strongest sinks", partial(sinks, ", "), "left", stacked=partial(sinks, "\n")),
-        Column(f"largest {name}", partial(link, " "), "left", stacked=partial(link, "\n")),
-        Column("farthest strong link", partial(farthest, " "), "left", stacked=partial(farthest, "\n")),
+        Column("strongest sinks", sinks, "left"),
+        Column(f"largest {name}", link, "left"),
+        Column("farthest strong link", farthest, "left"),
     )
     rows = [
         (number, head, head.local, head.sinks, head.strongest, head)
@@ -51,21 +51,21 @@ def _entropy(head: HeadSummary) -> str:
     return f"{head.entropy:.2f}{ratio}"
 
 
-def _sinks(queries: int, quote: Quote, between: str, sinks: Sequence[Sink]) -> str:
-    return between.join(
+def _sinks(queries: int, quote: Quote, sinks: Sequence[Sink]) -> str:
+    return ", ".join(
         f"{position_text(sink.key, sink.token, quote)} ({_share(sink.received / queries)})" for sink in sinks[:2]
     )
 
 
-def _link(quote: Quote, between: str, link: Link) -> str:
+def _link(quote: Quote, link: Link) -> str:
     query = position_text(link.query, link.query_token, quote)
-    return f"{query}{between}→ {position_text(link.key, link.key_token, quote)} ({link.weight:.2g})"
+    return f"{query} → {position_text(link.key, link.key_token, quote)} ({link.weight:.2g})"
 
 
-def _farthest(quote: Quote, between: str, head: HeadSummary) -> str:
+def _farthest(quote: Quote, head: HeadSummary) -> str:
     if head.local is None:  # between two texts nothing is far
         return NOTHING
-    return _link(quote, between, head.farthest) if head.farthest else "none"
+    return _link(quote, head.farthest) if head.farthest else "none"
 
 
 def _share(share: float) -> str:

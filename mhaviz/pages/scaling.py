@@ -43,9 +43,8 @@ STATISTICS = (
 
 def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
     """The i-th head's numbers, unscaled and scaled; ``rule``: what becomes of q·k, over a column."""
-    short_names = {statistic.name: statistic.short for statistic in STATISTICS}
     columns = (
-        Column("", align="left", is_key=True, stacked=short_names.__getitem__),
+        Column("", align="left", is_key=True),
         Column("unscaled"),
         Column(rule),
     )

@@ -41,9 +41,9 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
     columns = (
         Column("step", "{:,}".format, is_key=True),
         Column("loss", "{:.3f}".format),
-        Column("", align="left", is_extra=True, bar=_BAR),
+        Column("", align="left", bar=_BAR),
         Column(score_name, "{:.2f}".format),
-        Column("", align="left", is_extra=True, bar=_BAR),
+        Column("", align="left", bar=_BAR),
     )
     rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
     return Table(columns, tuple(rows), where="listed")

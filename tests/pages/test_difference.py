@@ -17,8 +17,8 @@ def table(d):
     return ranking_table(d, quoting())
 
 
-def rows(d, most, form="whole"):
-    return table(d).limited(most)[0].texts(form)
+def rows(d, most):
+    return table(d).limited(most)[0].texts()
 
 
 def notes(d):
@@ -40,7 +40,6 @@ def test_rows_name_the_place():
     ]
     assert len(rows(d, 1)) == 1
     assert (table(d).limited(1)[1], table(d).limited(2)[1]) == ("and 1 head more; .json has all", "")
-    assert rows(d, 1, "stacked")[0][-1] == "0 q\\x1b\n→ 0 k"
 
 
 def test_small_numbers_do_not_become_nothing():

@@ -38,11 +38,6 @@ def test_rows_name_tokens_by_their_position_in_the_whole_input(window):
     ]
 
 
-def test_one_token_a_line(window):
-    first, _ = table(window, str.upper).texts("stacked")
-    assert first[3:5] == ("2 Y (50.0%)\n50,000 FAR (0.01%)", "1,001 B\n→ 3 Z (0.75)")
-
-
 def test_headings_and_notes(window):
     assert "within 32" in table(window).headings()
     assert "4 queries" in table(window).notes

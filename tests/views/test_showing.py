@@ -10,7 +10,7 @@ import mhaviz
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.pages.blocks import Bars, Column, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
+from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
 from mhaviz.records import (
     AlignmentErrors,
     Attention,
@@ -131,28 +131,3 @@ def test_a_page_without_blocks_has_its_title_and_footnote():
 def test_a_page_that_is_too_long_for_a_picture():
     with pytest.raises(ArgumentError, match=r"got at least 140 × 3\d,\d{3}; save it as data"):
         draw_page(Page("a book", (Text(("a line",) * 10_000),), "made by hand"))
-
-
-def test_a_narrow_place_does_without_extra_columns(show):
-    columns = (
-        Column("head", is_key=True),
-        Column("entropy", "{:.2f} ± 0.10".format, short="entr", stacked="{:.2f}\n±0.10".format),
-        Column("", align="left", bar=20, is_extra=True),
-    )
-    table = Table(columns, ((0, 1.5, 0.5), (1, None, 0.0)), notes="entropy: in nats", short_notes="entr: in nats")
-
-    class View:
-        def __rich_console__(self, console, options):
-            from mhaviz.views.terminal.tables import table_lines
-
-            yield from table_lines(table, console, options)
-
-    wide, narrow = show(View(), 60), show(View(), 16)
-    assert "1.50 ± 0.10" in wide
-    assert "█" * 10 in wide
-    assert "entropy: in nats" in wide
-    assert "±0.10" in narrow
-    assert "█" not in narrow
-    assert "entr: in nats" in narrow
-    assert "–" in wide
-    assert "–" in narrow

@@ -1,6 +1,7 @@
 """Tables in the terminal: their texts are shown as they are."""
 
 import io
+import re
 
 from rich.console import Console
 
@@ -18,38 +19,28 @@ def test_markup_in_a_heading_is_text():
     assert console.file.getvalue().count(MARKUP) == 3
 
 
-def shown(width, **narrowed):
-    """The lines of a table of four numbers with an interval, of which each needs five cells, or two."""
-    number = {"text": "{} ± 1".format, "stacked": "{}\n±1".format, "bare": str}
-    columns = (
-        Column("row", is_key=True),
-        Column("interval", "{}–99".format, is_extra=True, note="note of the interval"),
-        *(Column(f"long {name}", short=name, **number) for name in "abcd"),
-    )
+def shown(width):
+    """The lines of a table of four numbers with a note, each of which needs six cells."""
+    numbers = (Column(f"long {name}", "{} ± 1".format, short=name, note=name * 3) for name in "abcd")
     console = Console(file=io.StringIO(), width=width)
-    table = Table(columns, ((0, 10, 11, 12, 13, 14),), notes="long names", short_notes="short names", **narrowed)
+    table = Table((Column("row", is_key=True), *numbers), ((0, 11, 12, 13, 14),), notes="long names")
     console.print(*table_lines(table, console, console.options))
     return console.file.getvalue()
 
 
-def test_a_table_keeps_as_much_as_there_is_room_for():
-    says = {"narrowed": lambda columns, is_bare: f"without {columns}, {is_bare}"}
-    assert "11 ± 1" in shown(80, **says)
-    assert "note of the interval" in shown(80, **says)
-    at_47, at_40, at_29 = (shown(width, **says) for width in (47, 40, 29))
-    for text in (at_47, at_40):
-        assert "without" not in text
-        assert "10–99" in text
-    assert "±1" in at_40
-    assert "long a" in at_47
-    assert "long names" in at_47
-    assert "long" not in at_40
-    assert "short names" in at_40
-    assert "without ('interval',), False" in at_29
-    assert "note of the interval" not in at_29
-    assert "±1" in at_29
+def test_a_table_that_is_too_wide_is_split_and_has_all():
+    for width, notes in ((80, "long names; long a: aaa; long b: bbb"), (27, "long names; a: aaa; b: bbb")):
+        assert re.findall(r"\d+ ± 1", shown(width)) == ["11 ± 1", "12 ± 1", "13 ± 1", "14 ± 1"]
+        assert notes in " ".join(shown(width).split())
 
 
 def test_parts_have_about_as_many_columns():
-    headings = [line.split() for line in shown(20).splitlines() if "row" in line]
+    headings = [line.split() for line in shown(27).splitlines() if "row" in line]
     assert headings == [["row", "a", "b"], ["row", "c", "d"]]
+
+
+def test_words_that_are_too_long_fold():
+    console = Console(file=io.StringIO(), width=20)
+    table = Table((Column("row"), Column("text", align="left")), ((123, "y" * 30),))
+    console.print(*table_lines(table, console, console.options))
+    assert console.file.getvalue().count("y") == 30
