@@ -1,6 +1,6 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -69,7 +69,18 @@ def load(
     writes: bool = False,
     predicts: bool = False,
     on_notice: Notice = lambda notice: None,
-    **options: Any,
+    d_model: int | None = None,
+    n_heads: int | None = None,
+    seed: int | None = None,
+    causal: bool | None = None,
+    prefix: str | None = None,
+    input: "str | Path | None" = None,
+    input_name: str | None = None,
+    revision: str | None = None,
+    dtype: str | None = None,
+    device_map: str | None = None,
+    max_memory: "str | Mapping[str | int, int | str] | None" = None,
+    tensor_parallel: bool | None = None,
 ) -> "LoadedModel":
     """Load a model to look at its attention.
 
@@ -82,21 +93,21 @@ def load(
         writes: load it so that it can write at once; else it is loaded again when it first must.
         predicts: load it with what predicts tokens at once; else it is loaded again for ``ablate``.
         on_notice: is told, in a line, what has been assumed.
-        options: of random weights ``d_model``, ``n_heads``, ``seed`` and ``causal``; of a file of parameters
-            ``prefix`` (which attention), ``n_heads``, ``seed``, ``causal``, ``input`` (a file with X) and
-            ``input_name``; of transformers ``revision``, ``dtype`` ("auto", "float16", "bfloat16",
-            "float32", "float64"),
-            ``device_map`` ("auto": spread over all devices, the main memory and the disk, by accelerate),
-            ``max_memory`` ({"cpu": "2GiB", 0: "10GiB"}: at most so many bytes on each) and ``tensor_parallel`` (True:
-            the processes that ``torchrun`` has started share it, and each gets the whole result of what all must call).
+        d_model: of random weights.
+        n_heads, seed, causal: of random weights, and of a file of parameters.
+        prefix, input, input_name: of a file of parameters: which attention, a file with X, and its tensor.
+        revision, dtype: of transformers; ``dtype``: "auto", "float16", "bfloat16", "float32" or "float64".
+        device_map: of transformers: "auto", spread over all devices, the main memory and the disk, by accelerate.
+        max_memory: of transformers: at most so many bytes on each device, {"cpu": "2GiB", 0: "10GiB"}.
+        tensor_parallel: of transformers: the processes that ``torchrun`` has started share the model, and each gets the
+            whole result of what all must call.
 
     Raises:
         ArgumentError: options that this kind of model does not take, sizes that cannot be.
         MhavizError: it cannot be read, or told what it is; a device that is not there.
     """
-    for name in options:
-        if name not in OPTIONS:
-            raise ArgumentError(f"load: expected options among {', '.join(OPTIONS)}, got {name}")
+    arguments = locals()
+    options = {name: arguments[name] for name in OPTIONS if arguments[name] is not None}
     if not isinstance(model, str | Path):
         require_transformers("a model that is in memory")
         from mhaviz.models.pretrained.model import model_in_memory
@@ -110,7 +121,7 @@ def load(
     def make(writes: bool, predicts: bool) -> Model:
         return load_model(str(model), device, writes, on_notice, predicts, **options)
 
-    return LoadedModel(make, writes, predicts, {name for name, value in options.items() if value is not None})
+    return LoadedModel(make, writes, predicts, options)
 
 
 class LoadedModel:

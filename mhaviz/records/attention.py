@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.axis import Axis
-from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.queries_and_keys import QueriesAndKeys
 from mhaviz.records.shown import Shown
@@ -32,7 +31,7 @@ LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class AttentionMap(Brief):
+class AttentionMap(Shown):
     """The numbers of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
 
     Attributes:
@@ -114,6 +113,10 @@ class AttentionMap(Brief):
         return replace(
             self, weights=self.weights[rows], heads=heads, summary=summary, to_special=to_special, queries_and_keys=kept
         )
+
+    def to_attention(self) -> "Attention":
+        """It alone, as which it is shown."""
+        return Attention(Source(""), (self,))
 
     @property
     def name(self) -> str:

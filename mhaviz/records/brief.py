@@ -1,7 +1,7 @@
 """How records print themselves: in a line, as their numbers would fill the screen."""
 
 from collections.abc import Mapping, Sized
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from mhaviz.errors import shortened
@@ -23,7 +23,7 @@ class Brief:
         return f"{type(self).__name__}({shown})"
 
 
-def _is_usual(value: object, field: "Field[Any]") -> bool:
+def _is_usual(value: object, field: Any) -> bool:
     is_array = hasattr(value, "shape")
     return not is_array and field.default is not MISSING and bool(value == field.default)
 

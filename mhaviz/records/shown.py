@@ -38,14 +38,28 @@ class Shown(Brief):
 
         return html_of(self, **style)
 
-    def plot(self, **style: Any) -> "Figure":
-        """It as a matplotlib Figure, to go on working with; ``style``: as in ``save``."""
+    def plot(
+        self,
+        *,
+        cmap: str | None = None,
+        dpi: int | None = None,
+        columns: int | None = None,
+        vmax: float | None = None,
+        numbers: bool | None = None,
+        log: bool | None = None,
+        width: float | None = None,
+        font_size: float | None = None,
+        title: str | None = None,
+        footnote: str | None = None,
+    ) -> "Figure":
+        """It as a matplotlib Figure, to go on working with; see ``mhaviz.views.style.Style``. None: as usual."""
+        style = {name: value for name, value in locals().items() if name != "self" and value is not None}
         from mhaviz.views.showing import plot
 
         return plot(self, **style)
 
-    def _repr_png_(self) -> bytes:
-        """How a notebook shows it."""
-        from mhaviz.views.showing import png_of
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """How a notebook shows it: as its page, or as a picture where that is too large; elsewhere as a line."""
+        from mhaviz.views.showing import in_notebook
 
-        return png_of(self)
+        return {"text/plain": repr(self), **in_notebook(self)}

@@ -5,6 +5,7 @@ A new kind of record is a module in ``mhaviz.pages`` and a row here.
 
 import io
 import warnings
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -33,6 +34,9 @@ _OF_MAPS = ("numbers", "width", "font_size")
 """Fields of a style that pictures of maps alone read."""
 _OF_PAGES = (*_OF_MAPS, "title", "footnote")
 """Those that have no meaning for Axes of matplotlib's."""
+
+_MOST_IN_NOTEBOOK = 5_000_000
+"""Characters of a page that a notebook keeps among its results."""
 
 PAGES = {
     "Ablation": "ablation:ablation_page",
@@ -133,10 +137,16 @@ def save(record: object, paths: Sequence[Path], **style: Any) -> None:
         warnings.warn(notice, stacklevel=3)
 
 
-def png_of(record: object) -> bytes:
-    """The record's page as PNG."""
+def in_notebook(record: object) -> dict[str, str]:
+    """The record by MIME type: its page for the browser, of 5 MB at most, or else its picture."""
     record = _drawn(record)
-    return figure_of(record, fitted_style(record))._repr_png_()
+    try:
+        page = html_of(record)
+    except MhavizError:  # it has none, or one that is too large for any browser
+        page = None
+    if page is not None and len(page) <= _MOST_IN_NOTEBOOK:
+        return {"text/html": page._repr_html_()}
+    return {"image/png": b64encode(figure_of(record, fitted_style(record))._repr_png_()).decode()}
 
 
 def html_of(record: object, **style: Any) -> "Html":

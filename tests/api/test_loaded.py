@@ -113,7 +113,6 @@ def test_every_kind_of_model_by_its_name(model_folder, layer, tmp_path):
             {"d_model": 8, "seed": 1},
             "`d_model` is for a layer with random weights; translation is a trained model",
         ),
-        ("random", {"colour": 1}, "load: expected options among d_model, .*got colour"),
     ],
 )
 def test_options_that_a_model_does_not_take(name, options, message):
@@ -187,11 +186,14 @@ def test_the_command_line_and_python_give_the_same(mhaviz, tmp_path):
     assert json.loads(path.read_text()) == json.loads((tmp_path / "ours.json").read_text())
 
 
-def test_attention_shows_and_saves_itself(tmp_path):
+def test_attention_shows_and_saves_itself(tmp_path, monkeypatch):
     attention = mhaviz.load(d_model=16, n_heads=2).attend("one two three")
     attention.save(tmp_path / "a.png", tmp_path / "a.json", tmp_path / "a.safetensors", cmap="viridis")
-    assert attention._repr_png_().startswith(b"\x89PNG")
+    assert attention._repr_mimebundle_()["text/html"] == attention.to_html()._repr_html_()
+    monkeypatch.setattr("mhaviz.views.showing._MOST_IN_NOTEBOOK", 1000)
+    assert attention._repr_mimebundle_().keys() == {"text/plain", "image/png"}
     np.testing.assert_array_equal(mhaviz.read(tmp_path / "a.safetensors")[0].weights, attention[0].weights)
+    assert len(attention[0].plot().axes) == len(attention.plot().axes)
     figure = attention.plot(cmap="viridis")
     assert isinstance(figure, Figure)
     first, second, _ = figure.axes
@@ -249,7 +251,7 @@ def test_what_cannot_be_chosen_is_said():
     for wrong, message in (
         (lambda: model.attend("a b", layer="0"), "`layer`: expected a whole number, or several, got '0'"),
         (lambda: model.explain("a b", "a", head="0"), "`head`: expected a whole number, or several"),
-        (lambda: attention.plot(head=1), "a picture has no head: expected a style among cmap, dpi"),
+        (lambda: attention.to_html(head=1), "a picture has no head: expected a style among cmap, dpi"),
         (lambda: attention.save("a.png", colour="red"), "a picture has no colour: expected a style"),
         (lambda: attention.select(head=2), "there is no head 2; the maps have heads 0 to 1"),
     ):
@@ -307,7 +309,7 @@ def test_an_attention_map_shows_and_saves_itself(options, kind, name, tmp_path):
     assert name in attention[1].name
     np.testing.assert_array_equal(attention[1].weights, found.weights[1].numpy())
     np.testing.assert_array_equal(attention[0].rows.edges, found.query_edges.numpy())
-    assert found._repr_png_().startswith(b"\x89PNG")
+    assert "text/html" in found._repr_mimebundle_()
     words = [f"w{i}" for i in range(30)]
     assert found.to_attention(words, words)[0].keys == tuple(words)
     with pytest.raises(ArgumentError, match="expected rows of 3 tokens, got 30"):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from base64 import b64decode
 from dataclasses import replace
 
 import numpy as np
@@ -305,7 +306,7 @@ def test_hostile_texts_are_shown_and_do_nothing(show, token):
 
 
 def test_a_notebook_shows_it():
-    assert over()._repr_png_().startswith(b"\x89PNG")
+    assert b64decode(over()._repr_mimebundle_()["image/png"]).startswith(b"\x89PNG")
 
 
 def test_what_is_the_same_everywhere_is_no_maximum():
